@@ -154,8 +154,8 @@ type Notice struct {
 	Left time.Duration
 }
 
-// verdict is the one on a program that is ended by n.
-func (n Notice) verdict() protocol.Verdict {
+// verdictOnProgram is the one on a program that is ended by n.
+func (n Notice) verdictOnProgram() protocol.Verdict {
 	if n.Asked {
 		return protocol.AskedToStop
 	}
@@ -238,8 +238,8 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	}
 	ctx, a.vanish = context.WithCancelCause(ctx)
 	defer a.vanish(nil)
-	defer a.mindStore(ctx)()
-	if err := a.identify(ctx); err != nil {
+	defer a.superviseStore(ctx)()
+	if err := a.readIdentity(ctx); err != nil {
 		if errors.Is(err, store.ErrNotExist) {
 			return 0, nil // the job was removed (E6)
 		}
@@ -247,9 +247,9 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	}
 	work, drop := context.WithCancelCause(ctx)
 	defer drop(nil)
-	a.beat.start(ctx)
-	defer a.beat.stop(ctx)
-	defer func() { a.cleanUp(errors.Is(context.Cause(ctx), errRemoved)) }()
+	a.beat.startHeartbeats(ctx)
+	defer a.beat.stopHeartbeats(ctx)
+	defer func() { a.removeFolder(errors.Is(context.Cause(ctx), errRemoved)) }()
 	if a.isMap() {
 		if err := a.countSlots(ctx); err != nil {
 			a.ready.failed = err
@@ -258,17 +258,17 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	idle := make(chan struct{})
 	go func() { // ends with work; the channel has room
 		defer close(idle)
-		a.prepared <- a.prepare(work)
+		a.prepared <- a.prepareMachine(work)
 	}()
 	if a.isMap() {
 		status, err = a.workItems(ctx, drop)
 	} else {
-		status, err = a.loop(ctx, drop)
+		status, err = a.runOrders(ctx, drop)
 	}
 	drop(errors.New("the agent ends"))
 	<-idle // or it would write into a folder that is cleaned up, and leave pip behind
-	a.abandon(ctx)
-	a.meeting.dropPort()
+	a.killUnrecorded(ctx)
+	a.meeting.releasePort()
 	for _, give := range []func(){a.ready.room.Release, a.ready.hold} {
 		if give != nil {
 			give()
@@ -284,30 +284,30 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	return status, err
 }
 
-// loop carries out the member's orders until one of them is to leave.
-func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, error) {
+// runOrders carries out the member's orders until one of them is to leave.
+func (a *agent) runOrders(ctx context.Context, drop context.CancelCauseFunc) (int, error) {
 	tick := time.NewTimer(0)
 	defer tick.Stop()
 	for {
 		select {
 		case n := <-a.Machine.Notice:
 			drop(errors.New(n.Why))
-			return a.leave(ctx, n)
+			return a.saveAndLeave(ctx, n)
 		case err := <-a.prepared:
-			if err != nil && a.struck(true) {
-				return a.leaveStruck(ctx, drop)
+			if err != nil && a.hitByStopSignal(true) {
+				return a.leaveAfterSignal(ctx, drop)
 			}
 			if err := a.afterPrepare(ctx, err); err != nil {
 				return fault.ExitDrover, err
 			}
-		case <-a.program.done():
-			if a.struck(a.program.proc.Wait().Status() != 0) {
-				return a.leaveStruck(ctx, drop)
+		case <-a.program.treeGone():
+			if a.hitByStopSignal(a.program.proc.Wait().Status() != 0) {
+				return a.leaveAfterSignal(ctx, drop)
 			}
 			if err := a.programEnded(ctx); err != nil {
 				return fault.ExitDrover, err
 			}
-		case <-a.program.portTaken():
+		case <-a.program.portIsTaken():
 			if err := a.leavePort(ctx); err != nil {
 				return fault.ExitDrover, err
 			}
@@ -317,14 +317,14 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 			select {
 			case n := <-a.notice: // it came while something was stored
 				drop(errors.New(n.Why))
-				return a.leave(ctx, n)
+				return a.saveAndLeave(ctx, n)
 			default:
 			}
 			o, err := a.member.Poll(ctx)
 			if err != nil {
 				return fault.ExitDrover, err
 			}
-			again, left, err := a.obey(ctx, o, drop)
+			again, left, err := a.executeOrder(ctx, o, drop)
 			if err != nil {
 				return fault.ExitDrover, err
 			}
@@ -347,28 +347,28 @@ func (a *agent) loop(ctx context.Context, drop context.CancelCauseFunc) (int, er
 	}
 }
 
-// obey carries out one order. again asks for the next one at once.
-func (a *agent) obey(ctx context.Context, o runagent.Order, drop context.CancelCauseFunc) (again, left bool, err error) {
+// executeOrder carries out one order. again asks for the next one at once.
+func (a *agent) executeOrder(ctx context.Context, o runagent.Order, drop context.CancelCauseFunc) (again, left bool, err error) {
 	switch o.Do {
 	case runagent.Launch:
 		if a.attempt != o.Attempt {
-			return true, false, a.setUp(ctx, o) // then ask again: it may have taken long
+			return true, false, a.setUpAttempt(ctx, o) // then ask again: it may have taken long
 		}
 		if a.fenced {
 			return false, false, nil
 		}
-		return false, false, a.launch(ctx, o)
+		return false, false, a.launchProgram(ctx, o)
 	case runagent.Halt:
-		a.noteStop(o)
-		return true, false, a.halt(ctx, o)
+		a.noteStopTime(o)
+		return true, false, a.haltProgram(ctx, o)
 	case runagent.Yield:
 		drop(errors.New(o.Why))
-		_, err := a.leave(ctx, Notice{Why: o.Why})
+		_, err := a.saveAndLeave(ctx, Notice{Why: o.Why})
 		return false, true, err
 	case runagent.Finish:
 		drop(errors.New("the job has ended"))
 		a.over = true
-		if err := a.finish(ctx, o); err != nil {
+		if err := a.assembleOutputs(ctx, o); err != nil {
 			return false, false, err
 		}
 		return false, true, a.member.Leave(ctx)
@@ -379,9 +379,9 @@ func (a *agent) obey(ctx context.Context, o runagent.Order, drop context.CancelC
 	return false, false, nil
 }
 
-// leave is the way out before the end: save what there is, say so, go (R1).
-func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
-	verdict, status := n.verdict(), exitLater
+// saveAndLeave is the way out before the end: save what there is, say so, go (R1).
+func (a *agent) saveAndLeave(ctx context.Context, n Notice) (int, error) {
+	verdict, status := n.verdictOnProgram(), exitLater
 	if n.Asked {
 		status = 0
 	}
@@ -391,9 +391,9 @@ func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
 		}
 	}
 	a.Machine.Patience = 0 // who must go waits for no room
-	a.note("leaving: %s", n.Why)
-	ended := a.program.done()
-	if a.struck(false) {
+	a.logNote("leaving: %s", n.Why)
+	ended := a.program.treeGone()
+	if a.hitByStopSignal(false) {
 		ended = nil
 	}
 	select {
@@ -410,7 +410,7 @@ func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
 		a.interruptProgram(n)
 		exit := a.endProgram(n.Why)
 		exit.Verdict, exit.Reason = verdict, n.Why
-		return status, a.record(ctx, exit)
+		return status, a.recordExit(ctx, exit)
 	}
 	if attempt, _ := a.member.Joined(); attempt > 0 {
 		return status, a.member.Ended(ctx, protocol.Exit{Verdict: verdict, Reason: n.Why})
@@ -418,11 +418,11 @@ func (a *agent) leave(ctx context.Context, n Notice) (int, error) {
 	return status, nil
 }
 
-// note writes one line of drover's own into the job's log.
-func (n *node) note(format string, args ...any) { n.out.Note(fmt.Sprintf(format, args...)) }
+// logNote writes one line of drover's own into the job's log.
+func (n *node) logNote(format string, args ...any) { n.out.Note(fmt.Sprintf(format, args...)) }
 
-// identify is the first stage: who am I, which job is it.
-func (a *agent) identify(ctx context.Context) error {
+// readIdentity is the first stage: who am I, which job is it.
+func (a *agent) readIdentity(ctx context.Context) error {
 	j, err := tasks.LoadAccepted(ctx, a.World, a.Path)
 	if err != nil {
 		return err
@@ -455,10 +455,10 @@ func (a *agent) identify(ctx context.Context) error {
 	if err := a.remains.leaveMark(""); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "start agent")
 	}
-	a.remains.sweep(ctx)
+	a.remains.sweepDeadAgents(ctx)
 	a.openSecrets()
 	a.member = runagent.NewMember(a.World, j, a.id, protocol.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
-	a.member.Joining = a.meeting.joining
+	a.member.Joining = a.meeting.completeJoin
 	if !a.Machine.Near {
 		a.member.Pace = protocol.Poll / 2
 	}
@@ -467,12 +467,12 @@ func (a *agent) identify(ctx context.Context) error {
 	if !a.Machine.Near {
 		a.beat.rest = protocol.Poll
 	}
-	return a.openLog(ctx, 0, a.Index)
+	return a.openAttemptLog(ctx, 0, a.Index)
 }
 
-// openLog begins the log of an attempt; 0 is what comes before the first. The
+// openAttemptLog begins the log of an attempt; 0 is what comes before the first. The
 // one before it is stored to its end.
-func (a *agent) openLog(ctx context.Context, attempt, rank int) error {
+func (a *agent) openAttemptLog(ctx context.Context, attempt, rank int) error {
 	if a.out != nil {
 		if err := a.out.Close(ctx); err != nil {
 			a.Log.Warn("log not stored", "err", err)
@@ -487,7 +487,7 @@ func (a *agent) openLog(ctx context.Context, attempt, rank int) error {
 	if err != nil {
 		a.Log.Warn("live output is off", "err", err) // the store's log objects remain
 	}
-	a.beat.set(func(b *protocol.Heartbeat) { b.Live = live })
+	a.beat.changeNow(func(b *protocol.Heartbeat) { b.Live = live })
 	return nil
 }
 

@@ -9,10 +9,10 @@ import (
 // it, others who take the work over, comes later than that.
 const awayLeast = 30 * time.Second
 
-// mindStore has it said, for whoever looks why nothing goes on here, that the agent
+// superviseStore has it said, for whoever looks why nothing goes on here, that the agent
 // waits for its store. The agent waits on its own: what runs goes on, and what it
 // leaves is kept until it can be stored.
-func (a *agent) mindStore(ctx context.Context) (end func()) {
+func (a *agent) superviseStore(ctx context.Context) (end func()) {
 	ctx, quit := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -14,9 +14,9 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// command is what is started on this node: the user's program, or what starts
+// programCommand is what is started on this node: the user's program, or what starts
 // it in the launcher's way. Paths in it are as the program sees them.
-func (l *commands) command(ctx context.Context, facts contract.Facts, environ []string) (proc.Command, error) {
+func (l *commands) programCommand(ctx context.Context, facts contract.Facts, environ []string) (proc.Command, error) {
 	c, err := l.userCommand(ctx, environ)
 	if err != nil {
 		return c, err
@@ -28,9 +28,9 @@ func (l *commands) command(ctx context.Context, facts contract.Facts, environ []
 			line = launcher.Ranks(l.Machine.Drover, facts.Rank, facts.Procs, whole(c))
 		}
 	case job.TorchRun:
-		line, err = l.torchrun(ctx, c, facts)
+		line, err = l.torchrunCommand(ctx, c, facts)
 	case job.MPI:
-		line, err = l.mpi(ctx, c, facts)
+		line, err = l.mpiCommand(ctx, c, facts)
 	}
 	if err != nil || slices.Equal(line, c.Args) {
 		return c, err
@@ -43,8 +43,8 @@ func (l *commands) command(ctx context.Context, facts contract.Facts, environ []
 // for itself gives way to the file.
 func whole(c proc.Command) []string { return append([]string{c.Path}, c.Args[1:]...) }
 
-// torchrun is the script below torch's own launcher, one on each node.
-func (l *commands) torchrun(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
+// torchrunCommand is the script below torch's own launcher, one on each node.
+func (l *commands) torchrunCommand(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
 	interpreter := l.ready.env.Interpreter
 	if err := env.FindTorchrun(ctx, c.Env, interpreter); err != nil {
 		return c.Args, err
@@ -65,14 +65,14 @@ func orElse(s, other string) string {
 // userCommand is the user's program, its folder and its environment.
 func (l *commands) userCommand(ctx context.Context, environ []string) (proc.Command, error) {
 	spec := l.job.Spec
-	r := env.ProgramRequest{Dir: l.space.paths().Code, Sub: l.job.Code.Sub, Script: l.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: l.ready.env.Interpreter}
-	if l.atRoot() {
-		r.At = l.space.seen().Code
+	r := env.ProgramRequest{Dir: l.space.hostPaths().Code, Sub: l.job.Code.Sub, Script: l.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: l.ready.env.Interpreter}
+	if l.beginsAtRoot() {
+		r.At = l.space.programPaths().Code
 	}
 	switch {
 	case len(spec.Entrypoint) > 0:
 		found, err := l.withEntrypoint(ctx, r)
-		return l.started(found, environ), err
+		return l.startedCommand(found, environ), err
 	case spec.Verb == job.Shell:
 		r.Script, r.Line, r.Args = "", spec.Program, nil
 	case r.Script == "":
@@ -82,28 +82,28 @@ func (l *commands) userCommand(ctx context.Context, environ []string) (proc.Comm
 	if err != nil {
 		return proc.Command{}, err
 	}
-	return l.started(found, environ), nil
+	return l.startedCommand(found, environ), nil
 }
 
-// started is how a command line is started.
-func (l *commands) started(c env.Command, environ []string) proc.Command {
-	file := l.space.inView(c.Path)
+// startedCommand is how a command line is started.
+func (l *commands) startedCommand(c env.Command, environ []string) proc.Command {
+	file := l.space.pathInView(c.Path)
 	return proc.Command{Path: file, Args: append([]string{orElse(c.Name, file)}, c.Args...), Dir: l.workingFolder(), Env: environ}
 }
 
-// atRoot says that the program begins in "/", as SageMaker's containers do: a processing
+// beginsAtRoot says that the program begins in "/", as SageMaker's containers do: a processing
 // job by the rules of ssm.
-func (l *commands) atRoot() bool {
+func (l *commands) beginsAtRoot() bool {
 	return l.job.Spec.Rules == job.SSM && l.job.Spec.Verb == job.Process
 }
 
 // workingFolder is where the program begins, as it sees it: in its code, where the command
 // was typed.
 func (l *commands) workingFolder() string {
-	if l.atRoot() {
+	if l.beginsAtRoot() {
 		return "/"
 	}
-	return filepath.Join(l.space.codeSeen(), filepath.FromSlash(l.job.Code.Sub))
+	return filepath.Join(l.space.codePathInView(), filepath.FromSlash(l.job.Code.Sub))
 }
 
 // withEntrypoint has the words before a processing job's program start it: the
@@ -113,7 +113,7 @@ func (l *commands) withEntrypoint(ctx context.Context, r env.ProgramRequest) (en
 	words := l.job.Spec.Entrypoint
 	program := l.job.Spec.Program
 	if r.Script != "" {
-		program = path.Join(l.space.seen().Code, r.Script)
+		program = path.Join(l.space.programPaths().Code, r.Script)
 	}
 	r.Args = slices.Concat(words[1:], []string{program}, r.Args)
 	r.Name, r.Script = words[0], ""

@@ -33,8 +33,8 @@ const (
 	maxDoor  = 32 << 20 // bytes; kernels hold an environment to a fraction of that
 )
 
-// openDoor leaves the door. Without one attaching is not possible, and nothing else is lost.
-func (w *workspace) openDoor(pid int, dir string, environ []string) {
+// writeDoor leaves the door. Without one attaching is not possible, and nothing else is lost.
+func (w *workspace) writeDoor(pid int, dir string, environ []string) {
 	d := door{Agent: proc.Self(), Dir: dir}
 	var err error
 	if w.view && w.Machine.Root == "" && pid > 0 {
@@ -68,7 +68,7 @@ func (w *workspace) openDoor(pid int, dir string, environ []string) {
 	}
 }
 
-func (w *workspace) closeDoor() { _ = os.Remove(filepath.Join(w.root, doorName)) }
+func (w *workspace) removeDoor() { _ = os.Remove(filepath.Join(w.root, doorName)) }
 
 // last is an environment by name: of two values the later counts.
 func last(environ []string) map[string]string {
@@ -117,7 +117,7 @@ func Enter(roots []Root, words []string) (status int, err error) {
 	if len(words) == 0 {
 		words = anyShell
 	}
-	return proc.Enter(proc.Entry{View: d.View, Dir: d.Dir, Env: d.environ(), Args: words})
+	return proc.Enter(proc.Entry{View: d.View, Dir: d.Dir, Env: d.terminalEnviron(), Args: words})
 }
 
 // findDoor returns the first door that counts.
@@ -143,9 +143,9 @@ func findDoor(roots []Root) (door, error) {
 	return door{}, fault.New(fault.Missing, "Try again in a moment, or see drover worker ls.", "attach: nothing runs there now")
 }
 
-// environ is the program's environment without its secrets, and with this terminal's
+// terminalEnviron is the program's environment without its secrets, and with this terminal's
 // kind.
-func (d door) environ() []string {
+func (d door) terminalEnviron() []string {
 	base := os.Environ()
 	if text, err := os.ReadFile("/proc/" + strconv.Itoa(d.Agent.PID) + "/environ"); err == nil && d.Agent.Lives() {
 		base = strings.Split(strings.TrimRight(string(text), "\x00"), "\x00")

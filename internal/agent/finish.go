@@ -14,27 +14,27 @@ import (
 // archives are the files of output/, as SageMaker names them.
 var archives = map[string]string{"model": "model.tar.gz", "output": "output.tar.gz"}
 
-// finish makes output/ from the attempt that settled names (R5). Anyone may, and
+// assembleOutputs makes output/ from the attempt that settled names (R5). Anyone may, and
 // what is there already is left alone; rank 0 does. Who reads the outputs goes
 // to attempts/ as long as output/ is missing, so a failure here costs nothing
 // but the archive.
-func (a *agent) finish(ctx context.Context, o runagent.Order) error {
-	a.beat.set(func(b *protocol.Heartbeat) { b.Phase = "leaving" })
+func (a *agent) assembleOutputs(ctx context.Context, o runagent.Order) error {
+	a.beat.changeNow(func(b *protocol.Heartbeat) { b.Phase = "leaving" })
 	if o.Settled.Attempt == 0 || o.Rank != 0 || o.Attempt != o.Settled.Attempt {
 		return nil
 	}
 	for name, file := range archives {
-		if err := a.archive(ctx, o.Settled.Attempt, name, file); err != nil {
+		if err := a.archiveOutput(ctx, o.Settled.Attempt, name, file); err != nil {
 			a.Log.Warn("archive not made", "file", file, "err", err)
 		}
 	}
 	return nil
 }
 
-// archive merges one output of all ranks into a tar.gz, by way of a file: a
+// archiveOutput merges one output of all ranks into a tar.gz, by way of a file: a
 // store wants to know what it is given.
-func (a *agent) archive(ctx context.Context, attempt int, name, file string) error {
-	trees, err := a.outputs(ctx, attempt, name)
+func (a *agent) archiveOutput(ctx context.Context, attempt int, name, file string) error {
+	trees, err := a.outputTrees(ctx, attempt, name)
 	if err != nil || len(trees) == 0 {
 		return err
 	}
@@ -54,8 +54,8 @@ func (a *agent) archive(ctx context.Context, attempt int, name, file string) err
 	return a.World.Store.CreateFile(ctx, protocol.OutputPrefix(a.Path)+"/"+file, tmp)
 }
 
-// outputs are the lists of one output, by rank.
-func (a *agent) outputs(ctx context.Context, attempt int, name string) ([]tree.Named, error) {
+// outputTrees are the lists of one output, by rank.
+func (a *agent) outputTrees(ctx context.Context, attempt int, name string) ([]tree.Named, error) {
 	exits, err := runs.ReadExits(ctx, a.World, a.Path, a.job.Spec.Nodes, attempt)
 	if err != nil {
 		return nil, err

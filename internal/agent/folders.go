@@ -15,10 +15,10 @@ import (
 // a file, a fifo or a link in its place. None of that may lose its exit, hold the
 // agent up, or bring home what is not its own.
 
-// left finds the folder that the program left where dir was. It is "" with a
+// leftFolder finds the folder that the program left where dir was. It is "" with a
 // sentence for people when there is none, and without one when it was removed.
 // A link is followed as the program sees it, to folders of this agent alone.
-func (w *workspace) left(dir string) (folder, why string) {
+func (w *workspace) leftFolder(dir string) (folder, why string) {
 	ours, err := filepath.EvalSymlinks(w.root)
 	if err != nil {
 		return "", ""
@@ -48,13 +48,13 @@ func (w *workspace) left(dir string) (folder, why string) {
 		if err != nil {
 			return "", "it cannot be read: " + err.Error()
 		}
-		folder = w.outside(filepath.Dir(folder), target)
+		folder = w.resolveLink(filepath.Dir(folder), target)
 	}
 	return "", "it is a link to itself"
 }
 
-// outside is where a link in folder leads, as the program sees it.
-func (w *workspace) outside(folder, target string) string {
+// resolveLink is where a link in folder leads, as the program sees it.
+func (w *workspace) resolveLink(folder, target string) string {
 	if !filepath.IsAbs(target) {
 		return filepath.Join(folder, target)
 	}
@@ -86,10 +86,10 @@ func unlock(ctx context.Context, dir string) {
 	})
 }
 
-// clear removes a folder of the contract with all that is in it; where the machine
+// clearFolder removes a folder of the contract with all that is in it; where the machine
 // shows it as it is (Machine.Root), only what is in it, or the machine would go on
 // showing the folder that was.
-func (w *workspace) clear(dir string) error {
+func (w *workspace) clearFolder(dir string) error {
 	shown := false
 	for _, top := range owned {
 		shown = shown || w.Machine.Root != "" && dir == filepath.Join(w.root, top)

@@ -33,11 +33,11 @@ func newHeart(w protocol.World, p job.Path, b protocol.Heartbeat, log *slog.Logg
 	return &heart{w: w, p: p, beat: b, log: log, changed: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
-// set changes what the next heartbeat says, and makes it come now.
-func (h *heart) set(change func(*protocol.Heartbeat)) { h.change(true, change) }
+// changeNow changes what the next heartbeat says, and makes it come now.
+func (h *heart) changeNow(change func(*protocol.Heartbeat)) { h.changeHeartbeat(true, change) }
 
-// change is set for what may wait until the next heartbeat is due, unless now.
-func (h *heart) change(now bool, change func(*protocol.Heartbeat)) {
+// changeHeartbeat is set for what may wait until the next heartbeat is due, unless now.
+func (h *heart) changeHeartbeat(now bool, change func(*protocol.Heartbeat)) {
 	h.mu.Lock()
 	change(&h.beat)
 	h.mu.Unlock()
@@ -50,7 +50,7 @@ func (h *heart) change(now bool, change func(*protocol.Heartbeat)) {
 	}
 }
 
-func (h *heart) start(ctx context.Context) {
+func (h *heart) startHeartbeats(ctx context.Context) {
 	ctx, h.quit = context.WithCancel(ctx)
 	go func() {
 		defer close(h.gone)
@@ -58,7 +58,7 @@ func (h *heart) start(ctx context.Context) {
 		defer tick.Stop()
 		for {
 			sent := time.Now()
-			h.send(ctx)
+			h.sendHeartbeat(ctx)
 			select {
 			case <-tick.C:
 			case <-h.changed:
@@ -72,7 +72,7 @@ func (h *heart) start(ctx context.Context) {
 	}()
 }
 
-func (h *heart) send(ctx context.Context) {
+func (h *heart) sendHeartbeat(ctx context.Context) {
 	h.mu.Lock()
 	h.beat.Counter++
 	b := h.beat
@@ -85,8 +85,8 @@ func (h *heart) send(ctx context.Context) {
 	}
 }
 
-// stop ends the heartbeats with a last one that says so.
-func (h *heart) stop(ctx context.Context) {
+// stopHeartbeats ends the heartbeats with a last one that says so.
+func (h *heart) stopHeartbeats(ctx context.Context) {
 	h.quit()
 	<-h.gone
 	h.mu.Lock()
@@ -94,5 +94,5 @@ func (h *heart) stop(ctx context.Context) {
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a hint is not worth more
 	defer cancel()
-	h.send(ctx)
+	h.sendHeartbeat(ctx)
 }

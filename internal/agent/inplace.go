@@ -24,8 +24,8 @@ import (
 // shipped, and links to the others. Items of a map always do: they have no view of the
 // machine.
 
-// stands says whether this machine has the place where the code stands.
-func (w *workspace) stands() bool {
+// placeExists says whether this machine has the place where the code stands.
+func (w *workspace) placeExists() bool {
 	code := w.job.Code
 	if !code.InPlace || code.Root == "" || w.Machine.Root != "" || w.job.Host != w.Machine.Name {
 		return false
@@ -37,10 +37,10 @@ func (w *workspace) stands() bool {
 // wantLayers decides whether the program gets layers, before they are tried.
 func (w *workspace) wantLayers() {
 	w.layered = false
-	switch why := w.noLayers(); {
+	switch why := w.whyNoLayers(); {
 	case !w.job.Code.InPlace:
-	case !w.stands():
-		w.note("%s is not on this machine: the program runs in a copy of what was shipped", w.job.Code.Root)
+	case !w.placeExists():
+		w.logNote("%s is not on this machine: the program runs in a copy of what was shipped", w.job.Code.Root)
 	case why != "":
 		w.noteLinks(why)
 	default:
@@ -48,8 +48,8 @@ func (w *workspace) wantLayers() {
 	}
 }
 
-// noLayers says why there can be none; "" is that they may be tried.
-func (w *workspace) noLayers() string {
+// whyNoLayers says why there can be none; "" is that they may be tried.
+func (w *workspace) whyNoLayers() string {
 	root := w.job.Code.Root
 	if !w.view {
 		return "the program has no view of its own"
@@ -81,19 +81,19 @@ func (w *workspace) ownFolders() (dirs []string) {
 
 // noteLinks tells why the program runs in a copy.
 func (w *workspace) noteLinks(why string) {
-	w.note("the program runs in a copy of %s (%s), with links to files that were not shipped and are above %d MB: to write to such a file changes your own", w.job.Code.Root, why, mostCopied>>20)
+	w.logNote("the program runs in a copy of %s (%s), with links to files that were not shipped and are above %d MB: to write to such a file changes your own", w.job.Code.Root, why, mostCopied>>20)
 }
 
-// upper and work are the folders of the program's own layer.
-func (w *workspace) upper() string { return filepath.Join(w.root, "layer", "upper") }
-func (w *workspace) work() string  { return filepath.Join(w.root, "layer", "work") }
+// upperFolder and work are the folders of the program's own layer.
+func (w *workspace) upperFolder() string       { return filepath.Join(w.root, "layer", "upper") }
+func (w *workspace) overlayWorkFolder() string { return filepath.Join(w.root, "layer", "work") }
 
 // layOutPlace makes ready, for one attempt, what the program finds beside its code.
 func (w *workspace) layOutPlace() error {
 	switch {
 	case w.layered:
 		return w.makeLayer()
-	case w.stands():
+	case w.placeExists():
 		return w.linkUnshipped()
 	}
 	return nil
@@ -107,38 +107,38 @@ func (w *workspace) makeLayer() error {
 	if err != nil {
 		return fault.Wrap(err, fault.Missing, "Put the folder back, or run it from another one.", "look at code folder")
 	}
-	if err := tree.RemoveAll(filepath.Dir(w.upper())); err != nil {
+	if err := tree.RemoveAll(filepath.Dir(w.upperFolder())); err != nil {
 		return fault.Wrap(err, fault.Full, hint, "clear layer")
 	}
-	for _, dir := range []string{w.upper(), w.work()} {
+	for _, dir := range []string{w.upperFolder(), w.overlayWorkFolder()} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fault.Wrap(err, fault.Full, hint, "make layer")
 		}
 	}
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		_ = os.Chown(w.upper(), int(st.Uid), int(st.Gid)) // as far as this user may
+		_ = os.Chown(w.upperFolder(), int(st.Uid), int(st.Gid)) // as far as this user may
 	}
-	return os.Chmod(w.upper(), info.Mode().Perm()|0o700)
+	return os.Chmod(w.upperFolder(), info.Mode().Perm()|0o700)
 }
 
-// layers are the program's place as its view shows it.
-func (w *workspace) layers() proc.Overlay {
+// layeredPlace are the program's place as its view shows it.
+func (w *workspace) layeredPlace() proc.Overlay {
 	root := w.job.Code.Root
-	return proc.Overlay{Target: root, Lower: []string{w.paths().Code, root}, Upper: w.upper(), Work: w.work(), Also: []string{w.seen().Code}}
+	return proc.Overlay{Target: root, Lower: []string{w.hostPaths().Code, root}, Upper: w.upperFolder(), Work: w.overlayWorkFolder(), Also: []string{w.programPaths().Code}}
 }
 
-// codeSeen is where the program sees the folder that was shipped.
-func (w *workspace) codeSeen() string {
+// codePathInView is where the program sees the folder that was shipped.
+func (w *workspace) codePathInView() string {
 	if w.layered {
 		return w.job.Code.Root
 	}
-	return w.seen().Code
+	return w.programPaths().Code
 }
 
-// isBelow says of a file in the program's own layer that the layers below have it, too:
+// isInLowerLayer says of a file in the program's own layer that the layers below have it, too:
 // it was opened for writing and not changed. What was removed is nothing to save, and a
 // repository's own files are the user's.
-func (w *workspace) isBelow(name string, is fs.FileInfo) bool {
+func (w *workspace) isInLowerLayer(name string, is fs.FileInfo) bool {
 	if is.Mode()&fs.ModeCharDevice != 0 {
 		return true
 	}
@@ -147,7 +147,7 @@ func (w *workspace) isBelow(name string, is fs.FileInfo) bool {
 			return true
 		}
 	}
-	for _, lower := range w.layers().Lower {
+	for _, lower := range w.layeredPlace().Lower {
 		was, err := os.Lstat(filepath.Join(lower, filepath.FromSlash(name)))
 		if err == nil {
 			return was.Mode().Type() == is.Mode().Type() && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
@@ -170,7 +170,7 @@ func (w *workspace) withoutLayers(why string) error {
 	if !w.layered {
 		return nil
 	}
-	from := w.upper()
+	from := w.upperFolder()
 	w.layered = false
 	w.noteLinks(why)
 	if err := w.linkUnshipped(); err != nil {
@@ -219,8 +219,8 @@ const (
 // in, as copies or links, and remembers what the folder looks like then. Folders are
 // made: so what the program makes in a folder is its own.
 func (w *workspace) linkUnshipped() (err error) {
-	l := linker{from: w.job.Code.Root, to: w.paths().Code, left: mostLinked, bytes: allCopied, skip: w.ownFolders(), linked: snapshot{}}
-	if err := l.link("."); err != nil {
+	l := linker{from: w.job.Code.Root, to: w.hostPaths().Code, left: mostLinked, bytes: allCopied, skip: w.ownFolders(), linked: snapshot{}}
+	if err := l.linkMissing("."); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "link what was not shipped")
 	}
 	w.linked = l.linked
@@ -259,8 +259,8 @@ type linker struct {
 	linked   snapshot // the files that are links, by their paths
 }
 
-// link links to what a folder has and the copy has not.
-func (l *linker) link(dir string) error {
+// linkMissing links to what a folder has and the copy has not.
+func (l *linker) linkMissing(dir string) error {
 	entries, err := os.ReadDir(filepath.Join(l.from, dir))
 	if err != nil {
 		return nil // nor can the program read it
@@ -274,16 +274,16 @@ func (l *linker) link(dir string) error {
 		there, err := os.Lstat(to)
 		switch {
 		case err == nil && there.IsDir() && e.IsDir():
-			err = l.link(name)
+			err = l.linkMissing(name)
 		case err == nil:
 		case !errors.Is(err, fs.ErrNotExist):
-		case e.IsDir() && !l.isOne(from):
+		case e.IsDir() && !l.isSingleLink(from):
 			if err = os.Mkdir(to, 0o755); err == nil {
-				err = l.link(name)
+				err = l.linkMissing(name)
 			}
 		default:
 			l.left--
-			err = l.place(from, to)
+			err = l.placeFile(from, to)
 		}
 		if err != nil {
 			return err
@@ -292,8 +292,8 @@ func (l *linker) link(dir string) error {
 	return nil
 }
 
-// place copies a small file, and links to anything else.
-func (l *linker) place(from, to string) error {
+// placeFile copies a small file, and links to anything else.
+func (l *linker) placeFile(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil || !info.Mode().IsRegular() {
 		return os.Symlink(from, to)
@@ -334,8 +334,8 @@ func copyWhole(from, to string, info fs.FileInfo) error {
 	return err
 }
 
-// isOne says of a folder that it becomes one link.
-func (l *linker) isOne(dir string) bool {
+// isSingleLink says of a folder that it becomes one link.
+func (l *linker) isSingleLink(dir string) bool {
 	if filepath.Base(dir) == "node_modules" {
 		return true
 	}

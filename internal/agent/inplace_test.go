@@ -246,7 +246,7 @@ func TestCopiesAreBounded(t *testing.T) {
 	write(t, from, map[string]string{"a": "1234", "b": "1234", "c": "1"})
 	l := linker{from: from, to: to, left: 9, bytes: 5, linked: snapshot{}}
 	p := os.Chtimes(filepath.Join(from, "a"), time.Time{}, time.Unix(1000, 0))
-	if err := errors.Join(p, os.Chmod(filepath.Join(from, "a"), 0o754), l.link(".")); err != nil {
+	if err := errors.Join(p, os.Chmod(filepath.Join(from, "a"), 0o754), l.linkMissing(".")); err != nil {
 		t.Fatal(err)
 	}
 	kinds := map[string]bool{} // by name: it is a link
@@ -274,7 +274,7 @@ func TestLinksAreBounded(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	write(t, from, map[string]string{"big/1": "", "big/2": "", "big/3": "", "venv/pyvenv.cfg": "", "node_modules/a/b": "", "few/1": "", "__pycache__/x.pyc": "", "own/x": ""})
 	l := linker{from: from, to: to, left: 2, skip: []string{filepath.Join(from, "own")}}
-	if err := l.link("."); err != nil {
+	if err := l.linkMissing("."); err != nil {
 		t.Fatal(err)
 	}
 	kinds := map[string]bool{} // by name: it is a link

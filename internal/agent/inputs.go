@@ -25,10 +25,10 @@ const wholeInput = -1
 // rank that is another than in the attempt before gets another share.
 func (p *preparation) fetchInputs(ctx context.Context, rank int) error {
 	for _, in := range p.job.Spec.Inputs {
-		if p.spread(in) != (rank != wholeInput) {
+		if p.isSharded(in) != (rank != wholeInput) {
 			continue
 		}
-		dir := filepath.Join(p.space.paths().Data, in.Name)
+		dir := filepath.Join(p.space.hostPaths().Data, in.Name)
 		if in.To != "" {
 			dir = filepath.Join(p.root, in.To)
 		}
@@ -48,8 +48,8 @@ func (p *preparation) fetchInputs(ctx context.Context, rank int) error {
 	return nil
 }
 
-// spread says whether each node has its share of an input alone.
-func (p *preparation) spread(in job.Input) bool { return in.Sharded && p.job.Spec.Nodes > 1 }
+// isSharded says whether each node has its share of an input alone.
+func (p *preparation) isSharded(in job.Input) bool { return in.Sharded && p.job.Spec.Nodes > 1 }
 
 func (p *preparation) fetchInput(ctx context.Context, in job.Input, rank int, dir string) error {
 	listing, err := tree.LoadTree(ctx, p.World.Store, store.Digest(p.job.Inputs[in.Name]))
@@ -59,7 +59,7 @@ func (p *preparation) fetchInput(ctx context.Context, in job.Input, rank int, di
 	if rank != wholeInput {
 		all := len(listing.Files)
 		listing = share(listing, rank, p.job.Spec.Nodes)
-		p.note("input %s: this node gets %d of %d files", in.Name, len(listing.Files), all)
+		p.logNote("input %s: this node gets %d of %d files", in.Name, len(listing.Files), all)
 	}
 	if listing.Away == nil {
 		return tree.Restore(ctx, p.World.Store, listing, dir)

@@ -43,10 +43,10 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 		case <-done:
 		}
 	})
-	hands.Go(func() { kit <- a.kit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
+	hands.Go(func() { kit <- a.itemKit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
 	return crew.Run(ctx, crew.Config{World: a.World, Job: a.job, ID: a.id, Self: a.Machine.Self, Slots: a.slots, Near: a.Machine.Near,
-		Root: a.root, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, Beat: a.beat.change, Log: a.Log,
-		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Kit: kit, Patience: a.Machine.Patience, MaxStored: a.maxSaved(), OpenPlace: a.Machine.OpenPlace, Hush: func() { a.vanish(errRemoved) }, Leftovers: a.space.leftovers, Warn: a.warnItems,
+		Root: a.root, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, Beat: a.beat.changeHeartbeat, Log: a.Log,
+		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Kit: kit, Patience: a.Machine.Patience, MaxStored: a.maxStoredBytes(), OpenPlace: a.Machine.OpenPlace, Hush: func() { a.vanish(errRemoved) }, Leftovers: a.space.leftovers, Warn: a.warnItems,
 		Unneeded: func() { drop(errors.New("no item runs any more")) }})
 }
 
@@ -58,7 +58,7 @@ func (a *agent) warnItems(why string, left time.Duration) {
 	case left == 0:
 		a.space.leaveNotice(why + "\n")
 	default:
-		a.space.warn(why, left)
+		a.space.writeNotice(why, left)
 	}
 }
 
@@ -89,20 +89,20 @@ func (a *agent) countSlots(ctx context.Context) error {
 	return nil
 }
 
-// kit is what items are run with, once the stages before have ended with err.
-func (a *agent) kit(ctx context.Context, err error) crew.Kit {
+// itemKit is what items are run with, once the stages before have ended with err.
+func (a *agent) itemKit(ctx context.Context, err error) crew.Kit {
 	if err != nil {
 		return crew.Kit{Failed: err}
 	}
-	if a.space.stands() {
+	if a.space.placeExists() {
 		a.space.noteLinks("items of a map have no view of the machine")
 		if err := a.space.linkUnshipped(); err != nil {
 			return crew.Kit{Failed: err}
 		}
 	}
 	spec := a.job.Spec
-	code := a.space.paths().Code
-	k := crew.Kit{Dir: filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), Environ: a.items.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.items.itemGPUs(), Memory: cmp.Or(a.items.itemMemory(), a.Machine.Memory)}
+	code := a.space.hostPaths().Code
+	k := crew.Kit{Dir: filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), Environ: a.items.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.items.gpusBySlot(), Memory: cmp.Or(a.items.memoryPerItem(), a.Machine.Memory)}
 	if k.Environ, err = a.withModule(k.Environ, code); err != nil {
 		return crew.Kit{Failed: err}
 	}
@@ -118,7 +118,7 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 		return crew.Kit{Failed: err}
 	}
 	k.Path, k.Name, k.Args = found.Path, found.Name, found.Args
-	a.space.openDoor(0, k.Dir, k.Environ)
+	a.space.writeDoor(0, k.Dir, k.Environ)
 	return k
 }
 
@@ -126,7 +126,7 @@ func (a *agent) kit(ctx context.Context, err error) crew.Kit {
 // of the contract has a meaning for one item of many.
 func (i *itemSetup) itemEnviron() []string {
 	spec := i.job.Spec
-	f := i.space.shape(i.root)
+	f := i.space.folderFacts(i.root)
 	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, i.job.Short), i.job.ID, spec.Project, spec.Task
 	f.Program, f.Env = orElse(i.job.Code.Script, spec.Program), spec.Env
 	f.Hosts, f.Machine, f.Region = contract.Hosts(1), spec.MachineType(), i.Machine.Region
@@ -137,7 +137,7 @@ func (i *itemSetup) itemEnviron() []string {
 	if spec.GPUs > 0 {
 		f.GPUs = spec.GPUs
 	}
-	environ := append(i.environ(), i.ready.env.Environ...)
+	environ := append(i.callerEnviron(), i.ready.env.Environ...)
 	for _, kv := range f.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		if _, own := spec.Env[name]; own || ofItems(name) {
@@ -155,8 +155,8 @@ func ofItems(name string) bool {
 		strings.HasPrefix(name, "DROVER_INPUT_") || strings.HasPrefix(name, "SM_CHANNEL_")
 }
 
-// itemGPUs shares the GPUs that were set apart among the slots.
-func (i *itemSetup) itemGPUs() (by []string) {
+// gpusBySlot shares the GPUs that were set apart among the slots.
+func (i *itemSetup) gpusBySlot() (by []string) {
 	each, pinned := i.job.Spec.GPUs, i.ready.room.Pinned
 	if each == 0 || pinned == "" {
 		return nil
@@ -169,16 +169,16 @@ func (i *itemSetup) itemGPUs() (by []string) {
 	return by
 }
 
-// itemWish is what the slots want of the machine together.
-func (i *itemSetup) itemWish(w Wish) Wish {
+// wishForSlots is what the slots want of the machine together.
+func (i *itemSetup) wishForSlots(w Wish) Wish {
 	w.Nodes = 1
-	w.CPUs, w.Memory, w.GPUs = w.CPUs*float64(i.slots), i.itemMemory(), w.GPUs*i.slots
+	w.CPUs, w.Memory, w.GPUs = w.CPUs*float64(i.slots), i.memoryPerItem(), w.GPUs*i.slots
 	return w
 }
 
-// itemMemory is what is set apart for all slots: what they have together, or what
+// memoryPerItem is what is set apart for all slots: what they have together, or what
 // one item may come to that had too little again and again.
-func (i *itemSetup) itemMemory() int64 {
+func (i *itemSetup) memoryPerItem() int64 {
 	spec := i.job.Spec
 	largest := spec.Memory.Stepped(spec.MemoryStep, spec.Retries, job.Bytes(i.Machine.Memory))
 	return max(int64(spec.Memory)*int64(i.slots), int64(largest))
@@ -208,12 +208,12 @@ func (w *workspace) leftovers() {
 	})
 	const most = 200 // bytes of a name in a heartbeat
 	if n > 0 {
-		w.beat.change(false, func(b *protocol.Heartbeat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
-		w.note("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, plural(n, "file"), first)
+		w.beat.changeHeartbeat(false, func(b *protocol.Heartbeat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
+		w.logNote("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, plural(n, "file"), first)
 	}
 	if n, first := w.changedThroughLinks(); n > 0 {
-		w.beat.change(false, func(b *protocol.Heartbeat) { b.Changed, b.ChangedFirst = n, first[:min(len(first), most)] })
-		w.note("%s", changedNote(n, first))
+		w.beat.changeHeartbeat(false, func(b *protocol.Heartbeat) { b.Changed, b.ChangedFirst = n, first[:min(len(first), most)] })
+		w.logNote("%s", changedNote(n, first))
 	}
 }
 

@@ -51,18 +51,18 @@ type program struct {
 	ended   chan struct{}
 }
 
-// done is closed when the whole process tree is gone and all it said was read.
+// treeGone is closed when the whole process tree is gone and all it said was read.
 // A nil program's is never closed.
-func (p *program) done() <-chan struct{} {
+func (p *program) treeGone() <-chan struct{} {
 	if p == nil {
 		return nil
 	}
 	return p.ended
 }
 
-// environ is what the program's environment begins with: what the caller has,
+// callerEnviron is what the program's environment begins with: what the caller has,
 // without the folder he was in.
-func (n *node) environ() []string {
+func (n *node) callerEnviron() []string {
 	return slices.DeleteFunc(slices.Clone(n.Machine.Environ), func(kv string) bool {
 		// Who types drover inside a job starts another one.
 		return slices.ContainsFunc([]string{"PWD=", "OLDPWD=", "OMPI_", "PMIX_", "PMI_", "HYDI_", launcher.DeskVariable + "=",
@@ -71,10 +71,10 @@ func (n *node) environ() []string {
 	})
 }
 
-// facts is what the contract is made of, as the program is to see it.
-func (a *agent) facts(o runagent.Order) (contract.Facts, error) {
+// contractFacts is what the contract is made of, as the program is to see it.
+func (a *agent) contractFacts(o runagent.Order) (contract.Facts, error) {
 	spec := a.job.Spec
-	f := a.space.shape(a.space.seenRoot())
+	f := a.space.folderFacts(a.space.programRoot())
 	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.job.Short), a.job.ID, spec.Project, spec.Task
 	f.Attempt, f.Args, f.Env = o.Attempt, spec.Args, spec.Env
 	f.Hyperparameters, f.Entrypoint = spec.Hyperparameters, spec.Entrypoint
@@ -85,24 +85,24 @@ func (a *agent) facts(o runagent.Order) (contract.Facts, error) {
 		f.CPUs = min(f.CPUs, int(math.Ceil(spec.CPUs)))
 	}
 	f.GPUs, f.Pinned = a.ready.room.GPUs, a.ready.room.Pinned
-	f.Launcher, f.Procs = spec.Launcher, a.meeting.procs()
+	f.Launcher, f.Procs = spec.Launcher, a.meeting.processesPerNode()
 	f.Inputs, f.Shards = map[string]string{}, map[string]bool{}
 	for _, in := range spec.Inputs {
 		f.Shards[in.Name] = in.Sharded
 	}
 	for name, dir := range a.ready.inputs {
-		f.Inputs[name] = a.space.inView(dir)
+		f.Inputs[name] = a.space.pathInView(dir)
 	}
 	var err error
-	f.Peers, f.Interface, err = a.meeting.meet(o)
+	f.Peers, f.Interface, err = a.meeting.resolvePeers(o)
 	return f, err
 }
 
-// launch is the stage that starts the program: the contract's files, its
+// launchProgram is the stage that starts the program: the contract's files, its
 // environment, its view of the machine, its pipes, its process tree.
-func (a *agent) launch(ctx context.Context, o runagent.Order) error {
+func (a *agent) launchProgram(ctx context.Context, o runagent.Order) error {
 	if err := a.stdinAgain(); err != nil {
-		return a.record(ctx, setupExit(err))
+		return a.recordExit(ctx, setupExit(err))
 	}
 	p, err := a.startProgram(ctx, o)
 	if why, refused := refusedLayers(err); refused {
@@ -112,16 +112,16 @@ func (a *agent) launch(ctx context.Context, o runagent.Order) error {
 	}
 	if why, refused := refusedView(err); refused {
 		a.space.withoutView(why)
-		if err = a.space.withoutLayers(a.space.noLayers()); err == nil {
+		if err = a.space.withoutLayers(a.space.whyNoLayers()); err == nil {
 			p, err = a.startProgram(ctx, o)
 		}
 	}
 	if err != nil {
-		return a.record(ctx, setupExit(err))
+		return a.recordExit(ctx, setupExit(err))
 	}
 	a.program, a.stdinRead = p, true
 	a.member.Started()
-	a.beat.set(func(b *protocol.Heartbeat) {
+	a.beat.changeNow(func(b *protocol.Heartbeat) {
 		b.Phase, b.Attempt, b.Rank, b.Since = "running", o.Attempt, o.Rank, p.started.UTC()
 	})
 	p.saver = a.startSaver(ctx)
@@ -129,8 +129,8 @@ func (a *agent) launch(ctx context.Context, o runagent.Order) error {
 		grace := time.Duration(a.job.Spec.Grace)
 		p.limit = time.AfterFunc(d, func() {
 			p.late.Store(true)
-			a.space.warn(fmt.Sprintf("time limit of %s reached", d), grace)
-			p.stop(grace)
+			a.space.writeNotice(fmt.Sprintf("time limit of %s reached", d), grace)
+			p.askToStop(grace)
 		})
 	}
 	return nil
@@ -145,10 +145,10 @@ func (a *agent) stdinAgain() error {
 	return a.Machine.Stdin.Again()
 }
 
-// stop asks the program to end, once, and kills its tree when grace is over. An
+// askToStop asks the program to end, once, and kills its tree when grace is over. An
 // MPI's own processes are not asked, only what they have started: they would end
 // it within a second.
-func (p *program) stop(grace time.Duration) {
+func (p *program) askToStop(grace time.Duration) {
 	p.asked.Do(func() {
 		if grace > 0 && p.desk.stopRanks(syscall.SIGTERM) {
 			p.kill.Store(time.AfterFunc(grace, func() { p.proc.Stop(0) }))
@@ -166,10 +166,10 @@ func (p *program) interrupt(sig syscall.Signal) {
 	}
 }
 
-// warn leaves the notice that the program may look for (DROVER_NOTICE): it appears
+// writeNotice leaves the notice that the program may look for (DROVER_NOTICE): it appears
 // whole, and before the program is asked to end. A program without room for it has
 // SIGTERM.
-func (w *workspace) warn(why string, grace time.Duration) {
+func (w *workspace) writeNotice(why string, grace time.Duration) {
 	w.leaveNotice(fmt.Sprintf("%s\nends at %s\n", strings.ReplaceAll(why, "\n", " "), time.Now().Add(grace).UTC().Format(time.RFC3339)))
 }
 
@@ -180,7 +180,7 @@ func (w *workspace) leaveNotice(text string) {
 		return
 	}
 	defer root.Close()
-	name, err := filepath.Rel(w.root, w.paths().Notice)
+	name, err := filepath.Rel(w.root, w.hostPaths().Notice)
 	if err != nil {
 		return
 	}
@@ -194,7 +194,7 @@ func (w *workspace) leaveNotice(text string) {
 
 // startProgram starts it; in vain, nothing of it is left.
 func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, error) {
-	facts, err := a.facts(o)
+	facts, err := a.contractFacts(o)
 	if err != nil {
 		return nil, err
 	}
@@ -206,42 +206,42 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 		return nil, err
 	}
 	p := &program{attempt: o.Attempt, rank: o.Rank, ended: make(chan struct{})}
-	environ := append(facts.Defaults(), a.environ()...)
+	environ := append(facts.Defaults(), a.callerEnviron()...)
 	environ = append(environ, a.ready.env.Environ...)
 	environ = append(environ, facts.Environ()...)
 	environ = a.withSecrets(environ)
-	if environ, err = a.withModule(environ, a.space.codeSeen()); err != nil {
+	if environ, err = a.withModule(environ, a.space.codePathInView()); err != nil {
 		return nil, err
 	}
 	environ = append(environ, markVariable+"=1")
-	if environ, err = p.openDesk(a, o, environ); err != nil {
+	if environ, err = p.startDesk(a, o, environ); err != nil {
 		return nil, err
 	}
-	c, err := a.cmd.command(ctx, facts, environ)
+	c, err := a.cmd.programCommand(ctx, facts, environ)
 	if err == nil {
-		c.View, err = a.space.binds(facts, o.Joins)
+		c.View, err = a.space.programView(facts, o.Joins)
 	}
 	if err == nil {
-		c.Limits = a.limits()
+		c.Limits = a.programLimits()
 		c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.id, o.Attempt), ":", "-")
 		a.remains.noteUnsaved(o, a.state.gens != nil)
 		err = a.remains.leaveMark(c.Token)
 	}
 	if err == nil {
-		a.meeting.dropPort() // the program may want it in its first moment
-		err = p.start(ctx, a, c)
+		a.meeting.releasePort() // the program may want it in its first moment
+		err = p.startProcess(ctx, a, c)
 	}
 	if err == nil {
 		p.ports = a.watchPorts(o, p)
-		a.space.openDoor(p.proc.Pid(), c.Dir, environ)
+		a.space.writeDoor(p.proc.Pid(), c.Dir, environ)
 		select {
 		case <-p.ended: // it was quicker than the door
-			a.space.closeDoor()
+			a.space.removeDoor()
 		default:
 		}
 	}
 	if err != nil {
-		p.desk.close()
+		p.desk.closeDesk()
 		return nil, err
 	}
 	return p, nil
@@ -286,9 +286,9 @@ func (p *pipe) Read(b []byte) (int, error) {
 	}
 }
 
-// start starts the process with a pipe for each stream, and the goroutines that
+// startProcess starts the process with a pipe for each stream, and the goroutines that
 // read them. They end when the tree is gone and what it said was read.
-func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
+func (p *program) startProcess(ctx context.Context, a *agent, c proc.Command) error {
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "start program")
@@ -305,21 +305,21 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 		c.Stdin = in.File
 	}
 	p.started = time.Now()
-	p.starved = a.exits.starved()
+	p.starved = a.exits.starvedKills()
 	if p.proc, err = a.Machine.Start(ctx, c); err != nil {
 		outR.Close()
 		errR.Close()
 		return err
 	}
-	a.note("started %s as attempt %d, node %d, process %d", strings.Join(shown(c.Args), " "), p.attempt, p.rank, p.proc.Pid())
+	a.logNote("started %s as attempt %d, node %d, process %d", strings.Join(shown(c.Args), " "), p.attempt, p.rank, p.proc.Pid())
 	out := a.out
 	if why := p.proc.Limits().Why; why != "" {
-		a.note("limits: the kernel does not enforce all of them: %s", why)
+		a.logNote("limits: the kernel does not enforce all of them: %s", why)
 	}
 	p.meter = a.startMeter(ctx, p)
 	pump := func(s record.Stream, r *os.File, in io.Reader) {
 		defer r.Close()
-		if _, err := out.Copy(s, 0, &metric.Unmarked{In: p.meter.look(in)}); err != nil {
+		if _, err := out.Copy(s, 0, &metric.Unmarked{In: p.meter.scanMetrics(in)}); err != nil {
 			a.Log.Warn("output lost", "stream", s, "err", err)
 			_, _ = io.Copy(io.Discard, in) // the program must not hang on a full pipe
 		}
@@ -342,22 +342,22 @@ func (p *program) start(ctx context.Context, a *agent, c proc.Command) error {
 			}
 		}
 		p.pumps.Wait()
-		p.desk.close()
-		a.space.closeDoor()
+		p.desk.closeDesk()
+		a.space.removeDoor()
 		close(p.ended)
 	}()
 	return nil
 }
 
-// abandon kills a program whose end nobody can record: the store is lost.
-func (a *agent) abandon(ctx context.Context) {
+// killUnrecorded kills a program whose end nobody can record: the store is lost.
+func (a *agent) killUnrecorded(ctx context.Context) {
 	if p := a.program; p != nil {
 		p.proc.Kill()
 		p.proc.Wait()
 		if ctx.Err() != nil {
-			p.meter.finish(ctx, a) // it stores nothing any more
+			p.meter.storeMetrics(ctx, a) // it stores nothing any more
 		}
-		p.ports.finish()
+		p.ports.stopWatching()
 		p.saver.quit()
 		<-p.saver.gone
 	}

@@ -52,12 +52,12 @@ type unsaved struct {
 	Layered bool         `json:"layered,omitempty"` // it ran where its code stands
 }
 
-func (u *unsaved) path() job.Path { return job.Path{Project: u.Project, Task: u.Task, Job: u.Job} }
+func (u *unsaved) jobPath() job.Path { return job.Path{Project: u.Project, Task: u.Task, Job: u.Job} }
 
 const markName = "mark.json"
 
-// tokens are those of all trees that there may be.
-func (m mark) tokens() (all []string) {
+// treeTokens are those of all trees that there may be.
+func (m mark) treeTokens() (all []string) {
 	if m.Token == "" {
 		return nil
 	}
@@ -143,7 +143,7 @@ type Left struct {
 func LeftFolders(work string, gone func(protocol.Host) (gone, known bool)) (all []Left) {
 	for _, d := range deadFolders(work, gone) {
 		if d.Unsaved != nil {
-			all = append(all, Left{Dir: d.dir, Store: d.Unsaved.Store, Job: d.Unsaved.path(), Bytes: folderSize(context.Background(), d.dir)})
+			all = append(all, Left{Dir: d.dir, Store: d.Unsaved.Store, Job: d.Unsaved.jobPath(), Bytes: folderSize(context.Background(), d.dir)})
 		}
 	}
 	return all
@@ -165,15 +165,15 @@ func removeFolder(dir string) error {
 	return nil
 }
 
-// sweep ends the processes of agents, of any job, that died on this machine without a
+// sweepDeadAgents ends the processes of agents, of any job, that died on this machine without a
 // chance to, and removes their folders. What may hold files that are not saved stays
-// as long as its job has not ended; of this task it is kept for saveDead.
-func (r *remains) sweep(ctx context.Context) {
+// as long as its job has not ended; of this task it is kept for saveDeadAgents.
+func (r *remains) sweepDeadAgents(ctx context.Context) {
 	if n, err := proc.SweepGroups(); err != nil || n > 0 {
 		r.Log.Warn("removed groups of lost agents", "groups", n, "err", err)
 	}
 	for _, d := range deadFolders(r.Machine.Work, r.World.Gone) {
-		for _, token := range d.tokens() {
+		for _, token := range d.treeTokens() {
 			if n, err := proc.Sweep(token); err != nil || n > 0 {
 				r.Log.Warn("ended processes of a lost agent", "dir", d.dir, "killed", n, "err", err)
 			}
@@ -184,7 +184,7 @@ func (r *remains) sweep(ctx context.Context) {
 		case d.Unsaved.Store == r.World.Store.String() && d.Unsaved.Project == r.Path.Project && d.Unsaved.Task == r.Path.Task:
 			r.dead = append(r.dead, d)
 			continue
-		case !r.hasEnded(ctx, *d.Unsaved):
+		case !r.jobHasEnded(ctx, *d.Unsaved):
 			continue
 		}
 		if err := removeFolder(d.dir); err != nil {
@@ -199,23 +199,23 @@ func (r *remains) sweep(ctx context.Context) {
 	})
 }
 
-// hasEnded says for certain that the job of a folder has ended, or was removed. Of a
+// jobHasEnded says for certain that the job of a folder has ended, or was removed. Of a
 // job of another store nothing is known.
-func (r *remains) hasEnded(ctx context.Context, u unsaved) bool {
+func (r *remains) jobHasEnded(ctx context.Context, u unsaved) bool {
 	if u.Store != r.World.Store.String() {
 		return false
 	}
-	rep, err := views.ReadReport(ctx, r.World, u.path())
+	rep, err := views.ReadReport(ctx, r.World, u.jobPath())
 	if errors.Is(err, store.ErrNotExist) {
-		return errors.Is(liveness.CheckExists(ctx, r.World, u.path()), liveness.ErrRemoved)
+		return errors.Is(liveness.CheckExists(ctx, r.World, u.jobPath()), liveness.ErrRemoved)
 	}
 	return err == nil && rep.Run.Settled != nil
 }
 
-// saveDead saves what agents of this task that died on this machine have left, each
+// saveDeadAgents saves what agents of this task that died on this machine have left, each
 // as the last generation of its attempt. What a newer attempt has taken over already
 // is fenced, and its folder stays until the job has ended.
-func (r *remains) saveDead(ctx context.Context) {
+func (r *remains) saveDeadAgents(ctx context.Context) {
 	var stay []deadFolder
 	for _, d := range r.dead {
 		err := r.saveOneDead(ctx, d)
@@ -224,7 +224,7 @@ func (r *remains) saveDead(ctx context.Context) {
 		}
 		if err != nil {
 			stay = append(stay, d)
-			r.note("what attempt %d of job %s left is not saved, and stays in %s: %v", d.Unsaved.Attempt, shortID(d.Unsaved.Job), d.dir, err)
+			r.logNote("what attempt %d of job %s left is not saved, and stays in %s: %v", d.Unsaved.Attempt, shortID(d.Unsaved.Job), d.dir, err)
 		}
 	}
 	r.dead = stay
@@ -233,11 +233,11 @@ func (r *remains) saveDead(ctx context.Context) {
 func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 	u := d.Unsaved
 	me := protocol.Restored{Job: u.Job, Place: u.Place, Attempt: u.Attempt, Agent: u.Agent}
-	gens, newest, err := states.ReopenState(ctx, r.World, u.path(), u.Rank, me)
+	gens, newest, err := states.ReopenState(ctx, r.World, u.jobPath(), u.Rank, me)
 	if err != nil {
 		return err
 	}
-	was, err := tasks.LoadJob(ctx, r.World, u.path())
+	was, err := tasks.LoadJob(ctx, r.World, u.jobPath())
 	if err != nil {
 		return err
 	}
@@ -245,11 +245,11 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 	n := &node{Config: r.Config, id: u.Agent, job: was, root: d.dir, out: r.out, beat: r.beat}
 	space := &workspace{node: n, view: u.View, layered: u.Layered}
 	dead := &rankState{node: n, space: space, gens: gens}
-	if err := dead.recall(ctx, newest); err != nil {
+	if err := dead.readNewestSaved(ctx, newest); err != nil {
 		return err
 	}
-	r.note("saving what attempt %d of job %s left in %s", u.Attempt, shortID(u.Job), d.dir)
-	s := dead.newSaver(u.Rank)
+	r.logNote("saving what attempt %d of job %s left in %s", u.Attempt, shortID(u.Job), d.dir)
+	s := dead.makeSaver(u.Rank)
 	if s.files.skipFile != nil && !u.Layered {
 		shipped, err := os.MkdirTemp(r.root, "code-before-")
 		if err != nil {
@@ -263,12 +263,12 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 			return err
 		}
 	}
-	return s.save(ctx, true)
+	return s.saveGeneration(ctx, true)
 }
 
-// recall reads what the newest generation holds, so that only what differs is saved.
+// readNewestSaved reads what the newest generation holds, so that only what differs is saved.
 // What cannot be read counts as nothing.
-func (s *rankState) recall(ctx context.Context, newest *protocol.Saved) error {
+func (s *rankState) readNewestSaved(ctx context.Context, newest *protocol.Saved) error {
 	if newest == nil {
 		return nil
 	}

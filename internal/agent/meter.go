@@ -20,8 +20,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// limits are what the program's tree may use.
-func (a *agent) limits() proc.Limits {
+// programLimits are what the program's tree may use.
+func (a *agent) programLimits() proc.Limits {
 	spec := a.job.Spec
 	return proc.Limits{CPUs: spec.CPUs, Cores: a.ready.room.Cores, Memory: int64(spec.Memory), Processes: spec.Processes}
 }
@@ -52,7 +52,7 @@ func (a *agent) startMeter(ctx context.Context, p *program) *meter {
 	m := &meter{gone: make(chan struct{})}
 	var err error
 	if m.finder, err = metric.NewExtractor(a.job.Spec.Metrics); err != nil {
-		a.note("metrics: %v", err) // an older drover knew an expression that this one does not
+		a.logNote("metrics: %v", err) // an older drover knew an expression that this one does not
 	} else if w, err := a.newWriter(ctx, protocol.MetricsPrefix(a.Path), p.attempt, p.rank); err == nil {
 		m.metrics = metric.NewMetricWriter(w)
 		m.finder.Redact(a.redact)
@@ -69,7 +69,7 @@ func (a *agent) startMeter(ctx context.Context, p *program) *meter {
 		s := sampler{a: a, p: p, m: m}
 		for n := 0; store.System.Sleep(ctx, lookEvery) == nil; n++ {
 			if n%sampleEvery == 0 {
-				s.sample(ctx)
+				s.recordSample(ctx)
 			} else if a.job.Spec.Disk > 0 {
 				s.measureDisk(ctx, time.Now())
 			}
@@ -78,8 +78,8 @@ func (a *agent) startMeter(ctx context.Context, p *program) *meter {
 	return m
 }
 
-// look passes a stream on and finds the metrics in it.
-func (m *meter) look(in io.Reader) io.Reader {
+// scanMetrics passes a stream on and finds the metrics in it.
+func (m *meter) scanMetrics(in io.Reader) io.Reader {
 	if m.metrics == nil {
 		return in
 	}
@@ -110,16 +110,16 @@ func (s *searched) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// peak is the most memory that was seen in use at once; a nil meter saw none.
-func (m *meter) peak() int64 {
+// peakMemory is the most memory that was seen in use at once; a nil meter saw none.
+func (m *meter) peakMemory() int64 {
 	if m == nil {
 		return 0
 	}
 	return m.most.Load()
 }
 
-// finish stores what is left. The program has ended.
-func (m *meter) finish(ctx context.Context, a *agent) {
+// storeMetrics stores what is left. The program has ended.
+func (m *meter) storeMetrics(ctx context.Context, a *agent) {
 	if m == nil {
 		return
 	}
@@ -127,13 +127,13 @@ func (m *meter) finish(ctx context.Context, a *agent) {
 	<-m.gone
 	if m.metrics != nil {
 		if note := m.finder.Note(); note != "" {
-			a.note("metrics: %s", note)
+			a.logNote("metrics: %s", note)
 		}
 		if err := m.metrics.Close(ctx); err != nil {
 			a.Log.Warn("metrics not stored", "err", err)
 		}
 		if n := m.metrics.Dropped(); n > 0 {
-			a.note("metrics: %d values were dropped, the store was too slow", n)
+			a.logNote("metrics: %d values were dropped, the store was too slow", n)
 		}
 	}
 	if m.usage != nil {
@@ -156,8 +156,8 @@ type sampler struct {
 	diskNext time.Time
 }
 
-// sample measures once and records it.
-func (s *sampler) sample(ctx context.Context) {
+// recordSample measures once and records it.
+func (s *sampler) recordSample(ctx context.Context) {
 	u, err := s.p.proc.Usage()
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return // it has just ended
@@ -211,7 +211,7 @@ func (s *sampler) measureDisk(ctx context.Context, now time.Time) {
 		return
 	}
 	s.p.full.Store(s.disk)
-	s.a.space.warn(fmt.Sprintf("disk limit of %s reached", job.Bytes(limit).Words()), 0)
+	s.a.space.writeNotice(fmt.Sprintf("disk limit of %s reached", job.Bytes(limit).Words()), 0)
 	s.p.proc.Kill()
 }
 

@@ -40,8 +40,8 @@ type desk struct {
 
 var _ launcher.Desk = (*desk)(nil)
 
-// openDesk opens it, and tells the program's environment where.
-func (p *program) openDesk(a *agent, o runagent.Order, environ []string) ([]string, error) {
+// startDesk opens it, and tells the program's environment where.
+func (p *program) startDesk(a *agent, o runagent.Order, environ []string) ([]string, error) {
 	if a.job.Spec.Launcher != job.MPI {
 		return environ, nil
 	}
@@ -70,7 +70,7 @@ func (d *desk) stopRanks(sig syscall.Signal) bool {
 	return d.socket.StopRanks(sig, rest) > 0
 }
 
-func (d *desk) close() {
+func (d *desk) closeDesk() {
 	if d != nil {
 		d.once.Do(func() { d.socket.Close() })
 	}
@@ -93,7 +93,7 @@ func (d *desk) Call(ctx context.Context, host, line string) (status int, err err
 	if err != nil {
 		return 0, err
 	}
-	for pause := d.pace(); ; pause = min(2*pause, d.a.poll) {
+	for pause := d.pollInterval(); ; pause = min(2*pause, d.a.poll) {
 		answer, ok, err := runagent.ReadAnswer(ctx, w, p, d.attempt, rank, n)
 		if err != nil || ok {
 			return answer.Status, err
@@ -109,14 +109,14 @@ func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int)
 	w, p := d.a.World, d.a.Path
 	var running sync.WaitGroup
 	defer running.Wait()
-	pause := d.pace()
+	pause := d.pollInterval()
 	for n := 0; ; {
 		call, ok, err := runagent.ReadCall(ctx, w, p, d.attempt, d.rank, n)
 		if err != nil {
 			return err
 		}
 		if ok {
-			d.a.note("node 0 starts here: %.200s", call.Line)
+			d.a.logNote("node 0 starts here: %.200s", call.Line)
 			number := n
 			running.Go(func() {
 				status := run(ctx, call.Line)
@@ -124,7 +124,7 @@ func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int)
 					d.a.Log.Warn("call not answered", "err", err)
 				}
 			})
-			n, pause = n+1, d.pace()
+			n, pause = n+1, d.pollInterval()
 			continue
 		}
 		if err := w.Store.Clock().Sleep(ctx, pause); err != nil {
@@ -147,16 +147,16 @@ func (d *desk) Alarm(status int) {
 	}))
 }
 
-// pace is how often the store is asked at first: a node waits for its start.
-func (d *desk) pace() time.Duration {
+// pollInterval is how often the store is asked at first: a node waits for its start.
+func (d *desk) pollInterval() time.Duration {
 	if d.a.Machine.Near {
 		return 5 * time.Millisecond
 	}
 	return time.Second
 }
 
-// mpi is mpiexec on node 0, and a server for its calls on the others.
-func (l *commands) mpi(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
+// mpiCommand is mpiexec on node 0, and a server for its calls on the others.
+func (l *commands) mpiCommand(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
 	if f.Rank > 0 {
 		return launcher.Serve(l.Machine.Drover), nil
 	}
@@ -192,5 +192,5 @@ func (a *agent) followFirst(ctx context.Context) (bool, error) {
 	if bad := int(p.alarmed.Load()); bad != 0 { // some mpiexecs say 0 when they have lost a node
 		exit.Verdict, exit.Code, exit.Reason = protocol.Broke, bad, fmt.Sprintf("the process that mpiexec started here exited with status %d", bad)
 	}
-	return true, a.record(ctx, exit)
+	return true, a.recordExit(ctx, exit)
 }

@@ -144,14 +144,14 @@ func TestNodesMeetWhereTheyReachEachOther(t *testing.T) {
 		"alone":           {joins("a"), []contract.Peer{{Address: "127.0.0.1", Port: 1000}}, ""},
 		"alone, not told": {joins(""), []contract.Peer{{Address: "10.0.0.0", Port: 1000}}, ""},
 	} {
-		peers, iface, err := a.meeting.meet(runagent.Order{Joins: row.joins})
+		peers, iface, err := a.meeting.resolvePeers(runagent.Order{Joins: row.joins})
 		if diff := cmp.Diff(row.peers, peers); err != nil || diff != "" || iface != row.iface {
 			t.Errorf("%s: by %q, %v (-want +got):\n%s", name, iface, err, diff)
 		}
 	}
 	uneven := joins("a", "a")
 	uneven[1].Procs = 8
-	if _, _, err := a.meeting.meet(runagent.Order{Joins: uneven}); err == nil || err.Error() != "start program: one process for each GPU would be 2 on node 0 and 8 on node 1" {
+	if _, _, err := a.meeting.resolvePeers(runagent.Order{Joins: uneven}); err == nil || err.Error() != "start program: one process for each GPU would be 2 on node 0 and 8 on node 1" {
 		t.Errorf("nodes that differ: %v", err)
 	}
 }

@@ -12,12 +12,12 @@ import (
 // works without any network, and nobody outside can listen.
 const loopback = "127.0.0.1"
 
-// joining completes the join record of an attempt: a port that no attempt before
+// completeJoin completes the join record of an attempt: a port that no attempt before
 // has had (R2), kept from others until the program starts, and how many
 // processes this node will run.
-func (r *rendezvous) joining(j *protocol.Join) error {
-	r.dropPort()
-	j.Procs = r.procs()
+func (r *rendezvous) completeJoin(j *protocol.Join) error {
+	r.releasePort()
+	j.Procs = r.processesPerNode()
 	if r.Machine.Port == nil {
 		return nil
 	}
@@ -29,17 +29,17 @@ func (r *rendezvous) joining(j *protocol.Join) error {
 	return nil
 }
 
-// dropPort gives the port of the attempt back, for the program to listen on.
-func (r *rendezvous) dropPort() {
+// releasePort gives the port of the attempt back, for the program to listen on.
+func (r *rendezvous) releasePort() {
 	if r.freePort != nil {
 		r.freePort()
 		r.freePort = nil
 	}
 }
 
-// procs is how many processes a launcher starts here: what was said, else one
+// processesPerNode is how many processes a launcher starts here: what was said, else one
 // for each GPU, else one, as SageMaker does.
-func (r *rendezvous) procs() int {
+func (r *rendezvous) processesPerNode() int {
 	spec := r.job.Spec
 	switch {
 	case spec.Launcher == job.Alone || spec.Launcher == job.TF:
@@ -50,10 +50,10 @@ func (r *rendezvous) procs() int {
 	return max(1, r.ready.room.GPUs)
 }
 
-// meet says how the nodes of an attempt reach each other, and by which interface
+// resolvePeers says how the nodes of an attempt reach each other, and by which interface
 // this one does. Nodes that differ in their number of processes could not count
 // their ranks, so that is an error.
-func (r *rendezvous) meet(o runagent.Order) (peers []contract.Peer, iface string, err error) {
+func (r *rendezvous) resolvePeers(o runagent.Order) (peers []contract.Peer, iface string, err error) {
 	mine := o.Joins[o.Rank]
 	together := mine.Stack != ""
 	for rank, j := range o.Joins {

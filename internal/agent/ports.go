@@ -53,7 +53,7 @@ type portWatch struct {
 
 // watchPorts begins to look, until finish is called; nil where there is nothing to see.
 func (a *agent) watchPorts(o runagent.Order, p *program) *portWatch {
-	ports := a.meeting.portsOf(o)
+	ports := a.meeting.meetingPorts(o)
 	if len(ports) == 0 || a.Machine.Listeners == nil {
 		return nil
 	}
@@ -62,11 +62,11 @@ func (a *agent) watchPorts(o runagent.Order, p *program) *portWatch {
 	go func() { // ends with finish, which waits
 		defer close(w.gone)
 		for began, pause := time.Now(), portLookFirst; ; {
-			if why := w.look(); why != "" {
+			if why := w.checkPorts(); why != "" {
 				close(w.taken)
 				return
 			}
-			if w.settled() || store.System.Sleep(ctx, pause) != nil {
+			if w.programListens() || store.System.Sleep(ctx, pause) != nil {
 				return
 			}
 			if time.Since(began) > portFirst {
@@ -77,10 +77,10 @@ func (a *agent) watchPorts(o runagent.Order, p *program) *portWatch {
 	return w
 }
 
-// portsOf lists the ports of this machine that programs of the attempt may meet at: that
+// meetingPorts lists the ports of this machine that programs of the attempt may meet at: that
 // of node 0, where all are told to meet, if this node shares its network; and its own,
 // where a launcher, or a program that makes its own way, is told each node's.
-func (r *rendezvous) portsOf(o runagent.Order) (ports []int) {
+func (r *rendezvous) meetingPorts(o runagent.Order) (ports []int) {
 	spec := r.job.Spec
 	if len(o.Joins) == 1 && spec.Launcher == job.Alone {
 		return nil // such a program is told of none
@@ -95,9 +95,9 @@ func (r *rendezvous) portsOf(o runagent.Order) (ports []int) {
 	return slices.DeleteFunc(ports, func(port int) bool { return port == 0 })
 }
 
-// look looks once. It returns why the attempt cannot go on, now or from an earlier look;
+// checkPorts looks once. It returns why the attempt cannot go on, now or from an earlier look;
 // "": it can.
-func (w *portWatch) look() (why string) {
+func (w *portWatch) checkPorts() (why string) {
 	if w == nil {
 		return ""
 	}
@@ -122,24 +122,24 @@ func (w *portWatch) look() (why string) {
 	return w.why
 }
 
-// settled says that there is nothing more to see: the program itself listens.
-func (w *portWatch) settled() bool {
+// programListens says that there is nothing more to see: the program itself listens.
+func (w *portWatch) programListens() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.ports) == 0
 }
 
-// finish ends the watch. It may be called twice.
-func (w *portWatch) finish() {
+// stopWatching ends the watch. It may be called twice.
+func (w *portWatch) stopWatching() {
 	if w != nil {
 		w.quit()
 		<-w.gone
 	}
 }
 
-// portTaken is closed when another user has taken a port that the program was told of.
+// portIsTaken is closed when another user has taken a port that the program was told of.
 // A nil program's is never closed.
-func (p *program) portTaken() <-chan struct{} {
+func (p *program) portIsTaken() <-chan struct{} {
 	if p == nil || p.ports == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (a *agent) leavePort(ctx context.Context) error {
 	p := a.program
 	p.proc.Kill()
 	<-p.ended
-	return a.record(ctx, a.exits.exitOf(p))
+	return a.recordExit(ctx, a.exits.programExit(p))
 }
 
 // notBlamed is the exit of a program that failed, or was ended, while another user had
@@ -161,7 +161,7 @@ func (p *program) notBlamed(e protocol.Exit) protocol.Exit {
 	if e.Verdict != protocol.Broke && e.Verdict != protocol.Halted {
 		return e
 	}
-	if why := p.ports.look(); why != "" {
+	if why := p.ports.checkPorts(); why != "" {
 		e.Verdict, e.Reason, e.Hint, e.Trace = protocol.Interrupted, why, "", ""
 	}
 	return e

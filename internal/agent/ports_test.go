@@ -105,11 +105,11 @@ func TestAPortThatTheProgramTookIsLeftAlone(t *testing.T) {
 			return foreign(0, 1), nil
 		}}
 		for range 3 {
-			if why := w.look(); why != "" {
+			if why := w.checkPorts(); why != "" {
 				t.Errorf("%s: %s", name, why)
 			}
 		}
-		if looks != 2 || !w.settled() {
+		if looks != 2 || !w.programListens() {
 			t.Errorf("%s: it has looked %d times", name, looks)
 		}
 	}
@@ -118,14 +118,14 @@ func TestAPortThatTheProgramTookIsLeftAlone(t *testing.T) {
 func TestWhereListenersAreNotKnownNothingEnds(t *testing.T) {
 	t.Parallel()
 	w := &portWatch{ports: []int{20001}, listeners: func(int) ([]Listener, error) { return nil, errors.ErrUnsupported }}
-	if why := w.look(); why != "" || !w.settled() {
+	if why := w.checkPorts(); why != "" || !w.programListens() {
 		t.Errorf("it goes on looking, or ends: %q", why)
 	}
 	var none *portWatch
-	if none.look() != "" {
+	if none.checkPorts() != "" {
 		t.Error("no watch ends a program")
 	}
-	none.finish()
+	none.stopWatching()
 }
 
 func TestPortsThatProgramsMeetAt(t *testing.T) {
@@ -149,7 +149,7 @@ func TestPortsThatProgramsMeetAt(t *testing.T) {
 	} {
 		a := newAgent(Config{})
 		a.job.Spec.Launcher = row.launcher
-		got := a.meeting.portsOf(runagent.Order{Rank: row.rank, Joins: row.joins})
+		got := a.meeting.meetingPorts(runagent.Order{Rank: row.rank, Joins: row.joins})
 		if len(got) != len(row.want) || len(got) > 0 && (got[0] != row.want[0] || got[len(got)-1] != row.want[len(got)-1]) {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}

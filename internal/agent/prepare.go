@@ -31,14 +31,14 @@ type prepared struct {
 	used   bool              // an attempt has run in the code folder
 }
 
-// prepare is the stages fetch, prepare and inputs: all that can be done before
+// prepareMachine is the stages fetch, prepare and inputs: all that can be done before
 // the others are there. It ends early when ctx does.
-func (a *agent) prepare(ctx context.Context) error {
+func (a *agent) prepareMachine(ctx context.Context) error {
 	began := time.Now()
 	room := make(chan error, 1)
 	inLine, leave := context.WithCancel(ctx)
 	defer leave()
-	go func() { room <- a.findRoom(inLine) }() // it may wait for hours, and asking for GPUs alone takes as long as all the rest
+	go func() { room <- a.reserveResources(inLine) }() // it may wait for hours, and asking for GPUs alone takes as long as all the rest
 	err := a.prepareFiles(ctx)
 	if err != nil {
 		leave()
@@ -49,7 +49,7 @@ func (a *agent) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.note("prepared in %.2fs", time.Since(began).Seconds())
+	a.logNote("prepared in %.2fs", time.Since(began).Seconds())
 	return nil
 }
 
@@ -58,8 +58,8 @@ func (a *agent) prepareFiles(ctx context.Context) error {
 		return err // its secrets are not here
 	}
 	a.noteSecrets()
-	a.remains.saveDead(ctx)
-	if err := a.fetch(ctx); err != nil {
+	a.remains.saveDeadAgents(ctx)
+	if err := a.fetchCode(ctx); err != nil {
 		return err
 	}
 	if err := a.prep.prepareEnv(ctx); err != nil {
@@ -69,9 +69,9 @@ func (a *agent) prepareFiles(ctx context.Context) error {
 	return a.prep.fetchInputs(ctx, wholeInput)
 }
 
-// findRoom sets apart what the job asks of this machine, and waits until there is
+// reserveResources sets apart what the job asks of this machine, and waits until there is
 // so much. It learns how many GPUs the program will see, too.
-func (a *agent) findRoom(ctx context.Context) (err error) {
+func (a *agent) reserveResources(ctx context.Context) (err error) {
 	if a.Machine.Room == nil {
 		return nil
 	}
@@ -79,13 +79,13 @@ func (a *agent) findRoom(ctx context.Context) (err error) {
 	w := Wish{Job: a.job.ID, Label: "job " + a.job.Short, Nodes: spec.Nodes, CPUs: spec.CPUs, Memory: int64(spec.Memory), GPUs: spec.GPUs,
 		Queue: spec.Queue, Priority: spec.Priority, Now: spec.Now, Share: spec.Share}
 	if a.isMap() {
-		w = a.items.itemWish(w)
+		w = a.items.wishForSlots(w)
 	}
 	a.ready.room, err = a.Machine.Room(ctx, w, func(why string) {
-		a.note("%s", why)
-		a.beat.set(func(b *protocol.Heartbeat) { b.Phase, b.Queue = protocol.Queued, why })
+		a.logNote("%s", why)
+		a.beat.changeNow(func(b *protocol.Heartbeat) { b.Phase, b.Queue = protocol.Queued, why })
 	})
-	a.beat.set(func(b *protocol.Heartbeat) {
+	a.beat.changeNow(func(b *protocol.Heartbeat) {
 		b.Queue = ""
 		if b.Phase == protocol.Queued {
 			b.Phase = "preparing"
@@ -94,19 +94,19 @@ func (a *agent) findRoom(ctx context.Context) (err error) {
 	return err
 }
 
-// fetch makes the contract's folders anew, lays the code out and remembers what
+// fetchCode makes the contract's folders anew, lays the code out and remembers what
 // it looked like. Inputs stay.
-func (a *agent) fetch(ctx context.Context) error {
-	p, code := a.space.paths(), a.space.paths().Code
+func (a *agent) fetchCode(ctx context.Context) error {
+	p, code := a.space.hostPaths(), a.space.hostPaths().Code
 	for _, dir := range append(p.Results, code, p.Model, p.Output, p.Checkpoints, p.State, p.Before, p.Notice) { // nothing of the attempt before
 		if dir == "" {
 			continue
 		}
-		if err := a.space.clear(dir); err != nil {
+		if err := a.space.clearFolder(dir); err != nil {
 			return fmt.Errorf("clear folder: %w", err)
 		}
 	}
-	for _, dir := range a.space.paths().Folders() {
+	for _, dir := range a.space.hostPaths().Folders() {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fault.Wrap(err, fault.Full, "Free some space and run it again.", "make folder %s", dir)
 		}
@@ -132,19 +132,19 @@ func (p *preparation) installPackages(ctx context.Context) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	p.beat.set(func(b *protocol.Heartbeat) { b.Note = "installing packages" })
-	return env.InstallPackages(ctx, names, p.environ(), func(line string) { p.note("%s", line) })
+	p.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "installing packages" })
+	return env.InstallPackages(ctx, names, p.callerEnviron(), func(line string) { p.logNote("%s", line) })
 }
 
 // envRequest is what the script is and has around it.
 func (p *preparation) envRequest() env.Request {
 	spec, code := p.job.Spec, p.job.Code
-	dir := p.space.paths().Code
-	if code.Partial && p.space.stands() { // what says which packages are needed was not shipped
+	dir := p.space.hostPaths().Code
+	if code.Partial && p.space.placeExists() { // what says which packages are needed was not shipped
 		dir = code.Root
 	}
 	return env.Request{Dir: dir, Sub: code.Sub, Python: cmp.Or(p.job.Interpreter, spec.Python),
-		NoEnv: spec.NoEnv, Environ: p.environ(), Cache: p.Machine.Cache, Job: p.root}.For(code.Script, code.Python, spec.Program)
+		NoEnv: spec.NoEnv, Environ: p.callerEnviron(), Cache: p.Machine.Cache, Job: p.root}.For(code.Script, code.Python, spec.Program)
 }
 
 // prepareEnv finds or builds what the script runs in.
@@ -158,23 +158,23 @@ func (p *preparation) prepareEnv(ctx context.Context) error {
 	}
 	began := time.Now()
 	if plan.Build {
-		p.beat.set(func(b *protocol.Heartbeat) { b.Note = "building environment" })
-		p.note("environment: %s", plan.Why)
+		p.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "building environment" })
+		p.logNote("environment: %s", plan.Why)
 	}
 	if p.ready.hold, err = plan.Hold(ctx); err != nil {
 		return err
 	}
-	p.ready.env, err = env.Build(ctx, plan, func(line string) { p.note("%s", line) })
+	p.ready.env, err = env.Build(ctx, plan, func(line string) { p.logNote("%s", line) })
 	if err != nil {
 		return err
 	}
 	switch {
 	case plan.Build:
-		p.note("environment built in %.1fs", time.Since(began).Seconds())
+		p.logNote("environment built in %.1fs", time.Since(began).Seconds())
 	case plan.Source != env.SourceNone:
-		p.note("environment: %s", plan.Why)
+		p.logNote("environment: %s", plan.Why)
 	}
-	p.beat.set(func(b *protocol.Heartbeat) { b.Note = "" })
+	p.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "" })
 	return nil
 }
 
@@ -184,48 +184,48 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 	a.prepared = nil
 	if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 		a.ready.failed = err
-		a.note("not started: %v", err)
+		a.logNote("not started: %v", err)
 	}
 	if err == nil || a.ready.failed != nil {
-		a.space.wantView(a.ready.env.Interpreter)
+		a.space.decideView(a.ready.env.Interpreter)
 		a.space.wantLayers()
 		a.member.Ready()
-		a.beat.set(func(b *protocol.Heartbeat) { b.Phase = "waiting" })
+		a.beat.changeNow(func(b *protocol.Heartbeat) { b.Phase = "waiting" })
 	}
 	return nil
 }
 
-// setUp makes ready for one attempt: fresh folders, and the state and
+// setUpAttempt makes ready for one attempt: fresh folders, and the state and
 // checkpoints that the newest generation holds.
-func (a *agent) setUp(ctx context.Context, o runagent.Order) error {
+func (a *agent) setUpAttempt(ctx context.Context, o runagent.Order) error {
 	a.fenced, a.state.gens, a.state.restored = false, nil, [3]kept{}
 	a.attempt = o.Attempt
-	if err := a.openLog(ctx, o.Attempt, o.Rank); err != nil {
+	if err := a.openAttemptLog(ctx, o.Attempt, o.Rank); err != nil {
 		return err
 	}
 	if a.ready.failed != nil {
-		return a.record(ctx, setupExit(a.ready.failed))
+		return a.recordExit(ctx, setupExit(a.ready.failed))
 	}
 	if a.ready.used {
 		a.remains.noteAllSaved()
-		if err := a.fetch(ctx); err != nil {
-			return a.record(ctx, setupExit(err))
+		if err := a.fetchCode(ctx); err != nil {
+			return a.recordExit(ctx, setupExit(err))
 		}
 	}
 	a.ready.used = true
 	if err := a.space.layOutPlace(); err != nil {
-		return a.record(ctx, setupExit(err))
+		return a.recordExit(ctx, setupExit(err))
 	}
 	if err := a.prep.fetchInputs(ctx, o.Rank); err != nil {
-		return a.record(ctx, setupExit(err))
+		return a.recordExit(ctx, setupExit(err))
 	}
-	return a.restore(ctx, o)
+	return a.restoreRank(ctx, o)
 }
 
-// restore takes the rank's state over and lays out what it begins with.
-func (a *agent) restore(ctx context.Context, o runagent.Order) error {
+// restoreRank takes the rank's state over and lays out what it begins with.
+func (a *agent) restoreRank(ctx context.Context, o runagent.Order) error {
 	me := protocol.Restored{Job: a.job.ID, Place: a.place, Attempt: o.Attempt, Agent: a.id}
-	complete := func(s protocol.Saved) (bool, error) { return a.state.complete(ctx, s) }
+	complete := func(s protocol.Saved) (bool, error) { return a.state.allBlobsExist(ctx, s) }
 	gens, saved, err := states.RestoreState(ctx, a.World, a.Path, o.Rank, me, a.job.Since, complete)
 	if errors.Is(err, states.ErrFenced) {
 		a.fenced = true
@@ -252,15 +252,15 @@ func (a *agent) restore(ctx context.Context, o runagent.Order) error {
 	case state.Place < a.state.stateSince():
 		state.State = ""
 	}
-	err = a.state.layOut(ctx, restoredCheckpoints, saved.Checkpoints, a.space.paths().Checkpoints, *saved)
+	err = a.state.restoreFolder(ctx, restoredCheckpoints, saved.Checkpoints, a.space.hostPaths().Checkpoints, *saved)
 	if err == nil {
-		err = a.state.layOut(ctx, restoredState, state.State, a.space.paths().State, state)
+		err = a.state.restoreFolder(ctx, restoredState, state.State, a.space.hostPaths().State, state)
 	}
 	if err == nil {
 		err = a.state.layOutFiles(ctx, *saved)
 	}
 	if err != nil {
-		return a.record(ctx, setupExit(err))
+		return a.recordExit(ctx, setupExit(err))
 	}
 	return nil
 }
@@ -280,9 +280,9 @@ func (s *rankState) stateSince() int {
 	return s.job.StateSince
 }
 
-// layOut restores one of the two folders, whose list is d, and remembers what is in
+// restoreFolder restores one of the two folders, whose list is d, and remembers what is in
 // it; "" is nothing.
-func (s *rankState) layOut(ctx context.Context, which int, d store.Digest, dir string, from protocol.Saved) error {
+func (s *rankState) restoreFolder(ctx context.Context, which int, d store.Digest, dir string, from protocol.Saved) error {
 	if d == "" {
 		return nil
 	}
@@ -290,7 +290,7 @@ func (s *rankState) layOut(ctx context.Context, which int, d store.Digest, dir s
 	if err == nil {
 		err = tree.Restore(ctx, s.World.Store, listing, dir)
 	}
-	if before := s.space.paths().Before; err == nil && which == restoredState && before != "" && len(listing.Files) > 0 {
+	if before := s.space.hostPaths().Before; err == nil && which == restoredState && before != "" && len(listing.Files) > 0 {
 		err = tree.Restore(ctx, s.World.Store, listing, before)
 	}
 	if err != nil {
@@ -304,7 +304,7 @@ func (s *rankState) layOut(ctx context.Context, which int, d store.Digest, dir s
 // noteRestored tells of a folder that was restored.
 func (s *rankState) noteRestored(what string, listing tree.Tree, from protocol.Saved) {
 	if n := len(listing.Files); n > 0 {
-		s.note("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), listing.Bytes(), whose(from))
+		s.logNote("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), listing.Bytes(), whose(from))
 	}
 }
 
@@ -326,8 +326,8 @@ func plural(n int, noun string) string {
 	return noun + "s"
 }
 
-// complete says whether every blob of a generation is there.
-func (s *rankState) complete(ctx context.Context, saved protocol.Saved) (bool, error) {
+// allBlobsExist says whether every blob of a generation is there.
+func (s *rankState) allBlobsExist(ctx context.Context, saved protocol.Saved) (bool, error) {
 	for _, d := range saved.Lists() {
 		listing, err := tree.LoadTree(ctx, s.World.Store, d)
 		if errors.Is(err, store.ErrNotExist) {
@@ -348,9 +348,9 @@ func setupExit(err error) protocol.Exit {
 	return protocol.Exit{Verdict: protocol.Setup, Code: fault.ExitDrover, Reason: err.Error(), Hint: fault.Hint(err)}
 }
 
-// cleanUp removes the agent's folder, unless it holds results that nothing else
+// removeFolder removes the agent's folder, unless it holds results that nothing else
 // does; and the job's when it is the last in it. removed says that the job is gone.
-func (a *agent) cleanUp(removed bool) {
+func (a *agent) removeFolder(removed bool) {
 	if a.over || removed {
 		for _, d := range a.remains.dead {
 			if err := removeFolder(d.dir); err != nil {

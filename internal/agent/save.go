@@ -26,20 +26,20 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// halt carries out an order to end the program: it stops it and records that
+// haltProgram carries out an order to end the program: it stops it and records that
 // something else was the cause. A program that has not been started is not started any
 // more, and that is recorded: the other nodes wait for this node's exit.
-func (a *agent) halt(ctx context.Context, o runagent.Order) error {
+func (a *agent) haltProgram(ctx context.Context, o runagent.Order) error {
 	p := a.program
 	if p == nil {
-		return a.record(ctx, protocol.Exit{Verdict: protocol.Halted, Reason: o.Why})
+		return a.recordExit(ctx, protocol.Exit{Verdict: protocol.Halted, Reason: o.Why})
 	}
-	a.note("ending the program: %s", o.Why)
+	a.logNote("ending the program: %s", o.Why)
 	exit := a.endProgram(o.Why)
 	if exit.Verdict != protocol.TimedOut { // its own limit came first
 		exit.Verdict, exit.Reason = protocol.Halted, o.Why
 	}
-	return a.record(ctx, p.notBlamed(exit))
+	return a.recordExit(ctx, p.notBlamed(exit))
 }
 
 // stopSignal is what a program gets before SIGTERM when a person asks it to end, and there is
@@ -59,7 +59,7 @@ func (a *agent) interruptProgram(n Notice) {
 		return
 	}
 	p, grace := a.program, time.Duration(a.job.Spec.Grace)
-	a.space.warn(n.Why, 2*grace)
+	a.space.writeNotice(n.Why, 2*grace)
 	p.interrupt(sig)
 	over := time.NewTimer(grace)
 	defer over.Stop()
@@ -74,32 +74,32 @@ func (a *agent) interruptProgram(n Notice) {
 // returns once its tree is gone.
 func (a *agent) endProgram(why string) protocol.Exit {
 	p := a.program
-	a.space.warn(why, time.Duration(a.job.Spec.Grace))
-	p.stop(time.Duration(a.job.Spec.Grace))
+	a.space.writeNotice(why, time.Duration(a.job.Spec.Grace))
+	p.askToStop(time.Duration(a.job.Spec.Grace))
 	<-p.ended
-	return a.exits.exitOf(p)
+	return a.exits.programExit(p)
 }
 
 // programEnded records the exit of a program that ended by itself or by its
 // time limit.
 func (a *agent) programEnded(ctx context.Context) error {
-	return a.record(ctx, a.exits.exitOf(a.program))
+	return a.recordExit(ctx, a.exits.programExit(a.program))
 }
 
-// record is the last stage of an attempt: state, outputs, then the exit that
+// recordExit is the last stage of an attempt: state, outputs, then the exit that
 // names them (R5). Storing comes first, so an exit is never more than it says.
-func (a *agent) record(ctx context.Context, exit protocol.Exit) error {
+func (a *agent) recordExit(ctx context.Context, exit protocol.Exit) error {
 	saved := true
 	if p := a.program; p != nil {
 		if p.limit != nil {
 			p.limit.Stop()
 		}
-		p.ports.finish()
-		if why := p.ports.look(); why != "" && exit.Verdict == protocol.Interrupted {
-			a.note("interrupted: %s", why)
+		p.ports.stopWatching()
+		if why := p.ports.checkPorts(); why != "" && exit.Verdict == protocol.Interrupted {
+			a.logNote("interrupted: %s", why)
 		}
-		p.meter.finish(ctx, a)
-		a.beat.set(func(b *protocol.Heartbeat) { b.Phase = "saving" })
+		p.meter.storeMetrics(ctx, a)
+		a.beat.changeNow(func(b *protocol.Heartbeat) { b.Phase = "saving" })
 		a.program = nil
 		err := a.untilStopped(ctx, func(ctx context.Context) error { return a.storeLeft(ctx, p, &exit) })
 		switch {
@@ -107,18 +107,18 @@ func (a *agent) record(ctx context.Context, exit protocol.Exit) error {
 		case errors.Is(err, errRemoved):
 			return nil // the member's next Poll says so
 		case errors.Is(err, errGivenUp):
-			exit = a.givenUp(exit, err)
+			exit = a.exitWithoutResults(exit, err)
 		case errors.Is(err, tree.ErrLimit):
-			exit = a.refused(exit, err)
+			exit = a.exitOfRefusedResults(exit, err)
 		case fault.KindOf(err) == fault.Full:
-			exit, saved = a.unstored(exit, err), false
+			exit, saved = a.exitOfUnstoredResults(exit, err), false
 		default:
 			return err
 		}
 	}
-	exit = a.redacted(exit)
+	exit = a.redactExit(exit)
 	attempt, rank := a.member.Joined()
-	a.note("attempt %d, node %d: %s", attempt, rank, exitText(exit))
+	a.logNote("attempt %d, node %d: %s", attempt, rank, exitText(exit))
 	if err := a.out.Flush(ctx); err != nil {
 		return fmt.Errorf("store logs: %w", err)
 	}
@@ -150,7 +150,7 @@ func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *p
 	if len(need) == 0 {
 		return refused // it made nothing else: there is nothing to name
 	}
-	sweeps, err := in.begin(ctx)
+	sweeps, err := in.watchRemovals(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,14 +169,14 @@ func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *p
 // of a processing job, and the files it created or changed beside itself. refused
 // says which of them is beyond a limit, the first of several.
 func (o *outputs) storeOutputs(ctx context.Context, in *watched, exit *protocol.Exit) (need []store.Digest, refused, err error) {
-	p := o.space.paths()
+	p := o.space.hostPaths()
 	exit.Outputs = map[string]store.Digest{}
 	kinds := []struct {
 		name    string
 		listing func() (tree.Tree, error)
 	}{
 		{"model", func() (tree.Tree, error) {
-			return o.saveFolder(ctx, in, p.Model, tree.SaveOptions{As: o.space.inView(p.Model)})
+			return o.saveFolder(ctx, in, p.Model, tree.SaveOptions{As: o.space.pathInView(p.Model)})
 		}},
 		{"output", func() (tree.Tree, error) { return o.saveResults(ctx, in) }},
 		{"files", func() (tree.Tree, error) {
@@ -219,7 +219,7 @@ func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt t
 	if dir == "" {
 		return tree.Tree{}, nil
 	}
-	folder, why := o.space.left(dir)
+	folder, why := o.space.leftFolder(dir)
 	if folder == "" {
 		if why != "" {
 			why = opt.As + ": " + why
@@ -227,7 +227,7 @@ func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt t
 		}
 		return tree.Tree{}, nil
 	}
-	opt.Settled, opt.MaxBytes = true, o.maxSaved()
+	opt.Settled, opt.MaxBytes = true, o.maxStoredBytes()
 	listing, err := tree.Save(ctx, in, folder, opt)
 	if errors.Is(err, fs.ErrPermission) {
 		unlock(ctx, folder)
@@ -244,12 +244,12 @@ func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt t
 func (o *outputs) saveResults(ctx context.Context, in *watched) (tree.Tree, error) {
 	results := o.job.Spec.Results
 	if len(results) == 0 {
-		return o.saveFolder(ctx, in, o.space.paths().OutputData, tree.SaveOptions{As: o.space.seen().OutputData})
+		return o.saveFolder(ctx, in, o.space.hostPaths().OutputData, tree.SaveOptions{As: o.space.programPaths().OutputData})
 	}
 	var all tree.Tree
 	for _, r := range results {
 		from := filepath.Join(o.root, r.From)
-		listing, err := o.saveFolder(ctx, in, from, tree.SaveOptions{As: o.space.inView(from)})
+		listing, err := o.saveFolder(ctx, in, from, tree.SaveOptions{As: o.space.pathInView(from)})
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", r.Name, err)
 		}
@@ -261,16 +261,16 @@ func (o *outputs) saveResults(ctx context.Context, in *watched) (tree.Tree, erro
 	return all, nil
 }
 
-// exitOf says how a program that is gone has ended.
-func (r *exits) exitOf(p *program) protocol.Exit {
+// programExit says how a program that is gone has ended.
+func (r *exits) programExit(p *program) protocol.Exit {
 	x := p.proc.Wait()
-	if !x.OOM && x.Status() != 0 && r.starved() > p.starved {
+	if !x.OOM && x.Status() != 0 && r.starvedKills() > p.starved {
 		x.OOM = true
 		p.apart = true
 	}
 	r.measureLeft(p)
 	exit := protocol.Exit{Verdict: protocol.Done, Code: x.Status(), Started: p.started.UTC(), Ended: time.Now().UTC(),
-		CPU: x.User + x.System, MaxRSS: x.MaxRSS, Peak: max(x.PeakMemory, p.meter.peak())}
+		CPU: x.User + x.System, MaxRSS: x.MaxRSS, Peak: max(x.PeakMemory, p.meter.peakMemory())}
 	if x.Signal != 0 {
 		exit.Signal = signalName(x.Signal)
 	}
@@ -279,7 +279,7 @@ func (r *exits) exitOf(p *program) protocol.Exit {
 	}
 	if note := changedNote(r.space.changedThroughLinks()); note != "" {
 		exit.Notes = append(exit.Notes, note)
-		r.note("%s", note)
+		r.logNote("%s", note)
 	}
 	switch {
 	case p.late.Load():
@@ -291,34 +291,34 @@ func (r *exits) exitOf(p *program) protocol.Exit {
 		exit.Reason = fmt.Sprintf("one process exited with status %d, and the others kept waiting for it", exit.Code)
 		exit.Trace = p.tail.String()
 	case x.OOM || x.Crowd || p.full.Load() > 0:
-		r.beyond(&exit, x, p)
+		r.exitBeyondLimits(&exit, x, p)
 	case x.Lost:
 		exit.Verdict, exit.Code, exit.Reason = protocol.Broke, 137, "killed from outside, or out of memory"
 	case exit.Code != 0:
 		exit.Verdict = protocol.Broke
 		exit.Trace = p.tail.String()
-		exit.Reason = r.reason(exit)
+		exit.Reason = r.failureReason(exit)
 	case r.job.Spec.Verb != job.Process:
 		// To SageMaker a job that leaves a failure file has failed, whatever its status.
-		if text := firstText(r.space.paths().Failure); text != "" {
+		if text := firstText(r.space.hostPaths().Failure); text != "" {
 			exit.Verdict, exit.Code, exit.Reason, exit.Trace = protocol.Broke, 1, text, p.tail.String()
 			exit.Notes = append(exit.Notes, "it exited with status 0, but left a failure file")
 		}
 	}
-	exit.Message = firstText(r.space.paths().Message)
+	exit.Message = firstText(r.space.hostPaths().Message)
 	return p.notBlamed(exit)
 }
 
-// starved is Machine.Starved for a job with a limit that it can tell of.
-func (r *exits) starved() int64 {
+// starvedKills is Machine.Starved for a job with a limit that it can tell of.
+func (r *exits) starvedKills() int64 {
 	if r.Machine.Starved == nil || r.job.Spec.Memory == 0 {
 		return 0
 	}
 	return r.Machine.Starved()
 }
 
-// beyond is the exit of a program that wanted more than its limits allow.
-func (r *exits) beyond(exit *protocol.Exit, x proc.Exit, p *program) {
+// exitBeyondLimits is the exit of a program that wanted more than its limits allow.
+func (r *exits) exitBeyondLimits(exit *protocol.Exit, x proc.Exit, p *program) {
 	spec := r.job.Spec
 	exit.Verdict, exit.Code, exit.Signal, exit.Trace = protocol.Broke, 137, "", p.tail.String()
 	switch {
@@ -357,20 +357,20 @@ func signalName(s syscall.Signal) string {
 	return fmt.Sprintf("signal %d", int(s))
 }
 
-// reason is one line about a failure: what the program wrote into its failure
+// failureReason is one line about a failure: what the program wrote into its failure
 // file, else the exception of its traceback, else its exit status.
-func (r *exits) reason(e protocol.Exit) string {
-	if text := firstText(r.space.paths().Failure); text != "" {
+func (r *exits) failureReason(e protocol.Exit) string {
+	if text := firstText(r.space.hostPaths().Failure); text != "" {
 		return text
 	}
-	if text := firstText(r.space.paths().Message); text != "" && r.job.Spec.Verb == job.Process {
+	if text := firstText(r.space.hostPaths().Message); text != "" && r.job.Spec.Verb == job.Process {
 		return text
 	}
 	status := fmt.Sprintf("exit status %d", e.Code)
 	if e.Signal != "" {
 		status = "ended by " + e.Signal
 	}
-	if t, ok := lastTraceback(e.Trace, r.space.codeSeen()); ok {
+	if t, ok := lastTraceback(e.Trace, r.space.codePathInView()); ok {
 		return t.String() + " (" + status + ")"
 	}
 	return status

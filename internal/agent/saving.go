@@ -69,12 +69,12 @@ func (a *agent) untilStopped(ctx context.Context, do func(ctx context.Context) e
 		if o.Do == runagent.Leave {
 			giveUp(errRemoved)
 		}
-		a.noteStop(o)
+		a.noteStopTime(o)
 	}
 }
 
-// noteStop remembers when the agent first knew that the job was stopped.
-func (a *agent) noteStop(o runagent.Order) {
+// noteStopTime remembers when the agent first knew that the job was stopped.
+func (a *agent) noteStopTime(o runagent.Order) {
 	if o.Do == runagent.Halt && o.Over && a.stopped.IsZero() {
 		a.stopped = time.Now()
 	}
@@ -106,7 +106,7 @@ func (a *agent) storeTimer(began time.Time) <-chan time.Time {
 // beyond a limit is tree.ErrLimit, once all else is stored.
 func (a *agent) storeLeft(ctx context.Context, p *program, exit *protocol.Exit) error {
 	over := exit.Verdict == protocol.Done && a.job.Spec.Nodes == 1 // nodes of several may have to run once more
-	refused := a.patiently(ctx, func() error { return p.saver.finish(ctx, over) })
+	refused := a.patiently(ctx, func() error { return p.saver.saveFinally(ctx, over) })
 	if refused != nil && !errors.Is(refused, tree.ErrLimit) {
 		return refused
 	}
@@ -117,9 +117,9 @@ func (a *agent) storeLeft(ctx context.Context, p *program, exit *protocol.Exit) 
 	return err
 }
 
-// givenUp is the exit of a program whose results were not stored, as the job was
+// exitWithoutResults is the exit of a program whose results were not stored, as the job was
 // stopped meanwhile. What was stored of it last stands.
-func (a *agent) givenUp(e protocol.Exit, err error) protocol.Exit {
+func (a *agent) exitWithoutResults(e protocol.Exit, err error) protocol.Exit {
 	e.Notes = append(e.Notes, "what it made last is not stored: "+err.Error())
 	if e.Verdict == protocol.Done { // nothing names what it made
 		e.Verdict, e.Reason = protocol.Halted, err.Error()
@@ -127,25 +127,25 @@ func (a *agent) givenUp(e protocol.Exit, err error) protocol.Exit {
 	return e
 }
 
-// refused is the exit of a program that has left what no command could bring home,
+// exitOfRefusedResults is the exit of a program that has left what no command could bring home,
 // or more than it may: a run whose results cannot be had has not succeeded. What
 // could be stored is.
-func (a *agent) refused(e protocol.Exit, err error) protocol.Exit {
+func (a *agent) exitOfRefusedResults(e protocol.Exit, err error) protocol.Exit {
 	if e.Verdict != protocol.Done {
 		e.Notes = append(e.Notes, err.Error())
 		return e
 	}
-	hint := cmp.Or(fault.Hint(err), fmt.Sprintf("If that is what it should hold: --disk %s.", wholeMegabytes(2*min(a.maxSaved(), 1<<60))))
+	hint := cmp.Or(fault.Hint(err), fmt.Sprintf("If that is what it should hold: --disk %s.", wholeMegabytes(2*min(a.maxStoredBytes(), 1<<60))))
 	e.Verdict, e.Code, e.Reason, e.Hint, e.Trace = protocol.Broke, 1, err.Error(), hint, ""
 	e.Notes = append(e.Notes, "it ended with 0, and what was not stored is kept in "+a.root)
 	a.keep = true // it may be days of work
 	return e
 }
 
-// maxSaved is the most bytes that one of the program's folders may hold to be
+// maxStoredBytes is the most bytes that one of the program's folders may hold to be
 // stored, holes and all: --disk, or the size of the file system that it lies on,
 // which only holes and hard links can exceed. 0 is no limit.
-func (n *node) maxSaved() int64 {
+func (n *node) maxStoredBytes() int64 {
 	if disk := int64(n.job.Spec.Disk); disk > 0 {
 		return disk
 	}
@@ -171,13 +171,13 @@ func (r *exits) measureLeft(p *program) {
 	}
 }
 
-// unstored is the exit of a program whose results there was no room for. The job
+// exitOfUnstoredResults is the exit of a program whose results there was no room for. The job
 // has failed, by no fault of the program; but when we must go, it is to run again.
-func (a *agent) unstored(e protocol.Exit, err error) protocol.Exit {
+func (a *agent) exitOfUnstoredResults(e protocol.Exit, err error) protocol.Exit {
 	select {
 	case n := <-a.notice:
 		a.notice <- n // the loop leaves by it
-		return protocol.Exit{Verdict: n.verdict(), Reason: err.Error()}
+		return protocol.Exit{Verdict: n.verdictOnProgram(), Reason: err.Error()}
 	default:
 	}
 	switch e.Verdict {
@@ -204,8 +204,8 @@ func (a *agent) patiently(ctx context.Context, do func() error) error {
 			return err
 		}
 		if pause == time.Second {
-			a.note("waiting for room: %v", err)
-			a.beat.set(func(b *protocol.Heartbeat) { b.Note = "waiting for room: " + err.Error() })
+			a.logNote("waiting for room: %v", err)
+			a.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "waiting for room: " + err.Error() })
 		}
 		select {
 		case n := <-a.Machine.Notice:

@@ -54,7 +54,7 @@ func (n *node) secretValues() (map[string]string, error) {
 // noteSecrets says which values are too short to be found in the output.
 func (n *node) noteSecrets() {
 	for _, name := range n.redact.Short() {
-		n.note("secret %s is too short to be redacted from the output", name)
+		n.logNote("secret %s is too short to be redacted from the output", name)
 	}
 }
 
@@ -82,8 +82,8 @@ func without(environ []string, name string) []string {
 	return kept
 }
 
-// redacted is an exit without secrets: reasons and traces are the program's words.
-func (n *node) redacted(e protocol.Exit) protocol.Exit {
+// redactExit is an exit without secrets: reasons and traces are the program's words.
+func (n *node) redactExit(e protocol.Exit) protocol.Exit {
 	if n.redact == nil {
 		return e
 	}

@@ -27,7 +27,7 @@ func TestAProgramThatIsBeyondItsLimitsSaysWhichAndHowToRaiseIt(t *testing.T) {
 		p := &program{apart: row.apart}
 		p.full.Store(row.full)
 		e := protocol.Exit{Peak: row.peak}
-		a.exits.beyond(&e, row.exit, p)
+		a.exits.exitBeyondLimits(&e, row.exit, p)
 		if e.Reason != reason || e.Hint != row.hint || e.Code != 137 {
 			t.Errorf("it ends with %q, %q, %d; want %q, %q", e.Reason, e.Hint, e.Code, reason, row.hint)
 		}

@@ -28,14 +28,14 @@ func (s *rankState) sharedState(ctx context.Context, o runagent.Order) (protocol
 	}
 	var listing tree.Tree
 	unite := func(all states.Shared) (d store.Digest, bytes int64, err error) {
-		if listing, err = s.united(ctx, all); err != nil || len(listing.Files)+len(listing.Links) == 0 {
+		if listing, err = s.unitedState(ctx, all); err != nil || len(listing.Files)+len(listing.Links) == 0 {
 			return "", 0, err
 		}
 		d, err = tree.PutTree(ctx, s.World.Store, listing)
 		return d, listing.Bytes(), err
 	}
 	me := protocol.Begun{Job: s.job.ID, Place: s.place, Attempt: o.Attempt, Agent: s.id, Own: contract.Own(s.job.Spec.Nodes)}
-	complete := func(saved protocol.Saved) (bool, error) { return s.complete(ctx, saved) }
+	complete := func(saved protocol.Saved) (bool, error) { return s.allBlobsExist(ctx, saved) }
 	b, err := states.BeginShared(ctx, s.World, s.Path, me, s.stateSince(), complete, unite)
 	if err != nil || b.State == "" {
 		return protocol.Saved{}, err
@@ -56,8 +56,8 @@ func (s *rankState) sharedState(ctx context.Context, o runagent.Order) (protocol
 	})
 }
 
-// united is a state as one folder.
-func (s *rankState) united(ctx context.Context, all states.Shared) (tree.Tree, error) {
+// unitedState is a state as one folder.
+func (s *rankState) unitedState(ctx context.Context, all states.Shared) (tree.Tree, error) {
 	var copies []union.Copy
 	base := all.Copies(func(rank int, own string, list store.Digest) {
 		copies = append(copies, union.Copy{Rank: rank, Own: own, List: list})

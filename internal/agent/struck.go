@@ -15,9 +15,9 @@ import (
 // strikeTime is longer than an engine takes to signal all processes of a machine.
 const strikeTime = 250 * time.Millisecond
 
-// struck says whether what has ended may have ended by such a signal; badly says that
+// hitByStopSignal says whether what has ended may have ended by such a signal; badly says that
 // it has ended with a failure, which is worth waiting a moment for.
-func (a *agent) struck(badly bool) bool {
+func (a *agent) hitByStopSignal(badly bool) bool {
 	if a.Machine.Struck == nil {
 		return false
 	}
@@ -40,15 +40,15 @@ func (a *agent) struck(badly bool) bool {
 	}
 }
 
-// leaveStruck waits for the notice that explains the signal, and leaves.
-func (a *agent) leaveStruck(ctx context.Context, drop context.CancelCauseFunc) (int, error) {
+// leaveAfterSignal waits for the notice that explains the signal, and leaves.
+func (a *agent) leaveAfterSignal(ctx context.Context, drop context.CancelCauseFunc) (int, error) {
 	select {
 	case n := <-a.Machine.Notice:
 		drop(errors.New(n.Why))
-		return a.leave(ctx, n)
+		return a.saveAndLeave(ctx, n)
 	case n := <-a.notice:
 		drop(errors.New(n.Why))
-		return a.leave(ctx, n)
+		return a.saveAndLeave(ctx, n)
 	case <-ctx.Done():
 		return fault.ExitDrover, context.Cause(ctx)
 	}

@@ -21,28 +21,28 @@ import (
 // owned are the top folders of the contract that a view shows.
 var owned = []string{"/opt/ml", "/state"}
 
-// paths are where this agent finds the program's folders.
-func (w *workspace) paths() contract.Paths { return w.shape(w.root).Paths() }
+// hostPaths are where this agent finds the program's folders.
+func (w *workspace) hostPaths() contract.Paths { return w.folderFacts(w.root).Paths() }
 
-// seen are the same folders as the program sees them.
-func (w *workspace) seen() contract.Paths { return w.shape(w.seenRoot()).Paths() }
+// programPaths are the same folders as the program sees them.
+func (w *workspace) programPaths() contract.Paths { return w.folderFacts(w.programRoot()).Paths() }
 
-// shape is the part of the facts that folders follow from.
-func (w *workspace) shape(root string) contract.Facts {
+// folderFacts is the part of the facts that folders follow from.
+func (w *workspace) folderFacts(root string) contract.Facts {
 	spec := w.job.Spec
 	return contract.Facts{Root: root, Process: spec.Verb == job.Process, Results: spec.Results, SSM: spec.Rules == job.SSM}
 }
 
-func (w *workspace) seenRoot() string {
+func (w *workspace) programRoot() string {
 	if w.view {
 		return ""
 	}
 	return w.root
 }
 
-// inView is a path of ours as the program sees it.
-func (w *workspace) inView(path string) string {
-	if rest, ok := strings.CutPrefix(path, w.paths().Code+"/"); ok && w.layered {
+// pathInView is a path of ours as the program sees it.
+func (w *workspace) pathInView(path string) string {
+	if rest, ok := strings.CutPrefix(path, w.hostPaths().Code+"/"); ok && w.layered {
 		return filepath.Join(w.job.Code.Root, rest)
 	}
 	if rest, ok := strings.CutPrefix(path, w.root+"/"); ok && w.view {
@@ -51,8 +51,8 @@ func (w *workspace) inView(path string) string {
 	return path
 }
 
-// wantView decides whether the program gets a view of its own, before it is tried.
-func (w *workspace) wantView(interpreter string) {
+// decideView decides whether the program gets a view of its own, before it is tried.
+func (w *workspace) decideView(interpreter string) {
 	w.view = !w.job.Spec.NoMounts
 	if !w.view || w.Machine.Root != "" {
 		return
@@ -91,11 +91,11 @@ func hidden(file string) string {
 // withoutView goes on where folders are: the program is told by its variables.
 func (w *workspace) withoutView(why string) {
 	w.view = false
-	w.note("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables name the folders", why)
+	w.logNote("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables name the folders", why)
 }
 
-// binds are the view of one node. Who has peers finds their names in /etc/hosts.
-func (w *workspace) binds(facts contract.Facts, joins []protocol.Join) (*proc.View, error) {
+// programView are the view of one node. Who has peers finds their names in /etc/hosts.
+func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*proc.View, error) {
 	if w.Machine.Root != "" {
 		return nil, w.nameHosts(facts)
 	}
@@ -111,7 +111,7 @@ func (w *workspace) binds(facts contract.Facts, joins []protocol.Join) (*proc.Vi
 		v.Binds = append(v.Binds, proc.Bind{Source: source, Target: top})
 	}
 	if w.layered {
-		v.Overlays = append(v.Overlays, w.layers())
+		v.Overlays = append(v.Overlays, w.layeredPlace())
 	}
 	if w.job.Spec.Launcher == job.MPI {
 		// MPIs name their shared memory by process ids, and each node counts from 1.

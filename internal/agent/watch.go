@@ -45,8 +45,8 @@ type saver struct {
 	refused                   string   // the last sentence of noteRefused
 }
 
-// folders are those that a generation consists of.
-func (s *saver) folders() []*folder { return []*folder{&s.checkpoints, &s.state, &s.files} }
+// savedFolders are those that a generation consists of.
+func (s *saver) savedFolders() []*folder { return []*folder{&s.checkpoints, &s.state, &s.files} }
 
 // folder is one of the three folders and what was last saved of it.
 type folder struct {
@@ -77,23 +77,23 @@ type kept struct {
 	tree   tree.Tree
 }
 
-// stands notes what the newest generation says of the folder.
-func (f *folder) stands(k kept) {
+// noteNewest notes what the newest generation says of the folder.
+func (f *folder) noteNewest(k kept) {
 	f.digest, f.said, f.blob = k.digest, k.digest, k.blob
 	if k.blob != "" {
-		f.names(k.tree)
+		f.recordNames(k.tree)
 	}
 }
 
-// newSaver makes a saver of what a program keeps, which saves when it is asked to.
-func (r *rankState) newSaver(rank int) *saver {
+// makeSaver makes a saver of what a program keeps, which saves when it is asked to.
+func (r *rankState) makeSaver(rank int) *saver {
 	s := &saver{node: r.node, rank: rank, gens: r.gens, in: &watched{Store: r.World.Store, w: r.World}, pause: max(r.Machine.SaveEvery, saveAtLeast)}
-	s.checkpoints = folder{path: r.space.paths().Checkpoints, as: r.space.seen().Checkpoints}
-	s.state = folder{path: r.space.paths().State, as: r.space.seen().State, bare: r.job.Spec.Rules == job.SSM} // S3 has none
-	s.files = r.space.workFiles().folder()
-	for i, f := range s.folders() {
-		f.left, f.maxBytes = r.space.left, r.maxSaved()
-		f.stands(r.restored[i])
+	s.checkpoints = folder{path: r.space.hostPaths().Checkpoints, as: r.space.programPaths().Checkpoints}
+	s.state = folder{path: r.space.hostPaths().State, as: r.space.programPaths().State, bare: r.job.Spec.Rules == job.SSM} // S3 has none
+	s.files = r.space.workFiles().savedFolder()
+	for i, f := range s.savedFolders() {
+		f.left, f.maxBytes = r.space.leftFolder, r.maxStoredBytes()
+		f.noteNewest(r.restored[i])
 	}
 	return s
 }
@@ -101,7 +101,7 @@ func (r *rankState) newSaver(rank int) *saver {
 // startSaver starts one that saves again and again while the program runs.
 func (a *agent) startSaver(ctx context.Context) *saver {
 	ctx, quit := context.WithCancel(ctx)
-	s := a.state.newSaver(a.program.rank)
+	s := a.state.makeSaver(a.program.rank)
 	s.quit, s.gone = quit, make(chan struct{})
 	go func() {
 		defer close(s.gone)
@@ -109,7 +109,7 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 			if store.System.Sleep(ctx, s.pause) != nil {
 				return
 			}
-			err := s.save(ctx, false)
+			err := s.saveGeneration(ctx, false)
 			switch {
 			case err == nil || ctx.Err() != nil:
 			case errors.Is(err, states.ErrFenced):
@@ -129,36 +129,36 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 func (s *saver) noteRefused(err error) {
 	if text := err.Error(); text != s.refused {
 		s.refused = text
-		s.note("checkpoint not saved: %s", text)
+		s.logNote("checkpoint not saved: %s", text)
 	}
 }
 
-// finish ends the saver and saves what the program left, whole now that it has
+// saveFinally ends the saver and saves what the program left, whole now that it has
 // ended. over says that nothing goes on with it: what it made beside itself is then
 // stored with its outputs alone.
-func (s *saver) finish(ctx context.Context, over bool) error {
+func (s *saver) saveFinally(ctx context.Context, over bool) error {
 	s.quit()
 	<-s.gone
 	s.over = over
-	err := s.save(ctx, true)
+	err := s.saveGeneration(ctx, true)
 	if errors.Is(err, states.ErrFenced) {
 		return nil
 	}
 	return err
 }
 
-// save adds a generation if anything has changed since the last one. settled
+// saveGeneration adds a generation if anything has changed since the last one. settled
 // says that the program has ended. A folder beyond a limit is tree.ErrLimit once
 // the others are saved; what was stored of it last stands.
-func (s *saver) save(ctx context.Context, settled bool) error {
+func (s *saver) saveGeneration(ctx context.Context, settled bool) error {
 	began := time.Now()
 	var all stored
 	var refused error
-	for _, f := range s.folders() {
+	for _, f := range s.savedFolders() {
 		if s.over && f == &s.files {
 			continue
 		}
-		one, err := f.save(ctx, s.in, settled)
+		one, err := f.saveFiles(ctx, s.in, settled)
 		switch {
 		case errors.Is(err, tree.ErrLimit):
 			refused = cmp.Or(refused, fmt.Errorf("store %s: %w", filepath.Base(f.path), err))
@@ -173,7 +173,7 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 		}
 		all.changed, all.bytes, all.sent = all.changed || one.changed, all.bytes+one.bytes, all.sent+one.sent
 	}
-	s.rest(time.Since(began), 0) // to look through very many files takes long, too
+	s.setNextPause(time.Since(began), 0) // to look through very many files takes long, too
 	if !all.changed || s.gens == nil {
 		return refused
 	}
@@ -182,17 +182,17 @@ func (s *saver) save(ctx context.Context, settled bool) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range s.folders() {
+	for _, f := range s.savedFolders() {
 		f.said = f.digest
 	}
-	if lost, err := s.assure(ctx); err != nil || lost {
+	if lost, err := s.blobsWereRemoved(ctx); err != nil || lost {
 		if err != nil {
 			return err
 		}
-		return s.save(ctx, settled) // a generation of its own: this one may have changed since
+		return s.saveGeneration(ctx, settled) // a generation of its own: this one may have changed since
 	}
 	s.noteSaved(all)
-	s.rest(time.Since(began), all.sent)
+	s.setNextPause(time.Since(began), all.sent)
 	return refused
 }
 
@@ -212,36 +212,36 @@ func (s *saver) noteSaved(all stored) {
 		who = fmt.Sprintf("node %d ", s.rank)
 	}
 	if !all.kept {
-		s.note("%ssaved files of the working folder: %d bytes", who, all.bytes)
+		s.logNote("%ssaved files of the working folder: %d bytes", who, all.bytes)
 		return
 	}
 	s.saved++
-	s.beat.set(func(b *protocol.Heartbeat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
-	s.note("%ssaved checkpoint %d: %d bytes", who, s.saved, all.bytes)
+	s.beat.changeNow(func(b *protocol.Heartbeat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
+	s.logNote("%ssaved checkpoint %d: %d bytes", who, s.saved, all.bytes)
 }
 
-// rest sets the pause before the next look from what this one cost.
-func (s *saver) rest(took time.Duration, bytes int64) {
+// setNextPause sets the pause before the next look from what this one cost.
+func (s *saver) setNextPause(took time.Duration, bytes int64) {
 	s.pause = min(saveAtMost, max(s.Machine.SaveEvery, saveAtLeast, saveShare*took, time.Duration(bytes/saveSpeed)*time.Second))
 }
 
-// assure looks whether gc has taken a blob of the generation that was just named.
+// blobsWereRemoved looks whether gc has taken a blob of the generation that was just named.
 // Then the next one stores everything anew.
-func (s *saver) assure(ctx context.Context) (lost bool, err error) {
+func (s *saver) blobsWereRemoved(ctx context.Context) (lost bool, err error) {
 	need := func() (all []store.Digest, err error) {
-		for _, f := range s.folders() {
+		for _, f := range s.savedFolders() {
 			all = append(all, f.need...)
 		}
 		return all, nil
 	}
-	sweeps, err := s.in.begin(ctx)
+	sweeps, err := s.in.watchRemovals(ctx)
 	if err != nil {
 		return false, err
 	}
 	err = sweeps.Assure(ctx, need, func(_ context.Context, gone []store.Digest) error {
 		lost = true
-		for _, f := range s.folders() {
-			f.forget(gone)
+		for _, f := range s.savedFolders() {
+			f.forgetRemoved(gone)
 		}
 		return nil
 	})
@@ -251,16 +251,16 @@ func (s *saver) assure(ctx context.Context) (lost bool, err error) {
 	return lost, err
 }
 
-// forget has the next generation store what gc has taken.
-func (f *folder) forget(gone []store.Digest) {
+// forgetRemoved has the next generation store what gc has taken.
+func (f *folder) forgetRemoved(gone []store.Digest) {
 	f.cache.Forget(gone...)
 	f.digest, f.said, f.need = "gone", "", nil
 	maps.DeleteFunc(f.last, func(_ string, file tree.File) bool { return slices.Contains(gone, file.SHA256) })
 }
 
-// save stores the folder's files, then its list. Nothing has changed when it holds
+// saveFiles stores the folder's files, then its list. Nothing has changed when it holds
 // what the newest generation says; an empty folder that was always empty is no change.
-func (f *folder) save(ctx context.Context, s *watched, settled bool) (stored, error) {
+func (f *folder) saveFiles(ctx context.Context, s *watched, settled bool) (stored, error) {
 	path, _ := f.left(f.path)
 	if path == "" {
 		return stored{}, fs.ErrNotExist // what was stored of it last stands
@@ -287,12 +287,12 @@ func (f *folder) save(ctx context.Context, s *watched, settled bool) (stored, er
 		return stored{}, err
 	}
 	f.digest, f.blob = digest, blob
-	return stored{changed: true, bytes: listing.Bytes(), sent: f.names(listing)}, nil
+	return stored{changed: true, bytes: listing.Bytes(), sent: f.recordNames(listing)}, nil
 }
 
-// names notes what a tree that was stored consists of, and returns the bytes of the
+// recordNames notes what a tree that was stored consists of, and returns the bytes of the
 // files that the one before did not have.
-func (f *folder) names(listing tree.Tree) (fresh int64) {
+func (f *folder) recordNames(listing tree.Tree) (fresh int64) {
 	before := make(map[store.Digest]bool, len(f.need))
 	for _, d := range f.need {
 		before[d] = true

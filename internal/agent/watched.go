@@ -24,8 +24,8 @@ type watched struct {
 
 var _ tree.Blobs = (*watched)(nil)
 
-// begin watches gc, if that was not so before.
-func (b *watched) begin(ctx context.Context) (_ *removal.Sweeps, err error) {
+// watchRemovals watches gc, if that was not so before.
+func (b *watched) watchRemovals(ctx context.Context) (_ *removal.Sweeps, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.sweeps == nil {
@@ -36,7 +36,7 @@ func (b *watched) begin(ctx context.Context) (_ *removal.Sweeps, err error) {
 
 // PutBlob implements tree.Blobs.
 func (b *watched) PutBlob(ctx context.Context, body io.ReadSeeker) (store.Digest, int64, error) {
-	if _, err := b.begin(ctx); err != nil {
+	if _, err := b.watchRemovals(ctx); err != nil {
 		return "", 0, err
 	}
 	return b.Store.PutBlob(ctx, body)
@@ -44,7 +44,7 @@ func (b *watched) PutBlob(ctx context.Context, body io.ReadSeeker) (store.Digest
 
 // HasBlob implements tree.Blobs.
 func (b *watched) HasBlob(ctx context.Context, d store.Digest) (bool, error) {
-	if _, err := b.begin(ctx); err != nil {
+	if _, err := b.watchRemovals(ctx); err != nil {
 		return false, err
 	}
 	return b.Store.HasBlob(ctx, d)

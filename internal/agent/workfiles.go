@@ -35,33 +35,33 @@ type workFiles struct {
 
 // workFiles are those of this agent's program.
 func (w *workspace) workFiles() workFiles {
-	code := w.paths().Code
+	code := w.hostPaths().Code
 	if w.layered {
-		return workFiles{dir: w.upper(), as: w.codeSeen(), code: code, shipped: w.isBelow}
+		return workFiles{dir: w.upperFolder(), as: w.codePathInView(), code: code, shipped: w.isInLowerLayer}
 	}
-	return workFiles{dir: code, as: w.seen().Code, code: code, shipped: w.pristine.has}
+	return workFiles{dir: code, as: w.programPaths().Code, code: code, shipped: w.pristine.holdsUnchanged}
 }
 
-// folder is what the saver saves of them. Folders in which nothing is new are those
+// savedFolder is what the saver saves of them. Folders in which nothing is new are those
 // of the code.
-func (w workFiles) folder() folder {
+func (w workFiles) savedFolder() folder {
 	return folder{path: w.dir, as: w.as, bare: true, skip: neverSaved, skipFile: w.shipped, last: map[string]tree.File{}}
 }
 
-// restore puts files back over the code. Where the program had made a file of a
+// restoreFiles puts files back over the code. Where the program had made a file of a
 // folder, or a folder of a file or link, the code's gives way.
-func (w workFiles) restore(ctx context.Context, b tree.Blobs, t tree.Tree) error {
+func (w workFiles) restoreFiles(ctx context.Context, b tree.Blobs, t tree.Tree) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
-	if err := w.makeWay(t); err != nil {
+	if err := w.removeConflicts(t); err != nil {
 		return err
 	}
 	return tree.Restore(ctx, b, t, w.dir)
 }
 
-// makeWay removes what stands where the tree has something else.
-func (w workFiles) makeWay(t tree.Tree) error {
+// removeConflicts removes what stands where the tree has something else.
+func (w workFiles) removeConflicts(t tree.Tree) error {
 	root, err := os.OpenRoot(w.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -142,7 +142,7 @@ func (s *rankState) layOutFiles(ctx context.Context, from protocol.Saved) error 
 	stay, err := s.newInCode(ctx, w, listing, from)
 	if err == nil {
 		listing = treeWithout(listing, stay)
-		err = w.restore(ctx, s.World.Store, listing)
+		err = w.restoreFiles(ctx, s.World.Store, listing)
 	}
 	if err != nil {
 		return fmt.Errorf("restore files of the working folder: %w", err)
@@ -151,7 +151,7 @@ func (s *rankState) layOutFiles(ctx context.Context, from protocol.Saved) error 
 	s.noteRestored("files of the working folder", listing, from)
 	if n := len(stay); n > 0 {
 		names := slices.Sorted(maps.Keys(stay))
-		s.note("%d %s of the new code %s as shipped, and what the program had made of %s is not restored: %s",
+		s.logNote("%d %s of the new code %s as shipped, and what the program had made of %s is not restored: %s",
 			n, plural(n, "file"), verb(n, "stays", "stay"), verb(n, "it", "them"), someOf(names))
 	}
 	return nil
@@ -336,8 +336,8 @@ func takeSnapshot(dir string) (snapshot, error) {
 	return s, nil
 }
 
-// has says of a file or link that it is as it was shipped.
-func (s snapshot) has(name string, is fs.FileInfo) bool {
+// holdsUnchanged says of a file or link that it is as it was shipped.
+func (s snapshot) holdsUnchanged(name string, is fs.FileInfo) bool {
 	was, ok := s[name]
 	return ok && os.SameFile(was, is) && was.Size() == is.Size() && was.ModTime().Equal(is.ModTime())
 }

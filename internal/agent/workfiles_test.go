@@ -159,12 +159,12 @@ func BenchmarkALookAtManyFiles(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := workFiles{dir: dir, as: dir, code: dir, shipped: s.has}
-	f := w.folder()
+	w := workFiles{dir: dir, as: dir, code: dir, shipped: s.holdsUnchanged}
+	f := w.savedFolder()
 	f.left = func(dir string) (string, string) { return dir, "" }
 	b.ResetTimer()
 	for b.Loop() {
-		if got, err := f.save(b.Context(), nil, false); err != nil || got.changed {
+		if got, err := f.saveFiles(b.Context(), nil, false); err != nil || got.changed {
 			b.Fatal(got, err)
 		}
 	}

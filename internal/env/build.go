@@ -34,32 +34,32 @@ func Build(ctx context.Context, p Plan, log func(line string)) (Ready, error) {
 			log(mask(line))
 		}
 	}
-	if dir := p.inUse(); p.asked == nil {
-		p.used(dir) // the active interpreter may be of this cache
-		return p.ready(p.self.Prefix, p.self.Kind == "venv"), nil
+	if dir := p.usedEnvironment(); p.asked == nil {
+		p.noteUsed(dir) // the active interpreter may be of this cache
+		return p.readyNames(p.self.Prefix, p.self.Kind == "venv"), nil
 	}
-	dir := p.folder()
+	dir := p.environFolder()
 	if !complete(dir) {
-		if err := p.buildOnce(ctx, dir, say); err != nil {
+		if err := p.buildUnlessBuilt(ctx, dir, say); err != nil {
 			return Ready{}, err
 		}
 	}
-	p.used(dir)
-	return p.ready(dir, true), nil
+	p.noteUsed(dir)
+	return p.readyNames(dir, true), nil
 }
 
-// used notes when an environment was last asked for. A cache that cannot be
+// noteUsed notes when an environment was last asked for. A cache that cannot be
 // written is somebody else's to clean.
-func (p *Plan) used(dir string) {
+func (p *Plan) noteUsed(dir string) {
 	if dir != "" {
 		now := time.Now()
 		os.Chtimes(filepath.Join(dir, marker), now, now)
 	}
 }
 
-// ready is what the script's environment needs: the same names a shell gets
+// readyNames is what the script's environment needs: the same names a shell gets
 // from "activate".
-func (p *Plan) ready(prefix string, virtual bool) Ready {
+func (p *Plan) readyNames(prefix string, virtual bool) Ready {
 	r := Ready{Interpreter: p.Interpreter}
 	switch {
 	case !virtual:
@@ -78,11 +78,11 @@ func (p *Plan) ready(prefix string, virtual bool) Ready {
 	return r
 }
 
-func (p *Plan) buildOnce(ctx context.Context, dir string, log func(string)) error {
+func (p *Plan) buildUnlessBuilt(ctx context.Context, dir string, log func(string)) error {
 	if err := privateFolder(envs(p.caller.Cache)); err != nil {
 		return onDisk(err, "build environment")
 	}
-	l, err := lock(ctx, dir+lockEnd, p.asked.name()+" of "+p.caller.Dir, func(holder string) {
+	l, err := lock(ctx, dir+lockEnd, p.asked.shownName()+" of "+p.caller.Dir, func(holder string) {
 		log("waiting for " + holder + ", which builds the same environment")
 	})
 	if err != nil {
@@ -97,14 +97,14 @@ func (p *Plan) buildOnce(ctx context.Context, dir string, log func(string)) erro
 	}
 	b := builder{plan: p, dir: dir, lock: l, log: log}
 	began := time.Now()
-	log("building environment " + dir + " from " + p.asked.name())
-	if err := b.build(ctx); err != nil {
+	log("building environment " + dir + " from " + p.asked.shownName())
+	if err := b.buildEnvironment(ctx); err != nil {
 		// Half of it is of no use to anyone; what cannot be removed now is
 		// removed by the next builder.
 		wipe(dir)
 		return err
 	}
-	return b.finish(began)
+	return b.writeMarker(began)
 }
 
 // marker is the file that makes an environment usable; written last.
@@ -152,11 +152,11 @@ func wipe(dir string) error {
 	return setAside(dir)
 }
 
-// finish writes the marker, once all it vouches for is on disk: after a power
+// writeMarker writes the marker, once all it vouches for is on disk: after a power
 // cut, too, an environment is whole or not there.
-func (b *builder) finish(began time.Time) error {
+func (b *builder) writeMarker(began time.Time) error {
 	m := mark{
-		Digest: b.plan.Digest, From: b.plan.asked.Path, Python: b.standsOn(),
+		Digest: b.plan.Digest, From: b.plan.asked.Path, Python: b.neededInterpreter(),
 		Tool: b.tool, Size: sizeOf(b.dir), Made: time.Now().UTC().Truncate(time.Second),
 	}
 	b.log(fmt.Sprintf("built %d MB with %s in %.1f s", (m.Size+500_000)/1_000_000, m.Tool, time.Since(began).Seconds()))
@@ -167,9 +167,9 @@ func (b *builder) finish(began time.Time) error {
 	return onDisk(writeMark(b.dir, data), "build environment")
 }
 
-// standsOn is the interpreter that an environment needs to be there: conda's
+// neededInterpreter is the interpreter that an environment needs to be there: conda's
 // brings its own.
-func (b *builder) standsOn() string {
+func (b *builder) neededInterpreter() string {
 	if b.plan.asked.conda != nil {
 		return b.plan.Interpreter
 	}

@@ -139,7 +139,7 @@ func TestAWaitingBuilderSaysForWhomAndCanBeStopped(t *testing.T) {
 	if err := os.MkdirAll(envs(r.Cache), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	held, err := lock(t.Context(), p.folder()+lockEnd, "requirements.txt of /work", nil)
+	held, err := lock(t.Context(), p.environFolder()+lockEnd, "requirements.txt of /work", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +247,7 @@ func TestAHalfBuiltEnvironmentIsListedAndRebuilt(t *testing.T) {
 		t.Fatalf("List = %+v, %v", list, err)
 	}
 	b := list[0]
-	if b.Digest != p.Digest[:12] || b.Path != p.folder() || b.Size == 0 || b.Made.IsZero() || b.Used.Before(b.Made) || b.From != filepath.Join(r.Dir, "requirements.txt") {
+	if b.Digest != p.Digest[:12] || b.Path != p.environFolder() || b.Size == 0 || b.Made.IsZero() || b.Used.Before(b.Made) || b.From != filepath.Join(r.Dir, "requirements.txt") {
 		t.Errorf("built = %+v", b)
 	}
 	if err := os.Remove(filepath.Join(b.Path, marker)); err != nil {
@@ -310,7 +310,7 @@ func TestABuildThatCannotSucceedNamesTheLine(t *testing.T) {
 			if fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 				t.Errorf("kind %s, hint %q", fault.KindOf(err), fault.Hint(err))
 			}
-			if _, err := os.Stat(p.folder()); err == nil {
+			if _, err := os.Stat(p.environFolder()); err == nil {
 				t.Error("half an environment was left")
 			}
 		})
@@ -330,7 +330,7 @@ func TestAStoppedBuildEndsAndLeavesNothing(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "build environment: ") {
 		t.Errorf("err = %v", err)
 	}
-	if _, err := os.Stat(p.folder()); err == nil {
+	if _, err := os.Stat(p.environFolder()); err == nil {
 		t.Error("half an environment was left")
 	}
 }

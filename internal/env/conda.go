@@ -44,9 +44,9 @@ func readConda(r Request) (*manifest, error) {
 	for _, d := range file.Dependencies {
 		switch d := d.(type) {
 		case string:
-			m.conda.need(d)
+			m.conda.readDependency(d)
 		case map[string]any:
-			if err := m.pipSection(d["pip"], name); err != nil {
+			if err := m.readPipSection(d["pip"], name); err != nil {
 				return nil, err
 			}
 		}
@@ -63,16 +63,16 @@ func firstLine(s string) string {
 	return s
 }
 
-// pipSection reads the list that conda hands to pip, one line each of a
+// readPipSection reads the list that conda hands to pip, one line each of a
 // requirements file.
-func (m *manifest) pipSection(list any, file string) error {
+func (m *manifest) readPipSection(list any, file string) error {
 	items, _ := list.([]any)
 	for _, item := range items {
 		text, ok := item.(string)
 		if !ok {
 			return badFile(file, "its pip section holds something that is not text")
 		}
-		if err := m.add([]byte(text), entry{File: file, folder: filepath.Dir(m.Path)}, map[string]bool{}); err != nil {
+		if err := m.addLines([]byte(text), entry{File: file, folder: filepath.Dir(m.Path)}, map[string]bool{}); err != nil {
 			return err
 		}
 	}
@@ -84,8 +84,8 @@ var (
 	condaVersion = compiled(`^(==|=|!=|>=|<=|>|<|~=)?\s*(\d[A-Za-z0-9_.+!]*?)(\.?\*)?$`)
 )
 
-// need reads one dependency of conda: "numpy", "numpy=1.26", "c::numpy >=1.20,<2".
-func (c *condaFile) need(text string) {
+// readDependency reads one dependency of conda: "numpy", "numpy=1.26", "c::numpy >=1.20,<2".
+func (c *condaFile) readDependency(text string) {
 	m := condaName().FindStringSubmatch(strings.TrimSpace(text))
 	if m == nil {
 		c.unclear = text
@@ -119,7 +119,7 @@ func (c *condaFile) need(text string) {
 // that was judged has no part in it.
 func condaDigest(m *manifest) string {
 	var b strings.Builder
-	m.digest(&b)
+	m.writeDigest(&b)
 	return hashOf("drover conda 1", runtime.GOOS, runtime.GOARCH, b.String())
 }
 
@@ -151,24 +151,24 @@ func noConda(name string) error {
 		"build environment: %s: there is no micromamba, mamba or conda here", name)
 }
 
-// withConda has conda, or one of its kin, make the whole environment.
-func (b *builder) withConda(ctx context.Context) error {
+// buildWithConda has conda, or one of its kin, make the whole environment.
+func (b *builder) buildWithConda(ctx context.Context) error {
 	tool, verb := condaTool(b.plan.caller.Environ)
 	if tool == "" {
-		return noConda(b.plan.asked.name())
+		return noConda(b.plan.asked.shownName())
 	}
 	b.tool = filepath.Base(tool)
-	if out, err := quiet(ctx, "/", b.environ(), tool, "--version"); err == nil {
+	if out, err := quiet(ctx, "/", b.buildEnviron(), tool, "--version"); err == nil {
 		words := strings.Fields(out)
 		b.tool += " " + strings.Join(words[max(len(words)-1, 0):], "")
 	}
-	environ := append(b.environ(), "CONDA_ALWAYS_YES=1", "MAMBA_ALWAYS_YES=1", "MAMBA_NO_BANNER=1", "CONDA_AUTO_UPDATE_CONDA=0")
+	environ := append(b.buildEnviron(), "CONDA_ALWAYS_YES=1", "MAMBA_ALWAYS_YES=1", "MAMBA_NO_BANNER=1", "CONDA_AUTO_UPDATE_CONDA=0")
 	args := append(slices.Clone(verb), "--prefix", b.dir, "--file", b.plan.asked.Path)
-	if out, err := b.run(ctx, b.lock, environ, tool, args...); err != nil {
-		return b.explain(ctx, out, err)
+	if out, err := b.runTool(ctx, b.lock, environ, tool, args...); err != nil {
+		return b.explainFailure(ctx, out, err)
 	}
 	if !runnable(filepath.Join(b.dir, "bin", "python")) {
-		return fault.New(fault.Invalid, "Add python to its dependencies.", "build environment: %s: it brings no python", b.plan.asked.name())
+		return fault.New(fault.Invalid, "Add python to its dependencies.", "build environment: %s: it brings no python", b.plan.asked.shownName())
 	}
 	return nil
 }

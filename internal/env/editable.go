@@ -15,8 +15,8 @@ type editable struct {
 	Packages map[string]string `json:"packages,omitempty"` // from finders: a module's name and its file or folder
 }
 
-// modules are the top-level modules and packages that it has, by name.
-func (e editable) modules() map[string]string {
+// topLevelModules are the top-level modules and packages that it has, by name.
+func (e editable) topLevelModules() map[string]string {
 	found := map[string]string{}
 	for name, file := range e.Packages {
 		if info, err := os.Stat(file); err == nil && !strings.Contains(name, ".") {
@@ -45,7 +45,7 @@ var isModule = compiled(`^[A-Za-z_]\w*$`)
 
 // Editable are the packages and modules outside the interpreter that Resolve has judged,
 // by name: what "pip install -e" shows it, each a file or a folder, absolute.
-func (p Plan) Editable() map[string]string { return p.editable.modules() }
+func (p Plan) Editable() map[string]string { return p.editable.topLevelModules() }
 
 // imports finds import statements, and names of modules in quotes, as hydra's _target_.
 var imports = compiled(`(?:^|[\s";])(?:import|from)[ \t]+([^\n#"]+)|["'=\s]([A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+\b`)

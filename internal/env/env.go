@@ -112,20 +112,20 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 	case asked == nil:
 		p.Why = fmt.Sprintf("%s; no requirements file found%s", v.Self, unread(r))
 	case v.satisfied():
-		p.Why = fmt.Sprintf("%s has %s", v.Self, asked.count())
+		p.Why = fmt.Sprintf("%s has %s", v.Self, asked.countInWords())
 	case v.Self.Old && asked.conda == nil:
 		return Plan{}, fault.New(fault.Invalid, "Try --python python3.12, or --no-env to take it as it is.",
-			"resolve python: %s: Python %s is too old to build %s for", v.Self.Executable, v.Self.Version, asked.name())
+			"resolve python: %s: Python %s is too old to build %s for", v.Self.Executable, v.Self.Version, asked.shownName())
 	default:
-		return p.plan(v, asked)
+		return p.planCached(v, asked)
 	}
 	return p, nil
 }
 
-// upwards are the folders in which the files that say what the script needs are looked
+// searchFolders are the folders in which the files that say what the script needs are looked
 // for: from the script's own, or without a script from the working folder, up to the
 // code folder.
-func (r Request) upwards() (dirs []string) {
+func (r Request) searchFolders() (dirs []string) {
 	dir := path.Dir(filepath.ToSlash(r.Script))
 	if r.Script == "" {
 		dir = path.Clean(filepath.ToSlash(r.Sub))
@@ -147,8 +147,8 @@ func admit(ctx context.Context, r Request, asked *manifest, v verdict) (verdict,
 	if r.Python == "" && v.Self.Kind == "" {
 		pin = pinned(r) // an active environment was chosen by hand
 	}
-	allowed := asked.python.allows(v.Self.Version)
-	if allowed && pin.allows(v.Self.Version) {
+	allowed := asked.python.allowsVersion(v.Self.Version)
+	if allowed && pin.allowsVersion(v.Self.Version) {
 		return v, nil
 	}
 	spec := strings.Trim(asked.python.spec+","+pin.spec, ",")
@@ -158,7 +158,7 @@ func admit(ctx context.Context, r Request, asked *manifest, v verdict) (verdict,
 			if ctx.Err() != nil {
 				return verdict{}, context.Cause(ctx)
 			}
-			if err != nil || other.Self.Old || !asked.python.allows(other.Self.Version) || !pin.allows(other.Self.Version) {
+			if err != nil || other.Self.Old || !asked.python.allowsVersion(other.Self.Version) || !pin.allowsVersion(other.Self.Version) {
 				continue
 			}
 			other.Unknown, other.Missing = "", &lack{Text: fmt.Sprintf("it needs Python %s, but %s is %s and %s is %s", spec,
@@ -177,7 +177,7 @@ func admit(ctx context.Context, r Request, asked *manifest, v verdict) (verdict,
 // folder up to the code folder: its first line, such as 3.12 or cpython-3.12.4. One that
 // names no version asks for nothing.
 func pinned(r Request) bound {
-	for _, dir := range r.upwards() {
+	for _, dir := range r.searchFolders() {
 		text, err := readFile(filepath.Join(dir, ".python-version"))
 		if err != nil || text == nil {
 			continue
@@ -198,22 +198,22 @@ func pinned(r Request) bound {
 	return bound{}
 }
 
-// plan turns to an environment of the cache.
-func (p *Plan) plan(v verdict, asked *manifest) (Plan, error) {
+// planCached turns to an environment of the cache.
+func (p *Plan) planCached(v verdict, asked *manifest) (Plan, error) {
 	p.asked = asked
 	p.Source = asked.Source
-	p.Interpreter = filepath.Join(p.folder(), "bin", "python")
-	p.Build = !complete(p.folder())
+	p.Interpreter = filepath.Join(p.environFolder(), "bin", "python")
+	p.Build = !complete(p.environFolder())
 	if p.Build && asked.conda != nil {
 		if tool, _ := condaTool(p.caller.Environ); tool == "" {
-			return Plan{}, noConda(asked.name())
+			return Plan{}, noConda(asked.shownName())
 		}
 	}
 	state := "built from"
 	if p.Build {
 		state = "building from"
 	}
-	p.Why = fmt.Sprintf("%s %s: %s", state, asked.title(), v.why())
+	p.Why = fmt.Sprintf("%s %s: %s", state, asked.titleIfUnclear(), v.whatIsMissing())
 	return *p, nil
 }
 
@@ -235,9 +235,9 @@ func UV(environ []string, cache string) string {
 	return ""
 }
 
-// folder is where the plan's environment lives, for good: virtual environments
+// environFolder is where the plan's environment lives, for good: virtual environments
 // hold their own path and cannot be moved.
-func (p *Plan) folder() string { return filepath.Join(envs(p.caller.Cache), p.Digest[:12]) }
+func (p *Plan) environFolder() string { return filepath.Join(envs(p.caller.Cache), p.Digest[:12]) }
 
 func envs(cache string) string { return filepath.Join(cache, "envs") }
 
@@ -250,7 +250,7 @@ func digest(self identity, asked *manifest) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "drover env 1\n%q\n%q\n%q\n%q\n", self.Base, self.Implementation, self.Platform, self.Tag)
 	if asked != nil {
-		asked.digest(h)
+		asked.writeDigest(h)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// explain turns a tool's last words into one fault; nil stays nil. The whole
+// explainFailure turns a tool's last words into one fault; nil stays nil. The whole
 // output has gone to the log.
-func (b *builder) explain(ctx context.Context, out string, err error) error {
+func (b *builder) explainFailure(ctx context.Context, out string, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err // says already that it was stopped
 	}
@@ -73,14 +73,14 @@ func explain(out string, err error, asked *manifest, self identity) error {
 			return s.mean(scene{asked, self, flat, m})
 		}
 	}
-	return fault.Wrap(err, fault.Failed, "", "build environment: %s%s", asked.name(), lastLine(out))
+	return fault.Wrap(err, fault.Failed, "", "build environment: %s%s", asked.shownName(), lastLine(out))
 }
 
-// blame says where a package was asked for and in which words: the line, or
+// findRequirement says where a package was asked for and in which words: the line, or
 // the whole file for somebody's dependency.
-func (s scene) blame(name string) (where, text string) {
-	if where, text = s.asked.find(name); where == "" {
-		return s.asked.name(), name
+func (s scene) findRequirement(name string) (where, text string) {
+	if where, text = s.asked.findPackage(name); where == "" {
+		return s.asked.shownName(), name
 	}
 	return where, text
 }
@@ -114,26 +114,26 @@ func wrongPython(s scene) *fault.Fault { return s.needsPython(s.match[2], s.matc
 func wrongPythonPip(s scene) *fault.Fault { return s.needsPython(s.match[1], s.match[2]) }
 
 func (s scene) needsPython(name, wants string) *fault.Fault {
-	where, text := s.blame(name)
+	where, text := s.findRequirement(name)
 	return fault.New(fault.Invalid, fmt.Sprintf("Try another interpreter with --python, or change %s.", where),
 		"build environment: %s: %q needs Python %s, this is %s", where, text, wants, s.self.Version)
 }
 
 func badHash(s scene) *fault.Fault {
-	where, _ := s.blame(s.match[1])
+	where, _ := s.findRequirement(s.match[1])
 	return fault.New(fault.Denied, "Bring that package's --hash up to date, if you trust the new file.",
 		"build environment: %s: the downloaded %s is not the file that its hash names", where, s.match[1])
 }
 
 func noPackage(s scene) *fault.Fault {
-	where, _ := s.blame(s.match[1])
+	where, _ := s.findRequirement(s.match[1])
 	return fault.New(fault.Invalid, fmt.Sprintf("Check the spelling in %s, or name the index that has it: PIP_EXTRA_INDEX_URL=https://...", where),
 		"build environment: %s: no package %q in the index", where, s.match[1])
 }
 
 func noCondaPackage(s scene) *fault.Fault {
-	return fault.New(fault.Invalid, fmt.Sprintf("Check the spelling in %s, or add the channel that has it.", s.asked.name()),
-		"build environment: %s: no package %q in its channels", s.asked.name(), s.match[1])
+	return fault.New(fault.Invalid, fmt.Sprintf("Check the spelling in %s, or add the channel that has it.", s.asked.shownName()),
+		"build environment: %s: no package %q in its channels", s.asked.shownName(), s.match[1])
 }
 
 var ignored = compiled(`versions that require a different python version: (.*?) ERROR:`)
@@ -144,7 +144,7 @@ var ignored = compiled(`versions that require a different python version: (.*?) 
 func noMatch(s scene) *fault.Fault {
 	name := s.match[1]
 	if m := ignored().FindStringSubmatch(s.out); m != nil {
-		_, text := s.blame(name)
+		_, text := s.findRequirement(name)
 		_, pin, _ := strings.Cut(text, "==")
 		for _, one := range strings.Split(m[1], "; ") {
 			version, wants, _ := strings.Cut(one, " Requires-Python ")
@@ -161,32 +161,32 @@ func noMatch(s scene) *fault.Fault {
 }
 
 func noVersion(s scene) *fault.Fault {
-	where, text := s.blame(s.match[1])
+	where, text := s.findRequirement(s.match[1])
 	return fault.New(fault.Invalid, fmt.Sprintf("Loosen %s, or try another interpreter with --python.", where),
 		"build environment: %s: the index has no %q for Python %s", where, text, s.self.Version)
 }
 
 func conflict(s scene) *fault.Fault {
-	return fault.New(fault.Invalid, fmt.Sprintf("Loosen the versions in %s that the output above names.", s.asked.name()),
-		"build environment: %s: its requirements contradict each other", s.asked.name())
+	return fault.New(fault.Invalid, fmt.Sprintf("Loosen the versions in %s that the output above names.", s.asked.shownName()),
+		"build environment: %s: its requirements contradict each other", s.asked.shownName())
 }
 
 func badLine(s scene) *fault.Fault {
 	// No tool of today names the line, but each repeats it.
-	where, longest := s.asked.name(), 0
+	where, longest := s.asked.shownName(), 0
 	for _, e := range s.asked.entries {
 		text := mask(strings.Join(strings.Fields(e.Text), " "))
 		if len(text) > longest && strings.Contains(s.out, text) {
-			where, longest = e.at(), len(text)
+			where, longest = e.whereItStands(), len(text)
 		}
 	}
 	return fault.New(fault.Invalid, fmt.Sprintf("Write %s as name>=1.0.", where), "build environment: %s: it is not a requirement", where)
 }
 
 func noBuild(s scene) *fault.Fault {
-	where, text := s.asked.name(), "a package"
+	where, text := s.asked.shownName(), "a package"
 	if len(s.match) > 1 {
-		where, text = s.blame(s.match[1])
+		where, text = s.findRequirement(s.match[1])
 	}
 	return fault.New(fault.Failed, "Read in the output above what its build lacks; often it is a compiler or a -dev package.",
 		"build environment: %s: %s has no wheel for this Python and does not build", where, text)

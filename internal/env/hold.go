@@ -24,7 +24,7 @@ const useEnd = ".use"
 // then for a removal that has begun. Of a plan without an environment of
 // drover's own it does nothing. Release may be called more than once.
 func (p Plan) Hold(ctx context.Context) (release func(), err error) {
-	dir := p.inUse()
+	dir := p.usedEnvironment()
 	if dir == "" {
 		return func() {}, nil
 	}
@@ -50,12 +50,12 @@ func (p Plan) Hold(ctx context.Context) (release func(), err error) {
 	return func() { f.Close() }, nil // a second Close gives an answer that nobody needs
 }
 
-// inUse is the environment of the cache that the script will run in: the
+// usedEnvironment is the environment of the cache that the script will run in: the
 // plan's own, or the one that the caller is in already; "" for none.
-func (p *Plan) inUse() string {
+func (p *Plan) usedEnvironment() string {
 	switch {
 	case p.asked != nil:
-		return p.folder()
+		return p.environFolder()
 	case p.self.Prefix != "" && filepath.Dir(p.self.Prefix) == envs(p.caller.Cache):
 		return p.self.Prefix
 	}

@@ -21,16 +21,16 @@ import (
 func finished(t testing.TB, r Request) Plan {
 	t.Helper()
 	p := resolve(t, r)
-	write(t, filepath.Join(p.folder(), "pyvenv.cfg"), "home = "+filepath.Dir(p.self.Base)+"\n")
-	write(t, filepath.Join(p.folder(), "lib", "module.py"), "x = 1\n")
-	if err := os.MkdirAll(filepath.Join(p.folder(), "bin"), 0o755); err != nil {
+	write(t, filepath.Join(p.environFolder(), "pyvenv.cfg"), "home = "+filepath.Dir(p.self.Base)+"\n")
+	write(t, filepath.Join(p.environFolder(), "lib", "module.py"), "x = 1\n")
+	if err := os.MkdirAll(filepath.Join(p.environFolder(), "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(p.self.Base, p.Interpreter); err != nil {
 		t.Fatal(err)
 	}
-	b := builder{plan: &p, dir: p.folder(), log: func(string) {}}
-	if err := b.finish(time.Now()); err != nil {
+	b := builder{plan: &p, dir: p.environFolder(), log: func(string) {}}
+	if err := b.writeMarker(time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return p
@@ -80,13 +80,13 @@ func TestAnEnvironmentInUseIsNotRemoved(t *testing.T) {
 	refused()
 	two()
 	inUse(false)
-	if !complete(p.folder()) {
+	if !complete(p.environFolder()) {
 		t.Fatal("what was refused was begun")
 	}
 	if err := Remove(t.Context(), r.Cache, p.Digest[:12]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(p.folder()); err == nil {
+	if _, err := os.Stat(p.environFolder()); err == nil {
 		t.Error("Remove left it")
 	}
 }
@@ -124,7 +124,7 @@ func TestAHoldWaitsForARemovalAndABuildFollows(t *testing.T) {
 	t.Parallel()
 	r := request(t, "nosuch\n")
 	p := finished(t, r)
-	removal, err := unused(t.Context(), p.folder())
+	removal, err := unused(t.Context(), p.environFolder())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestAHoldWaitsForARemovalAndABuildFollows(t *testing.T) {
 	if _, err := p.Hold(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped while it waits: %v", err)
 	}
-	if err := wipe(p.folder()); err != nil {
+	if err := wipe(p.environFolder()); err != nil {
 		t.Fatal(err)
 	}
 	removal.Close()
@@ -151,7 +151,7 @@ func TestWhoIsInsideAnEnvironmentHoldsItAndUsesIt(t *testing.T) {
 	t.Parallel()
 	r := request(t, "nosuch\n")
 	p := finished(t, r)
-	r.Python, r.NoEnv = p.folder(), true
+	r.Python, r.NoEnv = p.environFolder(), true
 	inside := resolve(t, r)
 	release, err := inside.Hold(t.Context())
 	if err != nil || inside.Source != SourceActive {
@@ -163,7 +163,7 @@ func TestWhoIsInsideAnEnvironmentHoldsItAndUsesIt(t *testing.T) {
 	}
 	long := time.Now().Add(-40 * 24 * time.Hour)
 	for _, asked := range []Plan{p, inside} {
-		if err := os.Chtimes(filepath.Join(p.folder(), marker), long, long); err != nil {
+		if err := os.Chtimes(filepath.Join(p.environFolder(), marker), long, long); err != nil {
 			t.Fatal(err)
 		}
 		before := time.Now().Add(-time.Minute)
@@ -202,12 +202,12 @@ func TestABuildersLockAndAUsersAreTwo(t *testing.T) {
 	}
 	defer release()
 	// Whoever uses it does not keep it from being built anew when it breaks.
-	l, err := lock(t.Context(), p.folder()+lockEnd, "rebuild", func(string) { t.Error("a builder waits for a user") })
+	l, err := lock(t.Context(), p.environFolder()+lockEnd, "rebuild", func(string) { t.Error("a builder waits for a user") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.Close()
-	if busy(p.folder()+lockEnd, unix.LOCK_SH) || !busy(p.folder()+useEnd, unix.LOCK_EX) {
+	if busy(p.environFolder()+lockEnd, unix.LOCK_SH) || !busy(p.environFolder()+useEnd, unix.LOCK_EX) {
 		t.Error("the wrong file is held")
 	}
 }

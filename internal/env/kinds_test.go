@@ -132,7 +132,7 @@ func TestEachKindIsBuiltOnceByTwoWhoWantIt(t *testing.T) {
 			if got := python(t, r, ready, "import alpha, beta; print(alpha.VERSION, beta.VERSION)"); got != "1.0 2.1" {
 				t.Errorf("the script sees %q", got)
 			}
-			if left, _ := filepath.Glob(filepath.Join(p.folder(), "requirements*")); len(left) > 0 {
+			if left, _ := filepath.Glob(filepath.Join(p.environFolder(), "requirements*")); len(left) > 0 {
 				t.Errorf("%s is left, and may hold an index's password", left)
 			}
 		})
@@ -204,7 +204,7 @@ func TestWhatOnlyUVCanBuildIsRefusedWithoutIt(t *testing.T) {
 		if fault.KindOf(err) != fault.Missing || !strings.HasPrefix(err.Error(), "build environment: "+c[1]+": ") || !strings.Contains(fault.Hint(err), "uv") {
 			t.Errorf("err = %v, hint %q\nwant %s", err, fault.Hint(err), c[1])
 		}
-		if _, err := os.Stat(p.folder()); err == nil {
+		if _, err := os.Stat(p.environFolder()); err == nil {
 			t.Error("half an environment was left")
 		}
 	}
@@ -305,7 +305,7 @@ func TestCondaBuildsFromItsFile(t *testing.T) {
 		t.Errorf("log:\n%s", strings.Join(j, "\n"))
 	}
 	got := python(t, r, ready, "import alpha, os, shutil; print(*(os.environ[n] for n in ('CONDA_PREFIX', 'MODE', 'N')), repr(os.environ['VIRTUAL_ENV']), shutil.which('python'))")
-	if want := fmt.Sprintf("%s fast 3 '' %s", p.folder(), p.Interpreter); got != want {
+	if want := fmt.Sprintf("%s fast 3 '' %s", p.environFolder(), p.Interpreter); got != want {
 		t.Errorf("the script sees %q, want %q", got, want)
 	}
 	if list, _ := List(r.Cache); len(list) != 1 || list[0].Python != p.Interpreter {

@@ -78,14 +78,14 @@ func TestPackagesThatCannotBeInstalledSayWhy(t *testing.T) {
 
 	names := []string{"hello", "libgl1"}
 	d := newDebianStub(t)
-	refusedWith(t, d.install(t.Context(), names, []string{"PATH=" + t.TempDir()}, nil), fault.Missing,
+	refusedWith(t, d.installPackages(t.Context(), names, []string{"PATH=" + t.TempDir()}, nil), fault.Missing,
 		"install packages: they are Debian's, and this machine has no apt-get and dpkg-query: hello libgl1",
 		"Install what they are called here yourself, then leave --packages out.")
 	put(t, d.dir, "forgetful", "", 0o644)
-	refusedWith(t, d.install(t.Context(), names, d.environ, nil), fault.Failed, "install packages: apt-get has ended well and left out hello, libgl1",
+	refusedWith(t, d.installPackages(t.Context(), names, d.environ, nil), fault.Failed, "install packages: apt-get has ended well and left out hello, libgl1",
 		"Try apt-get install hello libgl1 yourself, to see why.")
 	d.root = false
-	refusedWith(t, d.install(t.Context(), names, d.environ, nil), fault.Denied, "install packages: only root may: hello libgl1",
+	refusedWith(t, d.installPackages(t.Context(), names, d.environ, nil), fault.Denied, "install packages: only root may: hello libgl1",
 		"Try sudo apt-get install hello libgl1, then run it again without --packages.")
 	if _, err := os.Stat(d.lock); err != nil {
 		t.Errorf("the lock of the install that ran is gone: %v", err)

@@ -37,7 +37,7 @@ var packageName = compiled(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]*[a-z0-9])?
 func Packages(r Request) ([]string, error) {
 	var f *os.File
 	err := fs.ErrNotExist
-	for _, dir := range r.upwards() {
+	for _, dir := range r.searchFolders() {
 		if f, err = os.Open(filepath.Join(dir, packagesFile)); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -150,10 +150,10 @@ type machine struct {
 // goroutines. Faults: Missing without apt-get, Denied without root, else what
 // apt-get complains of.
 func InstallPackages(ctx context.Context, names, environ []string, log func(line string)) error {
-	return machine{os.Geteuid() == 0, "/run/drover-packages.lock"}.install(ctx, names, environ, log)
+	return machine{os.Geteuid() == 0, "/run/drover-packages.lock"}.installPackages(ctx, names, environ, log)
 }
 
-func (m machine) install(ctx context.Context, names, environ []string, log func(string)) error {
+func (m machine) installPackages(ctx context.Context, names, environ []string, log func(string)) error {
 	missing, known := CheckPackages(ctx, names, environ)
 	if len(missing) == 0 && known {
 		return nil
@@ -177,14 +177,14 @@ func (m machine) install(ctx context.Context, names, environ []string, log func(
 		a.log = func(line string) { log(mask(line)) } // an archive's address may hold a password
 	}
 	var err error
-	if a.lock, err = m.hold(ctx, a.log); err != nil {
+	if a.lock, err = m.lockMachine(ctx, a.log); err != nil {
 		return err
 	}
 	defer a.lock.Close()
 	if missing, _ = CheckPackages(ctx, names, environ); len(missing) == 0 {
 		return nil // by whoever held the lock
 	}
-	if err := a.install(ctx, missing); err != nil {
+	if err := a.installPackages(ctx, missing); err != nil {
 		return err
 	}
 	if missing, _ = CheckPackages(ctx, names, environ); len(missing) > 0 {
@@ -194,8 +194,8 @@ func (m machine) install(ctx context.Context, names, environ []string, log func(
 	return nil
 }
 
-// hold takes the machine's lock.
-func (m machine) hold(ctx context.Context, log func(string)) (*os.File, error) {
+// lockMachine takes the machine's lock.
+func (m machine) lockMachine(ctx context.Context, log func(string)) (*os.File, error) {
 	f, err := os.OpenFile(m.lock, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Denied, "Install them yourself, then leave --packages out.", "install packages")
@@ -243,13 +243,13 @@ var aptOptions = []string{"--yes", "--quiet", "--no-install-recommends", "--no-r
 	"--option", "DPkg::Lock::Timeout=600", "--option", "Dpkg::Use-Pty=0", "--option", "APT::Cmd::Pattern-Only=true",
 	"--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Options::=--force-confold"}
 
-// install brings the packages here and then installs them.
-func (a apt) install(ctx context.Context, names []string) error {
+// installPackages brings the packages here and then installs them.
+func (a apt) installPackages(ctx context.Context, names []string) error {
 	args := slices.Concat([]string{"install"}, aptOptions, []string{"--"}, names)
-	out, err := a.fetch(ctx, slices.Insert(slices.Clone(args), 1, "--download-only"))
+	out, err := a.fetchPackages(ctx, slices.Insert(slices.Clone(args), 1, "--download-only"))
 	if err == nil {
 		// Not to be ended in the middle: dpkg would have to be mended by hand.
-		out, err = a.run(context.WithoutCancel(ctx), a.tool, args...)
+		out, err = a.runLocked(context.WithoutCancel(ctx), a.tool, args...)
 	}
 	switch {
 	case err == nil:
@@ -260,31 +260,31 @@ func (a apt) install(ctx context.Context, names []string) error {
 	return explainApt(out, err)
 }
 
-// fetch tries with the lists that the machine has. Where that goes wrong (it may
+// fetchPackages tries with the lists that the machine has. Where that goes wrong (it may
 // have none, or old ones) it brings them up to date and tries once more.
-func (a apt) fetch(ctx context.Context, args []string) (string, error) {
-	out, err := a.run(ctx, a.tool, args...)
+func (a apt) fetchPackages(ctx context.Context, args []string) (string, error) {
+	out, err := a.runLocked(ctx, a.tool, args...)
 	if err == nil || ctx.Err() != nil {
 		return out, err
 	}
 	if strings.Contains(out, "dpkg --configure -a") && len(a.dpkg) > 0 { // somebody's was killed
-		_, _ = a.run(context.WithoutCancel(ctx), a.dpkg[0], "--force-confdef", "--force-confold", "--configure", "-a") // if in vain, apt-get says so again
+		_, _ = a.runLocked(context.WithoutCancel(ctx), a.dpkg[0], "--force-confdef", "--force-confold", "--configure", "-a") // if in vain, apt-get says so again
 	}
 	// An archive that does not answer is only a warning to an update; the second
 	// try then says that there is no such package.
-	said, _ := a.run(ctx, a.tool, "update", "--quiet", "--option", "DPkg::Lock::Timeout=600")
-	out, err = a.run(ctx, a.tool, args...)
+	said, _ := a.runLocked(ctx, a.tool, "update", "--quiet", "--option", "DPkg::Lock::Timeout=600")
+	out, err = a.runLocked(ctx, a.tool, args...)
 	return said + out, err
 }
 
-// run runs a tool with the lock: when this process is killed, the next one waits
+// runLocked runs a tool with the lock: when this process is killed, the next one waits
 // for what it left running.
-func (a apt) run(ctx context.Context, tool string, args ...string) (string, error) {
+func (a apt) runLocked(ctx context.Context, tool string, args ...string) (string, error) {
 	w := &lines{each: a.log}
 	cmd := command(ctx, "/", a.environ, tool, args...)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = w, w, []*os.File{a.lock}
 	err := cmd.Run()
-	w.flush()
+	w.flushPart()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // a daemon that a package has started holds our end of the pipe
 	}

@@ -179,7 +179,7 @@ func TestMissingPackagesAreInstalled(t *testing.T) {
 	t.Parallel()
 	d := newDebianStub(t)
 	var j journal
-	if err := d.install(t.Context(), []string{"bash", "hello", "libgl1"}, d.environ, j.log); err != nil {
+	if err := d.installPackages(t.Context(), []string{"bash", "hello", "libgl1"}, d.environ, j.log); err != nil {
 		t.Fatal(err)
 	}
 	// Its lists were empty, so they were brought up to date.
@@ -187,7 +187,7 @@ func TestMissingPackagesAreInstalled(t *testing.T) {
 	if diff := cmp.Diff(want, d.calls(t)); diff != "" || j.count("Unpacking libgl1") != 1 {
 		t.Errorf("%q (-want +got):\n%s", j, diff)
 	}
-	if err := d.install(t.Context(), []string{"bash", "hello"}, d.environ, nil); err != nil || len(d.calls(t)) != len(want) {
+	if err := d.installPackages(t.Context(), []string{"bash", "hello"}, d.environ, nil); err != nil || len(d.calls(t)) != len(want) {
 		t.Errorf("again: %v, %q", err, d.calls(t))
 	}
 	// With lists that are good enough, there is no update.
@@ -195,14 +195,14 @@ func TestMissingPackagesAreInstalled(t *testing.T) {
 	if err := os.Remove(filepath.Join(d.dir, "calls")); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.install(t.Context(), []string{"libgl1"}, d.environ, nil); err != nil {
+	if err := d.installPackages(t.Context(), []string{"libgl1"}, d.environ, nil); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"install --download-only libgl1", "install libgl1"}, d.calls(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	d.root = false
-	if err := d.install(t.Context(), []string{"libgl1"}, d.environ, nil); err != nil {
+	if err := d.installPackages(t.Context(), []string{"libgl1"}, d.environ, nil); err != nil {
 		t.Errorf("what is there needs no rights: %v", err)
 	}
 }
@@ -212,7 +212,7 @@ func TestAnInterruptedInstallationIsMended(t *testing.T) {
 	d := newDebianStub(t)
 	put(t, d.dir, "lists", "hello\n", 0o644)
 	put(t, d.dir, "broken", "", 0o644)
-	if err := d.install(t.Context(), []string{"hello"}, d.environ, nil); err != nil {
+	if err := d.installPackages(t.Context(), []string{"hello"}, d.environ, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"install --download-only hello", "dpkg --force-confdef --force-confold --configure -a", "update", "install --download-only hello", "install hello"}
@@ -250,7 +250,7 @@ func TestWhyPackagesAreNotInstalledIsSaid(t *testing.T) {
 			d := newDebianStub(t)
 			c.change(&d)
 			var j journal
-			err := d.install(t.Context(), []string{"bash", "libgl1", "nosuch"}, d.environ, j.log)
+			err := d.installPackages(t.Context(), []string{"bash", "libgl1", "nosuch"}, d.environ, j.log)
 			said.Error(name, err)
 			if fault.KindOf(err) != c.kind || err == nil || err.Error() != "install packages: "+c.want || !strings.HasSuffix(fault.Hint(err), ".") {
 				t.Errorf("%v (%v) %q\nwant %s", err, fault.KindOf(err), fault.Hint(err), c.want)
@@ -263,7 +263,7 @@ func TestWhyPackagesAreNotInstalledIsSaid(t *testing.T) {
 	d := newDebianStub(t)
 	put(t, d.dir, "lists", "hello\n", 0o644)
 	put(t, d.dir, "forgetful", "", 0o644)
-	if err := d.install(t.Context(), []string{"hello"}, d.environ, nil); fault.KindOf(err) != fault.Failed {
+	if err := d.installPackages(t.Context(), []string{"hello"}, d.environ, nil); fault.KindOf(err) != fault.Failed {
 		t.Errorf("an apt-get that forgets: %v", err)
 	}
 }
@@ -278,7 +278,7 @@ func TestTwoInstallOnce(t *testing.T) {
 	both := make(chan error)
 	for range 2 {
 		go func() {
-			both <- d.install(t.Context(), []string{"hello"}, d.environ, func(line string) {
+			both <- d.installPackages(t.Context(), []string{"hello"}, d.environ, func(line string) {
 				if strings.HasPrefix(line, "waiting for another job") {
 					once.Do(func() { close(waiting) })
 				}
@@ -308,7 +308,7 @@ func TestADownloadEndsWhenAskedAndUnpackingWhenDone(t *testing.T) {
 		put(t, d.dir, "lists", "hello\n", 0o644)
 		d.pipe(t, phase)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		err := d.install(ctx, []string{"hello"}, d.environ, func(line string) {
+		err := d.installPackages(ctx, []string{"hello"}, d.environ, func(line string) {
 			if !strings.HasPrefix(line, says) {
 				return
 			}

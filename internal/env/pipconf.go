@@ -14,7 +14,7 @@ func (b *builder) pipSettings(ctx context.Context) (environ, args []string) {
 	var settings map[string]string
 	for _, python := range []string{b.plan.self.Base, b.plan.self.Executable} {
 		// pip itself merges its files and variables: it knows them all.
-		out, err := quiet(ctx, b.plan.caller.Dir, b.environ(), python, "-m", "pip", "config", "list")
+		out, err := quiet(ctx, b.plan.caller.Dir, b.buildEnviron(), python, "-m", "pip", "config", "list")
 		if err == nil {
 			settings = parsePipConfig(out)
 			break

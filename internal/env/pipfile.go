@@ -50,10 +50,10 @@ func readPipfile(r Request) (*manifest, error) {
 	if err := m.allowPipfile(lock); err != nil {
 		return nil, err
 	}
-	hashed, rest := lock.indexes(), lock.indexes()
+	hashed, rest := lock.indexLines(), lock.indexLines()
 	heads := len(hashed)
 	for _, name := range slices.Sorted(maps.Keys(lock.Default)) {
-		e, line, err := lock.Default[name].entry(name, r.Dir)
+		e, line, err := lock.Default[name].entryAndLine(name, r.Dir)
 		if err != nil {
 			return nil, badFile(SourcePipfile, err)
 		}
@@ -88,9 +88,9 @@ func (m *manifest) allowPipfile(lock pipfileLock) (err error) {
 	return nil
 }
 
-// indexes are the lines that name where packages come from. PyPI is left to the
+// indexLines are the lines that name where packages come from. PyPI is left to the
 // caller's own settings: a mirror is named there.
-func (l pipfileLock) indexes() []string {
+func (l pipfileLock) indexLines() []string {
 	var out []string
 	for i, s := range l.Meta.Sources {
 		url := strings.TrimSuffix(s.URL, "/")
@@ -116,8 +116,8 @@ func host(url string) string {
 	return rest[strings.LastIndex(rest, "@")+1:]
 }
 
-// entry is one package, to be judged, and the line to install it by.
-func (p pipfilePackage) entry(name, dir string) (e entry, line string, err error) {
+// entryAndLine is one package, to be judged, and the line to install it by.
+func (p pipfilePackage) entryAndLine(name, dir string) (e entry, line string, err error) {
 	text := name
 	if len(p.Extras) > 0 {
 		text += "[" + strings.Join(p.Extras, ",") + "]"

@@ -48,7 +48,7 @@ func TestAnEnvironmentThatOthersCouldHaveChangedIsBuiltAnew(t *testing.T) {
 	r := offline(t, "alpha\n")
 	build(t, r)
 	p := resolve(t, r)
-	dir := p.folder()
+	dir := p.environFolder()
 	library, err := filepath.Glob(filepath.Join(dir, "lib", "python*", "site-packages"))
 	if err != nil || len(library) != 1 {
 		t.Fatalf("libraries %q, %v", library, err)
@@ -112,7 +112,7 @@ func TestAUVThatOthersCouldHaveChangedIsNotRun(t *testing.T) {
 	}
 	p := resolve(t, r)
 	b := builder{plan: &p, log: func(string) {}}
-	_, _ = b.uv(t.Context()) // there is no network to bring another one from
+	_, _ = b.findOrFetchUV(t.Context()) // there is no network to bring another one from
 	if _, err := os.Stat(ran); err == nil {
 		t.Error("it was run")
 	}

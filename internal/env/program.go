@@ -91,20 +91,20 @@ func Extra(script string) []string {
 func Program(ctx context.Context, r ProgramRequest) (Command, error) {
 	switch {
 	case r.Script != "":
-		return r.script(ctx)
+		return r.scriptCommand(ctx)
 	case r.Line != "":
-		c, err := r.with(&language{programs: []string{"bash", "sh"}, hint: "Put sh on PATH where the job runs."}, "a shell line")
+		c, err := r.firstOnPath(&language{programs: []string{"bash", "sh"}, hint: "Put sh on PATH where the job runs."}, "a shell line")
 		c.Args = []string{"-c", r.Line}
 		return c, err
 	}
 	if r.Interpreter != "" && IsInterpreter(r.Name) { // the one that has the packages
 		return Command{Path: r.Interpreter, Args: r.Args}, nil
 	}
-	file, err := r.named(r.Name)
+	file, err := r.findProgram(r.Name)
 	return Command{Path: file, Name: r.Name, Args: r.Args}, err
 }
 
-func (r ProgramRequest) script(ctx context.Context) (Command, error) {
+func (r ProgramRequest) scriptCommand(ctx context.Context) (Command, error) {
 	file := filepath.Join(r.Dir, filepath.FromSlash(r.Script))
 	h, err := readHead(file)
 	if err != nil {
@@ -113,53 +113,53 @@ func (r ProgramRequest) script(ctx context.Context) (Command, error) {
 	l := languageOf(r.Script)
 	switch {
 	case l == &languages[0]: // Python: the interpreter that has its packages, whatever the first line says
-		return r.python(ctx, l)
+		return r.pythonCommand(ctx, l)
 	case h.executable && (h.binary || h.line != ""):
 		if err := r.firstLine(h.line); err != nil {
 			return Command{}, err
 		}
 		return Command{Path: file, Args: r.Args}, nil
 	case l != nil:
-		c, err := r.with(l, r.Script)
-		c.Args = slices.Concat(r.project(), []string{r.word()}, r.Args)
+		c, err := r.firstOnPath(l, r.Script)
+		c.Args = slices.Concat(r.juliaProject(), []string{r.scriptArgument()}, r.Args)
 		return c, err
 	case h.line != "":
 		if err := r.firstLine(h.line); err != nil {
 			return Command{}, err
 		}
 		// As the kernel would: all that follows is one word.
-		words := []string{r.word()}
+		words := []string{r.scriptArgument()}
 		interpreter, option := cutBlank(h.line)
 		if option != "" {
-			words = []string{option, r.word()}
+			words = []string{option, r.scriptArgument()}
 		}
 		return Command{Path: interpreter, Args: append(words, r.Args...)}, nil
 	case h.executable: // a text without a first line is the shell's
-		c, err := r.with(&language{programs: []string{"sh"}, hint: "Begin it with a line such as #!/usr/bin/env python3."}, r.Script)
-		c.Args = append([]string{r.word()}, r.Args...)
+		c, err := r.firstOnPath(&language{programs: []string{"sh"}, hint: "Begin it with a line such as #!/usr/bin/env python3."}, r.Script)
+		c.Args = append([]string{r.scriptArgument()}, r.Args...)
 		return c, err
 	}
 	return Command{}, fault.New(fault.Invalid, "Try chmod +x "+r.Script+", or begin it with a line such as #!/bin/sh.",
 		"start program: %q cannot be executed, and neither its name nor its first line says what runs it", r.Script)
 }
 
-// word is the script's name as an argument: it must not be taken for an option.
-func (r ProgramRequest) word() string {
+// scriptArgument is the script's name as an argument: it must not be taken for an option.
+func (r ProgramRequest) scriptArgument() string {
 	if r.At != "" {
 		return path.Join(r.At, r.Script)
 	}
-	word := r.fromHere(r.Script)
+	word := r.pathFromFolder(r.Script)
 	if strings.HasPrefix(word, "-") {
 		return "./" + word
 	}
 	return word
 }
 
-// here is the working folder as this process sees it.
-func (r ProgramRequest) here() string { return filepath.Join(r.Dir, filepath.FromSlash(r.Sub)) }
+// hostFolder is the working folder as this process sees it.
+func (r ProgramRequest) hostFolder() string { return filepath.Join(r.Dir, filepath.FromSlash(r.Sub)) }
 
-// fromHere is a path in the code folder as the program names it from its working folder.
-func (r ProgramRequest) fromHere(name string) string {
+// pathFromFolder is a path in the code folder as the program names it from its working folder.
+func (r ProgramRequest) pathFromFolder(name string) string {
 	rel, err := filepath.Rel("/"+r.Sub, "/"+name)
 	if err != nil {
 		return name
@@ -167,10 +167,10 @@ func (r ProgramRequest) fromHere(name string) string {
 	return filepath.ToSlash(rel)
 }
 
-// with is the first program of a language's that is on PATH.
-func (r ProgramRequest) with(l *language, what string) (Command, error) {
+// firstOnPath is the first program of a language's that is on PATH.
+func (r ProgramRequest) firstOnPath(l *language, what string) (Command, error) {
 	for _, name := range l.programs {
-		if file := r.look(name); file != "" {
+		if file := r.lookUpOnPath(name); file != "" {
 			return Command{Path: file}, nil
 		}
 	}
@@ -182,15 +182,15 @@ func (r ProgramRequest) with(l *language, what string) (Command, error) {
 //go:embed notebook.py
 var executor string
 
-// python runs a script or a notebook in the interpreter that was prepared for it.
-func (r ProgramRequest) python(ctx context.Context, l *language) (Command, error) {
+// pythonCommand runs a script or a notebook in the interpreter that was prepared for it.
+func (r ProgramRequest) pythonCommand(ctx context.Context, l *language) (Command, error) {
 	c, err := Command{Path: r.Interpreter}, error(nil)
 	if r.Interpreter == "" {
-		if c, err = r.with(l, r.Script); err != nil {
+		if c, err = r.firstOnPath(l, r.Script); err != nil {
 			return c, err
 		}
 	}
-	c.Args = append([]string{r.word()}, r.Args...)
+	c.Args = append([]string{r.scriptArgument()}, r.Args...)
 	if !IsNotebook(r.Script) {
 		return c, nil
 	}
@@ -207,9 +207,9 @@ func (r ProgramRequest) python(ctx context.Context, l *language) (Command, error
 	return c, nil
 }
 
-// project is Julia's word for the packages of the nearest Project.toml from the
+// juliaProject is Julia's word for the packages of the nearest Project.toml from the
 // script's folder up to the code folder. The caller's own JULIA_PROJECT counts.
-func (r ProgramRequest) project() []string {
+func (r ProgramRequest) juliaProject() []string {
 	if !strings.EqualFold(path.Ext(r.Script), ".jl") || getenv(r.Environ, "JULIA_PROJECT") != "" {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (r ProgramRequest) project() []string {
 				if r.At != "" {
 					return []string{"--project=" + path.Join(r.At, dir)}
 				}
-				return []string{"--project=" + r.fromHere(dir)}
+				return []string{"--project=" + r.pathFromFolder(dir)}
 			}
 		}
 		if dir == "." {
@@ -248,39 +248,39 @@ func (r ProgramRequest) firstLine(line string) error {
 		return nil
 	}
 	if strings.Contains(name, "/") {
-		if _, err := r.named(name); err == nil {
+		if _, err := r.findProgram(name); err == nil {
 			return nil
 		}
-	} else if r.look(name) != "" {
+	} else if r.lookUpOnPath(name) != "" {
 		return nil
 	}
 	return fault.New(fault.Missing, "Install it where the job runs, or change the first line of "+r.Script+".",
 		"start program: the first line of %q names %s, which is not there", r.Script, name)
 }
 
-// named finds a program as a shell in that environment and folder would.
-func (r ProgramRequest) named(name string) (string, error) {
+// findProgram finds a program as a shell in that environment and folder would.
+func (r ProgramRequest) findProgram(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
-			name = filepath.Join(r.here(), name)
+			name = filepath.Join(r.hostFolder(), name)
 		}
 		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 			return "", fault.New(fault.Invalid, "Check the path: it is looked up where the job runs.", "start program: %q is not there", name)
 		}
 		return name, nil
 	}
-	if file := r.look(name); file != "" {
+	if file := r.lookUpOnPath(name); file != "" {
 		return file, nil
 	}
 	return "", fault.New(fault.Invalid, "Check the spelling, or install it where the job runs.", "start program: %q is not on PATH", name)
 }
 
-// look finds a name on PATH; "" when it is not there. Unlike onPath it takes
+// lookUpOnPath finds a name on PATH; "" when it is not there. Unlike onPath it takes
 // entries that are relative to the program's own folder.
-func (r ProgramRequest) look(name string) string {
+func (r ProgramRequest) lookUpOnPath(name string) string {
 	for _, dir := range filepath.SplitList(getenv(r.Environ, "PATH")) {
 		if !filepath.IsAbs(dir) {
-			dir = filepath.Join(r.here(), dir)
+			dir = filepath.Join(r.hostFolder(), dir)
 		}
 		if file, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
 			return file

@@ -282,7 +282,7 @@ func TestTheNearestFolderSaysWhatAScriptNeeds(t *testing.T) {
 		for _, name := range row.want {
 			want = append(want, filepath.Join(dir, name))
 		}
-		if diff := cmp.Diff(want, Request{Dir: dir, Script: row.script, Sub: row.sub}.upwards()); diff != "" {
+		if diff := cmp.Diff(want, Request{Dir: dir, Script: row.script, Sub: row.sub}.searchFolders()); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", row, diff)
 		}
 	}

@@ -17,22 +17,22 @@ func readProject(r Request) (*manifest, error) {
 	if err != nil || m == nil {
 		return nil, err
 	}
-	project := doc.get("project").table()
+	project := doc.lookUpKeys("project").tableValue()
 	if project == nil {
 		return nil, nil
 	}
-	dynamic := slices.ContainsFunc(project.get("dynamic").list(), func(n node) bool { return n.text() == "dependencies" })
-	if dynamic || project.get("dependencies").value == nil && project.get("requires-python").value == nil {
+	dynamic := slices.ContainsFunc(project.lookUpKeys("dynamic").listValue(), func(n node) bool { return n.textValue() == "dependencies" })
+	if dynamic || project.lookUpKeys("dependencies").value == nil && project.lookUpKeys("requires-python").value == nil {
 		return nil, nil
 	}
-	if err := m.allow(project.get("requires-python"), SourceProject, 0); err != nil {
+	if err := m.keepRequiresPython(project.lookUpKeys("requires-python"), SourceProject, 0); err != nil {
 		return nil, err
 	}
-	if err := m.needs(project.get("dependencies"), "dependencies", SourceProject, 0); err != nil {
+	if err := m.addRequirements(project.lookUpKeys("dependencies"), "dependencies", SourceProject, 0); err != nil {
 		return nil, err
 	}
-	m.heedUV(doc, SourceProject, 0)
-	m.fill()
+	m.readToolUV(doc, SourceProject, 0)
+	m.fillLines()
 	return m, m.constraints(r.Environ, map[string]bool{})
 }
 
@@ -68,20 +68,20 @@ func readUVLock(r Request) (*manifest, error) {
 	if err != nil {
 		return nil, badTOML(err, SourceProject, 0)
 	}
-	if err := m.allow(lock.get("requires-python"), SourceUVLock, 0); err != nil {
+	if err := m.keepRequiresPython(lock.lookUpKeys("requires-python"), SourceUVLock, 0); err != nil {
 		return nil, err
 	}
 	m.onlyUV = "only uv reads uv.lock"
 	// The project itself is not installed: it runs from its folder, and that
 	// goes away with the job. So nothing is installed as a link into it, either.
 	m.sync = []string{"--frozen", "--no-install-project", "--no-editable"}
-	l := uvLock{m: m, file: SourceUVLock, packages: lock.get("package").list(), groups: defaultGroups(doc)}
-	if err := l.read(lock); err != nil {
+	l := uvLock{m: m, file: SourceUVLock, packages: lock.lookUpKeys("package").listValue(), groups: defaultGroups(doc)}
+	if err := l.readPackages(lock); err != nil {
 		return nil, err
 	}
 	var b strings.Builder
-	lock.get("package").digest(&b)
-	doc.get("tool", "uv").digest(&b)
+	lock.lookUpKeys("package").writeDigest(&b)
+	doc.lookUpKeys("tool", "uv").writeDigest(&b)
 	fmt.Fprintf(&b, "%q", l.groups)
 	m.also = b.String()
 	return m, nil
@@ -89,14 +89,14 @@ func readUVLock(r Request) (*manifest, error) {
 
 // defaultGroups are those that "uv sync" takes without being told.
 func defaultGroups(project *table) []string {
-	n := project.get("tool", "uv", "default-groups")
+	n := project.lookUpKeys("tool", "uv", "default-groups")
 	switch v := n.value.(type) {
 	case string: // "all"
 		return []string{v}
 	case []node:
 		var out []string
 		for _, g := range v {
-			out = append(out, g.text())
+			out = append(out, g.textValue())
 		}
 		return out
 	}
@@ -110,26 +110,26 @@ type uvLock struct {
 	groups   []string
 }
 
-func (l *uvLock) read(lock *table) error {
-	roots := l.roots(lock)
+func (l *uvLock) readPackages(lock *table) error {
+	roots := l.rootPackages(lock)
 	for i, p := range l.packages {
-		name, version := p.at("name").text(), p.at("version").text()
-		if p.table() == nil || name == "" {
+		name, version := p.valueOfKey("name").textValue(), p.valueOfKey("version").textValue()
+		if p.tableValue() == nil || name == "" {
 			return badFile(spot(l.file, p.line), "a package without a name")
 		}
 		switch {
 		case roots[i]:
-			if err := l.wants(p); err != nil {
+			if err := l.addWanted(p); err != nil {
 				return err
 			}
-		case p.at("source").at("registry").value == nil:
-			l.fromPlace(p)
+		case p.valueOfKey("source").valueOfKey("registry").value == nil:
+			l.comesFromPlace(p)
 		case version != "":
 			text := name + "==" + version
-			if marks := l.marks(p); marks != "" {
+			if marks := l.markerText(p); marks != "" {
 				text += " ; " + marks
 			}
-			if err := l.m.need(text, l.file, p.line); err != nil {
+			if err := l.m.addRequirement(text, l.file, p.line); err != nil {
 				return err
 			}
 			l.m.entries[len(l.m.entries)-1].Constraint = true
@@ -138,13 +138,13 @@ func (l *uvLock) read(lock *table) error {
 	return nil
 }
 
-// roots are the packages whose needs are the project's: the project itself, or
+// rootPackages are the packages whose needs are the project's: the project itself, or
 // all members of a workspace that is no package.
-func (l *uvLock) roots(lock *table) map[int]bool {
+func (l *uvLock) rootPackages(lock *table) map[int]bool {
 	out := map[int]bool{}
 	for i, p := range l.packages {
 		for _, kind := range []string{"virtual", "editable", "directory"} {
-			if p.at("source").at(kind).text() == "." {
+			if p.valueOfKey("source").valueOfKey(kind).textValue() == "." {
 				out[i] = true
 			}
 		}
@@ -152,9 +152,9 @@ func (l *uvLock) roots(lock *table) map[int]bool {
 	if len(out) > 0 {
 		return out
 	}
-	for _, name := range lock.get("manifest", "members").list() {
+	for _, name := range lock.lookUpKeys("manifest", "members").listValue() {
 		for i, p := range l.packages {
-			if p.at("name").text() == name.text() {
+			if p.valueOfKey("name").textValue() == name.textValue() {
 				out[i] = true
 			}
 		}
@@ -162,37 +162,37 @@ func (l *uvLock) roots(lock *table) map[int]bool {
 	return out
 }
 
-// wants adds what a package of ours needs, its default groups included.
-func (l *uvLock) wants(p node) error {
-	lists := []node{p.at("dependencies")}
-	groups := p.at("dev-dependencies").table()
-	names := make([]string, 0, len(groups.all()))
-	for name := range groups.all() {
+// addWanted adds what a package of ours needs, its default groups included.
+func (l *uvLock) addWanted(p node) error {
+	lists := []node{p.valueOfKey("dependencies")}
+	groups := p.valueOfKey("dev-dependencies").tableValue()
+	names := make([]string, 0, len(groups.allKeys()))
+	for name := range groups.allKeys() {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
 		if slices.Contains(l.groups, name) || slices.Contains(l.groups, "all") {
-			lists = append(lists, groups.get(name))
+			lists = append(lists, groups.lookUpKeys(name))
 		}
 	}
 	for _, list := range lists {
-		for _, d := range list.list() {
-			text := d.at("name").text()
+		for _, d := range list.listValue() {
+			text := d.valueOfKey("name").textValue()
 			var extras []string
-			for _, e := range d.at("extra").list() {
-				extras = append(extras, e.text())
+			for _, e := range d.valueOfKey("extra").listValue() {
+				extras = append(extras, e.textValue())
 			}
 			if len(extras) > 0 {
 				text += "[" + strings.Join(extras, ",") + "]"
 			}
-			if v := d.at("version").text(); v != "" {
+			if v := d.valueOfKey("version").textValue(); v != "" {
 				text += "==" + v
 			}
-			if mark := d.at("marker").text(); mark != "" {
+			if mark := d.valueOfKey("marker").textValue(); mark != "" {
 				text += " ; " + mark
 			}
-			if err := l.m.need(text, l.file, d.line); err != nil {
+			if err := l.m.addRequirement(text, l.file, d.line); err != nil {
 				return err
 			}
 		}
@@ -200,21 +200,21 @@ func (l *uvLock) wants(p node) error {
 	return nil
 }
 
-// marks is where a version of the lock counts; "" for everywhere.
-func (l *uvLock) marks(p node) string {
+// markerText is where a version of the lock counts; "" for everywhere.
+func (l *uvLock) markerText(p node) string {
 	var all []string
-	for _, m := range p.at("resolution-markers").list() {
-		all = append(all, "("+m.text()+")")
+	for _, m := range p.valueOfKey("resolution-markers").listValue() {
+		all = append(all, "("+m.textValue()+")")
 	}
 	return strings.Join(all, " or ")
 }
 
-// fromPlace adds a package that comes from git, an address or a folder. A
+// comesFromPlace adds a package that comes from git, an address or a folder. A
 // folder's content decides, too.
-func (l *uvLock) fromPlace(p node) {
-	e := entry{File: l.file, Line: p.line, Text: p.at("name").text(), Name: normal(p.at("name").text()), Place: true, folder: filepath.Dir(l.m.Path)}
+func (l *uvLock) comesFromPlace(p node) {
+	e := entry{File: l.file, Line: p.line, Text: p.valueOfKey("name").textValue(), Name: normal(p.valueOfKey("name").textValue()), Place: true, folder: filepath.Dir(l.m.Path)}
 	for _, kind := range []string{"editable", "directory", "path", "virtual"} {
-		if path := p.at("source").at(kind).text(); path != "" {
+		if path := p.valueOfKey("source").valueOfKey(kind).textValue(); path != "" {
 			e.Path = under(e.folder, path)
 		}
 	}

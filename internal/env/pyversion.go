@@ -16,7 +16,7 @@ type bound struct {
 // newBound refuses what nobody could meet because nobody can read it.
 func newBound(spec, at string) (bound, error) {
 	b := bound{strings.TrimSpace(spec), at}
-	for _, one := range b.clauses() {
+	for _, one := range b.splitClauses() {
 		if clauseIs().FindStringSubmatch(one) == nil {
 			return b, fmt.Errorf("%q is not a range of the Python versions", one)
 		}
@@ -24,17 +24,17 @@ func newBound(spec, at string) (bound, error) {
 	return b, nil
 }
 
-func (b bound) clauses() []string {
+func (b bound) splitClauses() []string {
 	return slices.DeleteFunc(strings.Split(strings.ReplaceAll(b.spec, " ", ""), ","), func(s string) bool { return s == "" })
 }
 
 var clauseIs = compiled(`^(~=|===?|!=|<=?|>=?)v?(\d+(?:\.\d+)*)(\.\*)?(?:(?:a|b|rc|\.?dev|\.?post)\d*)*$`)
 
-// allows compares as PEP 440 does. An interpreter says no more of itself than
+// allowsVersion compares as PEP 440 does. An interpreter says no more of itself than
 // 3.11.7, so what a bound says of release candidates is left out.
-func (b bound) allows(version string) bool {
+func (b bound) allowsVersion(version string) bool {
 	have := numbers(version)
-	for _, one := range b.clauses() {
+	for _, one := range b.splitClauses() {
 		m := clauseIs().FindStringSubmatch(one)
 		if m == nil {
 			return false

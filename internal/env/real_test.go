@@ -99,7 +99,7 @@ func realUV(t *testing.T, r Request) string {
 	t.Helper()
 	p := resolve(t, r)
 	b := builder{plan: &p, log: func(line string) { t.Log(line) }}
-	uv, err := b.uv(t.Context())
+	uv, err := b.findOrFetchUV(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

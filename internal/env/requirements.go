@@ -40,7 +40,7 @@ func readManifest(path string, environ []string) (*manifest, error) {
 	}
 	m := &manifest{Path: path, Source: SourceRequirements}
 	seen := map[string]bool{}
-	if err := m.read(path, path, false, seen); err != nil {
+	if err := m.readFile(path, path, false, seen); err != nil {
 		return nil, err
 	}
 	return m, m.constraints(environ, seen)
@@ -55,7 +55,7 @@ func (m *manifest) constraints(environ []string, seen map[string]bool) error {
 				m.entries = append(m.entries, entry{File: name, Text: file, Option: true})
 				continue
 			}
-			if err := m.read(under(filepath.Dir(m.Path), file), name, true, seen); err != nil {
+			if err := m.readFile(under(filepath.Dir(m.Path), file), name, true, seen); err != nil {
 				return err
 			}
 		}
@@ -63,9 +63,9 @@ func (m *manifest) constraints(environ []string, seen map[string]bool) error {
 	return nil
 }
 
-// read adds one file and follows its includes. A file is read once for each
+// readFile adds one file and follows its includes. A file is read once for each
 // role, so a circle ends.
-func (m *manifest) read(path, from string, constraint bool, seen map[string]bool) error {
+func (m *manifest) readFile(path, from string, constraint bool, seen map[string]bool) error {
 	key := fmt.Sprint(constraint, filepath.Clean(path))
 	if seen[key] {
 		return nil
@@ -75,11 +75,11 @@ func (m *manifest) read(path, from string, constraint bool, seen map[string]bool
 	if err != nil {
 		return fault.Wrap(err, fault.Missing, "", "read requirements: %s", from)
 	}
-	return m.add(data, entry{File: m.short(path), folder: filepath.Dir(path), Constraint: constraint}, seen)
+	return m.addLines(data, entry{File: m.shortPath(path), folder: filepath.Dir(path), Constraint: constraint}, seen)
 }
 
-// add reads the lines of a requirements file; in says what they have in common.
-func (m *manifest) add(data []byte, in entry, seen map[string]bool) error {
+// addLines reads the lines of a requirements file; in says what they have in common.
+func (m *manifest) addLines(data []byte, in entry, seen map[string]bool) error {
 	for _, e := range parse(data) {
 		e.File, e.folder, e.Constraint = in.File, in.folder, in.Constraint
 		if flag, arg := option(e.Text); flag == "-r" || flag == "-c" {
@@ -88,7 +88,7 @@ func (m *manifest) add(data []byte, in entry, seen map[string]bool) error {
 				m.entries = append(m.entries, e)
 				continue
 			}
-			if err := m.read(under(e.folder, arg), e.at(), in.Constraint || flag == "-c", seen); err != nil {
+			if err := m.readFile(under(e.folder, arg), e.whereItStands(), in.Constraint || flag == "-c", seen); err != nil {
 				return err
 			}
 			continue
@@ -241,48 +241,48 @@ func normal(name string) string {
 	return strings.ToLower(separators().ReplaceAllString(name, "-"))
 }
 
-// short is path as a person knows it.
-func (m *manifest) short(path string) string {
+// shortPath is path as a person knows it.
+func (m *manifest) shortPath(path string) string {
 	if rel, err := filepath.Rel(filepath.Dir(m.Path), path); err == nil && !strings.HasPrefix(rel, "..") {
 		return rel
 	}
 	return path
 }
 
-func (m *manifest) name() string { return cmp.Or(m.shown, filepath.Base(m.Path)) }
+func (m *manifest) shownName() string { return cmp.Or(m.shown, filepath.Base(m.Path)) }
 
-// wanted are the entries that ask for something.
-func (m *manifest) wanted() []entry {
+// wantedEntries are the entries that ask for something.
+func (m *manifest) wantedEntries() []entry {
 	return slices.DeleteFunc(slices.Clone(m.entries), func(e entry) bool { return e.Option || e.Constraint })
 }
 
-// count says how much is asked for, to stand after "has".
-func (m *manifest) count() string {
-	switch n := len(m.wanted()); n {
+// countInWords says how much is asked for, to stand after "has".
+func (m *manifest) countInWords() string {
+	switch n := len(m.wantedEntries()); n {
 	case 0:
-		return "all it needs: " + m.title() + " needs no packages"
+		return "all it needs: " + m.titleIfUnclear() + " needs no packages"
 	case 1:
-		return "the one requirement of " + m.title()
+		return "the one requirement of " + m.titleIfUnclear()
 	default:
-		return fmt.Sprintf("all %d requirements of %s", n, m.title())
+		return fmt.Sprintf("all %d requirements of %s", n, m.titleIfUnclear())
 	}
 }
 
-// at is where an entry stands, for messages: its text may hold a secret.
-func (e entry) at() string {
+// whereItStands is where an entry stands, for messages: its text may hold a secret.
+func (e entry) whereItStands() string {
 	if e.Line == 0 {
 		return e.File
 	}
 	return fmt.Sprintf("%s line %d", e.File, e.Line)
 }
 
-// find is where a package is asked for: "requirements.txt line 3", and the
+// findPackage is where a package is asked for: "requirements.txt line 3", and the
 // text there; both "" when it came in as somebody's dependency.
-func (m *manifest) find(name string) (where, text string) {
+func (m *manifest) findPackage(name string) (where, text string) {
 	name = normal(name)
 	for _, e := range m.entries {
 		if e.Name == name && !e.Constraint {
-			return e.at(), mask(e.Text)
+			return e.whereItStands(), mask(e.Text)
 		}
 	}
 	return "", ""

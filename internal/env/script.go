@@ -33,36 +33,36 @@ func readScript(r Request) (*manifest, error) {
 	if err != nil {
 		return nil, badTOML(err, r.Script, offset)
 	}
-	if err := m.allow(doc.get("requires-python"), r.Script, offset); err != nil {
+	if err := m.keepRequiresPython(doc.lookUpKeys("requires-python"), r.Script, offset); err != nil {
 		return nil, err
 	}
-	if err := m.needs(doc.get("dependencies"), "dependencies", r.Script, offset); err != nil {
+	if err := m.addRequirements(doc.lookUpKeys("dependencies"), "dependencies", r.Script, offset); err != nil {
 		return nil, err
 	}
-	m.heedUV(doc, r.Script, offset)
-	m.fill()
+	m.readToolUV(doc, r.Script, offset)
+	m.fillLines()
 	if m.onlyUV != "" {
 		m.sync = []string{"--script", path, "--active"}
 	}
-	if err := m.scriptLock(r); err != nil {
+	if err := m.readScriptLock(r); err != nil {
 		return nil, err
 	}
 	return m, m.constraints(r.Environ, map[string]bool{})
 }
 
-// scriptLock binds a script to the lock that "uv lock --script" puts beside it.
-func (m *manifest) scriptLock(r Request) error {
+// readScriptLock binds a script to the lock that "uv lock --script" puts beside it.
+func (m *manifest) readScriptLock(r Request) error {
 	file := r.Script + ".lock"
 	_, lock, err := openTOML(r, file)
 	if err != nil || lock == nil {
 		return err
 	}
-	l := uvLock{m: m, file: file, packages: lock.get("package").list()}
-	if err := l.read(lock); err != nil {
+	l := uvLock{m: m, file: file, packages: lock.lookUpKeys("package").listValue()}
+	if err := l.readPackages(lock); err != nil {
 		return err
 	}
 	var b strings.Builder
-	lock.get("package").digest(&b)
+	lock.lookUpKeys("package").writeDigest(&b)
 	m.also += b.String()
 	m.onlyUV = "only uv reads " + file
 	m.sync = []string{"--script", m.Path, "--active", "--frozen"}

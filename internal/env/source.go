@@ -40,7 +40,7 @@ func want(r Request) (*manifest, error) {
 		return nil, nil
 	}
 	m, err := readScript(r)
-	for _, dir := range r.upwards() {
+	for _, dir := range r.searchFolders() {
 		near := r
 		near.Dir = dir
 		for _, read := range readers {
@@ -48,15 +48,15 @@ func want(r Request) (*manifest, error) {
 				break
 			}
 			if m, err = read(near); m != nil {
-				m.above(r.Dir)
+				m.noteCodeFolder(r.Dir)
 			}
 		}
 	}
 	return m, err
 }
 
-// above notes the code folder, for messages.
-func (m *manifest) above(dir string) {
+// noteCodeFolder notes the code folder, for messages.
+func (m *manifest) noteCodeFolder(dir string) {
 	if m == nil {
 		return
 	}
@@ -91,21 +91,21 @@ func badFile(where string, why any) error {
 	return fault.New(fault.Invalid, mendHint, "read requirements: %s: %s", where, mask(fmt.Sprint(why)))
 }
 
-// need adds a requirement as PEP 508 writes it: a name, never a path or an
+// addRequirement adds a requirement as PEP 508 writes it: a name, never a path or an
 // option, whatever is in the text.
-func (m *manifest) need(text, file string, line int) error {
+func (m *manifest) addRequirement(text, file string, line int) error {
 	e, ok := logical(text)
 	e.File, e.Line, e.folder = file, line, filepath.Dir(m.Path)
 	if !ok || e.Option || e.Name == "" || strings.ContainsAny(text, "\n\r\x00") {
-		return badFile(e.at(), fmt.Sprintf("%q is not a requirement", text))
+		return badFile(e.whereItStands(), fmt.Sprintf("%q is not a requirement", text))
 	}
 	e.Path = place(e)
 	m.entries = append(m.entries, e)
 	return nil
 }
 
-// needs adds a TOML list of requirements.
-func (m *manifest) needs(list node, key, file string, offset int) error {
+// addRequirements adds a TOML list of requirements.
+func (m *manifest) addRequirements(list node, key, file string, offset int) error {
 	if list.value == nil {
 		return nil
 	}
@@ -118,15 +118,15 @@ func (m *manifest) needs(list node, key, file string, offset int) error {
 		if !ok {
 			return badFile(spot(file, n.line+offset), key+" holds something that is not text")
 		}
-		if err := m.need(text, file, n.line+offset); err != nil {
+		if err := m.addRequirement(text, file, n.line+offset); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// allow keeps a TOML requires-python.
-func (m *manifest) allow(n node, file string, offset int) (err error) {
+// keepRequiresPython keeps a TOML requires-python.
+func (m *manifest) keepRequiresPython(n node, file string, offset int) (err error) {
 	if n.value == nil {
 		return nil
 	}
@@ -142,10 +142,10 @@ func (m *manifest) allow(n node, file string, offset int) (err error) {
 }
 
 // spot is where something stands, for messages.
-func spot(file string, line int) string { return entry{File: file, Line: line}.at() }
+func spot(file string, line int) string { return entry{File: file, Line: line}.whereItStands() }
 
-// fill makes the lines to install from, out of the entries.
-func (m *manifest) fill() *manifest {
+// fillLines makes the lines to install from, out of the entries.
+func (m *manifest) fillLines() *manifest {
 	lines := []string{}
 	for _, e := range m.entries {
 		if !e.Option && !e.Constraint {
@@ -161,26 +161,26 @@ func (m *manifest) fill() *manifest {
 var uvSettings = []string{"sources", "index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy",
 	"exclude-newer", "constraint-dependencies", "override-dependencies", "prerelease", "resolution", "no-binary-package", "no-build-isolation-package"}
 
-// heedUV reads [tool.uv]. What names a place instead of a version cannot be
+// readToolUV reads [tool.uv]. What names a place instead of a version cannot be
 // judged by what an interpreter has.
-func (m *manifest) heedUV(doc *table, file string, offset int) {
-	settings := doc.get("tool", "uv").table()
+func (m *manifest) readToolUV(doc *table, file string, offset int) {
+	settings := doc.lookUpKeys("tool", "uv").tableValue()
 	for _, key := range uvSettings {
-		n := settings.get(key)
+		n := settings.lookUpKeys(key)
 		if settings == nil || n.value == nil {
 			continue
 		}
 		var b strings.Builder
-		n.digest(&b)
+		n.writeDigest(&b)
 		m.also += key + "=" + b.String() + "\n"
 		m.onlyUV = fmt.Sprintf("%s has [tool.uv] %s, which only uv follows", spot(file, n.line+offset), key)
 	}
-	sources := settings.get("sources").table()
+	sources := settings.lookUpKeys("sources").tableValue()
 	for i, e := range m.entries {
-		for key := range sources.all() {
-			if normal(key) == e.Name && namesPlace(sources.get(key)) {
+		for key := range sources.allKeys() {
+			if normal(key) == e.Name && namesPlace(sources.lookUpKeys(key)) {
 				m.entries[i].Place = true
-				if path := sources.get(key, "path").text(); path != "" {
+				if path := sources.lookUpKeys(key, "path").textValue(); path != "" {
 					m.entries[i].Path = under(filepath.Dir(m.Path), path)
 				}
 			}
@@ -190,9 +190,9 @@ func (m *manifest) heedUV(doc *table, file string, offset int) {
 
 // namesPlace tells [tool.uv.sources] that name a place from an index.
 func namesPlace(n node) bool {
-	for _, one := range append(n.list(), n) {
+	for _, one := range append(n.listValue(), n) {
 		for _, key := range []string{"git", "url", "path", "workspace"} {
-			if one.table() != nil && one.at(key).value != nil {
+			if one.tableValue() != nil && one.valueOfKey(key).value != nil {
 				return true
 			}
 		}
@@ -200,25 +200,25 @@ func namesPlace(n node) bool {
 	return false
 }
 
-// all are a table's keys; none of no table.
-func (t *table) all() map[string]node {
+// allKeys are a table's keys; none of no table.
+func (t *table) allKeys() map[string]node {
 	if t == nil {
 		return nil
 	}
 	return t.keys
 }
 
-// title names a manifest where its file's name alone would mislead.
-func (m *manifest) title() string {
+// titleIfUnclear names a manifest where its file's name alone would mislead.
+func (m *manifest) titleIfUnclear() string {
 	if m.Source == SourceScript {
-		return "the PEP 723 block of " + m.name()
+		return "the PEP 723 block of " + m.shownName()
 	}
-	return m.name()
+	return m.shownName()
 }
 
-// digest writes what decides which packages are installed. Comments, file names
+// writeDigest writes what decides which packages are installed. Comments, file names
 // and line numbers do not, nor do passwords; the state of local packages does.
-func (m *manifest) digest(w io.Writer) {
+func (m *manifest) writeDigest(w io.Writer) {
 	if m.Source != SourceRequirements {
 		// What asks for the same is built alike, except by a lock.
 		fmt.Fprintf(w, "%t %q\n", m.single, m.also)

@@ -28,8 +28,8 @@ type table struct {
 
 func newTable() *table { return &table{keys: map[string]node{}} }
 
-// get follows keys through tables; a node without a value when one is missing.
-func (t *table) get(path ...string) node {
+// lookUpKeys follows keys through tables; a node without a value when one is missing.
+func (t *table) lookUpKeys(path ...string) node {
 	n := node{value: t}
 	for _, key := range path {
 		inner, ok := n.value.(*table)
@@ -41,13 +41,13 @@ func (t *table) get(path ...string) node {
 	return n
 }
 
-func (n node) text() string     { s, _ := n.value.(string); return s }
-func (n node) list() []node     { l, _ := n.value.([]node); return l }
-func (n node) table() *table    { t, _ := n.value.(*table); return t }
-func (n node) at(k string) node { return n.table().get(k) }
+func (n node) textValue() string        { s, _ := n.value.(string); return s }
+func (n node) listValue() []node        { l, _ := n.value.([]node); return l }
+func (n node) tableValue() *table       { t, _ := n.value.(*table); return t }
+func (n node) valueOfKey(k string) node { return n.tableValue().lookUpKeys(k) }
 
-// digest writes a value so that two have the same text only when they say the same.
-func (n node) digest(w io.Writer) {
+// writeDigest writes a value so that two have the same text only when they say the same.
+func (n node) writeDigest(w io.Writer) {
 	switch v := n.value.(type) {
 	case *table:
 		keys := make([]string, 0, len(v.keys))
@@ -58,13 +58,13 @@ func (n node) digest(w io.Writer) {
 		io.WriteString(w, "{")
 		for _, k := range keys {
 			fmt.Fprintf(w, "%q=", k)
-			v.keys[k].digest(w)
+			v.keys[k].writeDigest(w)
 		}
 		io.WriteString(w, "}")
 	case []node:
 		io.WriteString(w, "[")
 		for _, one := range v {
-			one.digest(w)
+			one.writeDigest(w)
 		}
 		io.WriteString(w, "]")
 	default:
@@ -101,13 +101,13 @@ func parseTOML(text string) (t *table, err error) {
 		}
 	}()
 	if !utf8.ValidString(text) {
-		p.fail("it is not UTF-8")
+		p.failParse("it is not UTF-8")
 	}
-	for p.blank(true); p.i < len(p.s); p.blank(true) {
+	for p.skipBlank(true); p.i < len(p.s); p.skipBlank(true) {
 		if p.s[p.i] == '[' {
-			p.header()
+			p.readHeader()
 		} else {
-			p.pair(p.into, 0)
+			p.readPair(p.into, 0)
 		}
 		p.endOfLine()
 	}
@@ -123,7 +123,7 @@ type tomlReader struct {
 	into    *table // what a pair is added to
 }
 
-func (p *tomlReader) here() int {
+func (p *tomlReader) currentLine() int {
 	if p.i > p.counted {
 		p.line += strings.Count(p.s[p.counted:min(p.i, len(p.s))], "\n")
 		p.counted = p.i
@@ -131,18 +131,18 @@ func (p *tomlReader) here() int {
 	return p.line
 }
 
-func (p *tomlReader) fail(format string, args ...any) {
-	panic(broken{p.here(), fmt.Sprintf(format, args...)})
+func (p *tomlReader) failParse(format string, args ...any) {
+	panic(broken{p.currentLine(), fmt.Sprintf(format, args...)})
 }
 
-func (p *tomlReader) peek() byte {
+func (p *tomlReader) peekByte() byte {
 	if p.i < len(p.s) {
 		return p.s[p.i]
 	}
 	return 0
 }
 
-func (p *tomlReader) take(s string) bool {
+func (p *tomlReader) skipPrefix(s string) bool {
 	if strings.HasPrefix(p.s[p.i:], s) {
 		p.i += len(s)
 		return true
@@ -150,21 +150,21 @@ func (p *tomlReader) take(s string) bool {
 	return false
 }
 
-// blank skips space and, where lines do not matter, comments and line ends.
-func (p *tomlReader) blank(lines bool) {
+// skipBlank skips space and, where lines do not matter, comments and line ends.
+func (p *tomlReader) skipBlank(lines bool) {
 	for p.i < len(p.s) {
 		switch c := p.s[p.i]; {
 		case c == ' ' || c == '\t' || lines && c == '\n':
 			p.i++
 		case lines && c == '#':
-			p.comment()
+			p.skipComment()
 		default:
 			return
 		}
 	}
 }
 
-func (p *tomlReader) comment() {
+func (p *tomlReader) skipComment() {
 	if n := strings.IndexByte(p.s[p.i:], '\n'); n >= 0 {
 		p.i += n
 		return
@@ -173,17 +173,17 @@ func (p *tomlReader) comment() {
 }
 
 func (p *tomlReader) endOfLine() {
-	p.blank(false)
-	if p.peek() == '#' {
-		p.comment()
+	p.skipBlank(false)
+	if p.peekByte() == '#' {
+		p.skipComment()
 	}
-	if p.i < len(p.s) && !p.take("\n") {
-		p.fail("%s where the line should end", p.found())
+	if p.i < len(p.s) && !p.skipPrefix("\n") {
+		p.failParse("%s where the line should end", p.nameFound())
 	}
 }
 
-// found names what stands here, for a message.
-func (p *tomlReader) found() string {
+// nameFound names what stands here, for a message.
+func (p *tomlReader) nameFound() string {
 	if p.i >= len(p.s) {
 		return "the end"
 	}
@@ -194,26 +194,26 @@ func (p *tomlReader) found() string {
 	return strconv.Quote(p.s[p.i : p.i+n])
 }
 
-// header reads [a.b] or [[a.b]].
-func (p *tomlReader) header() {
-	line, many := p.here(), p.take("[[")
+// readHeader reads [a.b] or [[a.b]].
+func (p *tomlReader) readHeader() {
+	line, many := p.currentLine(), p.skipPrefix("[[")
 	if !many {
 		p.i++
 	}
-	path := p.key()
-	if close := map[bool]string{true: "]]", false: "]"}[many]; !p.take(close) {
-		p.fail("%s where %q should be", p.found(), close)
+	path := p.readKey()
+	if close := map[bool]string{true: "]]", false: "]"}[many]; !p.skipPrefix(close) {
+		p.failParse("%s where %q should be", p.nameFound(), close)
 	}
 	last := path[len(path)-1]
 	t := p.root
 	for _, k := range path[:len(path)-1] {
-		t = p.descend(t, k, line)
+		t = p.enterTable(t, k, line)
 	}
 	old, there := t.keys[last]
 	if many {
 		list, ok := old.value.([]node)
-		if there && (!ok || len(list) == 0 || list[0].table() == nil || list[0].table().sealed) {
-			p.fail("%q is there already", last)
+		if there && (!ok || len(list) == 0 || list[0].tableValue() == nil || list[0].tableValue().sealed) {
+			p.failParse("%q is there already", last)
 		}
 		p.into = newTable()
 		t.keys[last] = node{line, append(list, node{line, p.into})}
@@ -222,77 +222,77 @@ func (p *tomlReader) header() {
 	if !there {
 		p.into = newTable()
 		t.keys[last] = node{line, p.into}
-	} else if p.into = old.table(); p.into == nil || p.into.header || p.into.sealed {
-		p.fail("%q is there already", last)
+	} else if p.into = old.tableValue(); p.into == nil || p.into.header || p.into.sealed {
+		p.failParse("%q is there already", last)
 	}
 	p.into.header = true
 }
 
-// descend goes to a table inside t, or the last one of a list of tables; makes
+// enterTable goes to a table inside t, or the last one of a list of tables; makes
 // what is not there.
-func (p *tomlReader) descend(t *table, key string, line int) *table {
+func (p *tomlReader) enterTable(t *table, key string, line int) *table {
 	n, there := t.keys[key]
 	if !there {
 		inner := newTable()
 		t.keys[key] = node{line, inner}
 		return inner
 	}
-	if l := n.list(); len(l) > 0 {
+	if l := n.listValue(); len(l) > 0 {
 		n = l[len(l)-1]
 	}
-	inner := n.table()
+	inner := n.tableValue()
 	if inner == nil || inner.sealed {
-		p.fail("%q is there already, and complete", key)
+		p.failParse("%q is there already, and complete", key)
 	}
 	return inner
 }
 
-// pair reads a.b = value into t.
-func (p *tomlReader) pair(t *table, depth int) {
-	line := p.here()
-	path := p.key()
-	if !p.take("=") {
-		p.fail("%s where \"=\" should be", p.found())
+// readPair reads a.b = value into t.
+func (p *tomlReader) readPair(t *table, depth int) {
+	line := p.currentLine()
+	path := p.readKey()
+	if !p.skipPrefix("=") {
+		p.failParse("%s where \"=\" should be", p.nameFound())
 	}
 	for _, k := range path[:len(path)-1] {
 		n, there := t.keys[k]
-		if inner := n.table(); there && (inner == nil || inner.header || inner.sealed) {
-			p.fail("%q is there already", k)
+		if inner := n.tableValue(); there && (inner == nil || inner.header || inner.sealed) {
+			p.failParse("%q is there already", k)
 		}
-		t = p.descend(t, k, line)
+		t = p.enterTable(t, k, line)
 	}
 	last := path[len(path)-1]
 	if _, there := t.keys[last]; there {
-		p.fail("%q is there twice", last)
+		p.failParse("%q is there twice", last)
 	}
-	p.blank(false)
-	t.keys[last] = p.value(depth)
+	p.skipBlank(false)
+	t.keys[last] = p.readValue(depth)
 }
 
 var bareKey = compiled(`^[A-Za-z0-9_-]+`)
 
-// key reads a dotted key and the space around it.
-func (p *tomlReader) key() []string {
+// readKey reads a dotted key and the space around it.
+func (p *tomlReader) readKey() []string {
 	var path []string
 	for {
-		p.blank(false)
-		switch c := p.peek(); {
+		p.skipBlank(false)
+		switch c := p.peekByte(); {
 		case c == '"' || c == '\'':
-			path = append(path, p.quoted(c))
+			path = append(path, p.readQuoted(c))
 		default:
 			k := bareKey().FindString(p.s[p.i:])
 			if k == "" {
-				p.fail("%s where a key should be", p.found())
+				p.failParse("%s where a key should be", p.nameFound())
 			}
 			p.i += len(k)
 			path = append(path, k)
 		}
-		p.blank(false)
-		if !p.take(".") {
+		p.skipBlank(false)
+		if !p.skipPrefix(".") {
 			return path
 		}
 		if len(path) == maxNesting {
-			p.fail("more than %d keys in one another", maxNesting)
+			p.failParse("more than %d keys in one another", maxNesting)
 		}
 	}
 }

@@ -144,9 +144,9 @@ func TestValuesKnowTheirLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	deps := doc.get("project", "dependencies")
-	lines := []int{deps.line, doc.get("package").list()[0].line, doc.get("package").list()[0].at("name").line}
-	for _, d := range deps.list() {
+	deps := doc.lookUpKeys("project", "dependencies")
+	lines := []int{deps.line, doc.lookUpKeys("package").listValue()[0].line, doc.lookUpKeys("package").listValue()[0].valueOfKey("name").line}
+	for _, d := range deps.listValue() {
 		lines = append(lines, d.line)
 	}
 	if d := cmp.Diff([]int{3, 9, 10, 4, 6, 7}, lines); d != "" {
@@ -164,7 +164,7 @@ func FuzzTOML(f *testing.F) {
 		switch {
 		case err == nil:
 			var w strings.Builder
-			node{value: doc}.digest(&w)
+			node{value: doc}.writeDigest(&w)
 			if again, err := parseTOML(text + "\n"); err != nil || again == nil {
 				t.Fatalf("one more line end: %v", err)
 			}

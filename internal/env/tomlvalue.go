@@ -12,21 +12,21 @@ var (
 	dateIs   = compiled(`^(?:\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)?)?|\d\d:\d\d:\d\d(?:\.\d+)?)$`)
 )
 
-func (p *tomlReader) value(depth int) node {
-	line := p.here()
+func (p *tomlReader) readValue(depth int) node {
+	line := p.currentLine()
 	if depth > maxNesting {
-		p.fail("more than %d values in one another", maxNesting)
+		p.failParse("more than %d values in one another", maxNesting)
 	}
-	switch c := p.peek(); c {
+	switch c := p.peekByte(); c {
 	case '"', '\'':
-		if p.take(strings.Repeat(string(c), 3)) {
-			return node{line, p.multiline(c)}
+		if p.skipPrefix(strings.Repeat(string(c), 3)) {
+			return node{line, p.readMultiline(c)}
 		}
-		return node{line, p.quoted(c)}
+		return node{line, p.readQuoted(c)}
 	case '[':
-		return node{line, p.array(depth)}
+		return node{line, p.readArray(depth)}
 	case '{':
-		return node{line, p.inline(depth)}
+		return node{line, p.readInlineTable(depth)}
 	}
 	s := scalarAt().FindString(p.s[p.i:])
 	switch {
@@ -37,70 +37,70 @@ func (p *tomlReader) value(depth int) node {
 		p.i += len(s)
 		return node{line, bare(s)}
 	case s != "":
-		p.fail("%q is not a value; text stands in quotes", s)
+		p.failParse("%q is not a value; text stands in quotes", s)
 	}
-	p.fail("%s where a value should be", p.found())
+	p.failParse("%s where a value should be", p.nameFound())
 	return node{}
 }
 
-func (p *tomlReader) array(depth int) []node {
+func (p *tomlReader) readArray(depth int) []node {
 	p.i++
 	list := []node{}
 	for {
-		p.blank(true)
-		if p.take("]") {
+		p.skipBlank(true)
+		if p.skipPrefix("]") {
 			return list
 		}
-		list = append(list, p.value(depth+1))
-		p.blank(true)
-		if !p.take(",") && p.peek() != ']' {
-			p.fail("%s where \",\" or \"]\" should be", p.found())
+		list = append(list, p.readValue(depth+1))
+		p.skipBlank(true)
+		if !p.skipPrefix(",") && p.peekByte() != ']' {
+			p.failParse("%s where \",\" or \"]\" should be", p.nameFound())
 		}
 	}
 }
 
-func (p *tomlReader) inline(depth int) *table {
+func (p *tomlReader) readInlineTable(depth int) *table {
 	p.i++
 	t := newTable()
-	p.blank(false)
-	for more := !p.take("}"); more; {
-		p.blank(false)
-		p.pair(t, depth+1)
-		p.blank(false)
-		if more = p.take(","); !more && !p.take("}") {
-			p.fail("%s where \",\" or \"}\" should be", p.found())
+	p.skipBlank(false)
+	for more := !p.skipPrefix("}"); more; {
+		p.skipBlank(false)
+		p.readPair(t, depth+1)
+		p.skipBlank(false)
+		if more = p.skipPrefix(","); !more && !p.skipPrefix("}") {
+			p.failParse("%s where \",\" or \"}\" should be", p.nameFound())
 		}
 	}
-	t.seal()
+	t.sealTables()
 	return t
 }
 
-// seal closes a table and those that its dotted keys made.
-func (t *table) seal() {
+// sealTables closes a table and those that its dotted keys made.
+func (t *table) sealTables() {
 	t.sealed = true
 	for _, n := range t.keys {
-		if inner := n.table(); inner != nil {
-			inner.seal()
+		if inner := n.tableValue(); inner != nil {
+			inner.sealTables()
 		}
 	}
 }
 
-// quoted reads a string of one line.
-func (p *tomlReader) quoted(quote byte) string {
+// readQuoted reads a string of one line.
+func (p *tomlReader) readQuoted(quote byte) string {
 	p.i++
 	var b strings.Builder
 	for {
-		c := p.peek()
+		c := p.peekByte()
 		switch {
 		case p.i >= len(p.s) || c == '\n':
-			p.fail("a string without its closing %c", quote)
+			p.failParse("a string without its closing %c", quote)
 		case c == quote:
 			p.i++
 			return b.String()
 		case c == '\\' && quote == '"':
-			p.escape(&b, false)
+			p.readEscape(&b, false)
 		case c < ' ' && c != '\t' || c == 0x7f:
-			p.fail("a control character in a string")
+			p.failParse("a control character in a string")
 		default:
 			b.WriteByte(c)
 			p.i++
@@ -108,27 +108,27 @@ func (p *tomlReader) quoted(quote byte) string {
 	}
 }
 
-// multiline reads on after three quotes, to the next three; up to two more
+// readMultiline reads on after three quotes, to the next three; up to two more
 // before those belong to the text.
-func (p *tomlReader) multiline(quote byte) string {
-	p.take("\n")
+func (p *tomlReader) readMultiline(quote byte) string {
+	p.skipPrefix("\n")
 	end := strings.Repeat(string(quote), 3)
 	var b strings.Builder
 	for {
-		c := p.peek()
+		c := p.peekByte()
 		switch {
 		case p.i >= len(p.s):
-			p.fail("a string without its closing %s", end)
-		case p.take(end):
-			for n := 0; n < 2 && p.peek() == quote; n++ {
+			p.failParse("a string without its closing %s", end)
+		case p.skipPrefix(end):
+			for n := 0; n < 2 && p.peekByte() == quote; n++ {
 				b.WriteByte(quote)
 				p.i++
 			}
 			return b.String()
 		case c == '\\' && quote == '"':
-			p.escape(&b, true)
+			p.readEscape(&b, true)
 		case c < ' ' && c != '\t' && c != '\n' || c == 0x7f:
-			p.fail("a control character in a string")
+			p.failParse("a control character in a string")
 		default:
 			b.WriteByte(c)
 			p.i++
@@ -141,13 +141,13 @@ var (
 	lineJoin = compiled(`^\\[ \t]*\n[ \t\n]*`)
 )
 
-func (p *tomlReader) escape(b *strings.Builder, many bool) {
+func (p *tomlReader) readEscape(b *strings.Builder, many bool) {
 	if join := lineJoin().FindString(p.s[p.i:]); join != "" && many {
 		p.i += len(join)
 		return
 	}
 	p.i++
-	c := p.peek()
+	c := p.peekByte()
 	if plain, ok := escapes[c]; ok {
 		b.WriteByte(plain)
 		p.i++
@@ -155,12 +155,12 @@ func (p *tomlReader) escape(b *strings.Builder, many bool) {
 	}
 	digits := map[byte]int{'x': 2, 'u': 4, 'U': 8}[c]
 	if digits == 0 || p.i+1+digits > len(p.s) {
-		p.fail("\"\\\" before %s means nothing", p.found())
+		p.failParse("\"\\\" before %s means nothing", p.nameFound())
 	}
 	hex := p.s[p.i+1 : p.i+1+digits]
 	n, err := strconv.ParseUint(hex, 16, 32)
 	if err != nil || n > utf8.MaxRune || !utf8.ValidRune(rune(n)) {
-		p.fail("%q is not a character", `\`+string(c)+hex)
+		p.failParse("%q is not a character", `\`+string(c)+hex)
 	}
 	b.WriteRune(rune(n))
 	p.i += 1 + digits

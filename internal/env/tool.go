@@ -25,14 +25,14 @@ type builder struct {
 	tool string // what built it, with its version
 }
 
-// build makes the environment with uv, or with venv and pip where no uv can be
+// buildEnvironment makes the environment with uv, or with venv and pip where no uv can be
 // had; an environment.yml is conda's.
-func (b *builder) build(ctx context.Context) error {
+func (b *builder) buildEnvironment(ctx context.Context) error {
 	asked := b.plan.asked
 	if asked.conda != nil {
-		return b.withConda(ctx)
+		return b.buildWithConda(ctx)
 	}
-	uv, err := b.uv(ctx)
+	uv, err := b.findOrFetchUV(ctx)
 	if ctx.Err() != nil {
 		return fmt.Errorf("build environment: %w", context.Cause(ctx))
 	}
@@ -42,9 +42,9 @@ func (b *builder) build(ctx context.Context) error {
 			"build environment: %s", asked.onlyUV)
 	case err != nil:
 		b.log("building without uv: " + err.Error())
-		return b.withPip(ctx)
+		return b.buildWithPip(ctx)
 	}
-	return b.withUV(ctx, uv)
+	return b.buildWithUV(ctx, uv)
 }
 
 // uvPackage is what drover asks pip for, and uvFolder where it is kept: raise
@@ -55,8 +55,8 @@ const (
 	uvFolder  = "uv-1"
 )
 
-// uv finds uv on PATH or in drover's own cache, or puts it there with pip.
-func (b *builder) uv(ctx context.Context) (string, error) {
+// findOrFetchUV finds uv on PATH or in drover's own cache, or puts it there with pip.
+func (b *builder) findOrFetchUV(ctx context.Context) (string, error) {
 	for _, path := range onPath(b.plan.caller.Environ, "uv") {
 		if b.uvWorks(ctx, path) {
 			return path, nil
@@ -71,7 +71,7 @@ func (b *builder) uv(ctx context.Context) (string, error) {
 	if ready() {
 		return path, nil
 	}
-	python, _ := b.pip(ctx)
+	python, _ := b.findPip(ctx)
 	if python == "" {
 		return "", errors.New("there is no pip to fetch it with")
 	}
@@ -102,7 +102,7 @@ func (b *builder) fetchUV(ctx context.Context, l *os.File, python, home string) 
 	}
 	b.log("fetching uv, once")
 	// A wheel or nothing: building uv needs a Rust compiler and many minutes.
-	out, err := b.run(ctx, l, b.environ(), python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "--no-compile",
+	out, err := b.runTool(ctx, l, b.buildEnviron(), python, "-m", "pip", "install", "--quiet", "--only-binary", ":all:", "--no-compile",
 		"--retries", "1", "--target", fresh, uvPackage)
 	if err == nil {
 		err = os.Rename(fresh, home)
@@ -122,7 +122,7 @@ func (b *builder) uvWorks(ctx context.Context, path string) bool {
 	if !runnable(path) {
 		return false
 	}
-	out, err := quiet(ctx, "/", b.environ(), path, "--version")
+	out, err := quiet(ctx, "/", b.buildEnviron(), path, "--version")
 	if f := strings.Fields(out); err == nil && len(f) >= 2 {
 		b.tool = f[0] + " " + f[1]
 		return true
@@ -130,7 +130,7 @@ func (b *builder) uvWorks(ctx context.Context, path string) bool {
 	return false
 }
 
-func (b *builder) withUV(ctx context.Context, uv string) (err error) {
+func (b *builder) buildWithUV(ctx context.Context, uv string) (err error) {
 	remove, err := fence(b.plan.caller.Job)
 	if err != nil {
 		return onDisk(err, "build environment")
@@ -141,42 +141,42 @@ func (b *builder) withUV(ctx context.Context, uv string) (err error) {
 		}
 	}()
 	extra, args := b.pipSettings(ctx)
-	environ := append(b.environ(), extra...)
+	environ := append(b.buildEnviron(), extra...)
 	environ = append(environ, "UV_NO_PROGRESS=1", "UV_PYTHON_DOWNLOADS=never", "NO_COLOR=1")
 	if getenv(environ, "UV_CACHE_DIR") == "" && getenv(environ, "HOME") == "" {
 		// Without a home uv would put its cache into the code folder.
 		environ = append(environ, "UV_CACHE_DIR="+filepath.Join(b.plan.caller.Cache, "uv"))
 	}
-	if out, err := b.run(ctx, b.lock, environ, uv, "venv", "--quiet", "--python", b.plan.self.Base, b.dir); err != nil {
-		return b.explain(ctx, out, err)
+	if out, err := b.runTool(ctx, b.lock, environ, uv, "venv", "--quiet", "--python", b.plan.self.Base, b.dir); err != nil {
+		return b.explainFailure(ctx, out, err)
 	}
-	if b.compile() {
+	if b.shouldCompile() {
 		args = append(args, "--compile-bytecode")
 	}
 	if b.plan.asked.sync != nil {
 		return b.syncUV(ctx, uv, environ, args)
 	}
-	return b.install(ctx, environ, uv, []string{"pip", "install", "--python", filepath.Join(b.dir, "bin", "python")}, args)
+	return b.installRequirements(ctx, environ, uv, []string{"pip", "install", "--python", filepath.Join(b.dir, "bin", "python")}, args)
 }
 
 // syncUV has uv follow its own lock, or its own settings in a script.
 func (b *builder) syncUV(ctx context.Context, uv string, environ, args []string) error {
 	environ = append(environ, "UV_PROJECT_ENVIRONMENT="+b.dir, "VIRTUAL_ENV="+b.dir)
 	args = slices.Concat([]string{"sync", "--python", b.plan.self.Base}, b.plan.asked.sync, args)
-	if out, err := b.run(ctx, b.lock, environ, uv, args...); err != nil {
-		return b.explain(ctx, out, err)
+	if out, err := b.runTool(ctx, b.lock, environ, uv, args...); err != nil {
+		return b.explainFailure(ctx, out, err)
 	}
 	return nil
 }
 
-// install has uv or pip install what is asked for, one requirements file after
+// installRequirements has uv or pip install what is asked for, one requirements file after
 // the other. Where the code has none they are written, for as long as it takes:
 // their lines may name an index with its password.
-func (b *builder) install(ctx context.Context, environ []string, tool string, verb, options []string) error {
+func (b *builder) installRequirements(ctx context.Context, environ []string, tool string, verb, options []string) error {
 	asked := b.plan.asked
 	if asked.batches == nil || asked.onlyUV != "" {
-		out, err := b.run(ctx, b.lock, environ, tool, slices.Concat(verb, []string{"-r", asked.Path}, options)...)
-		return b.explain(ctx, out, err)
+		out, err := b.runTool(ctx, b.lock, environ, tool, slices.Concat(verb, []string{"-r", asked.Path}, options)...)
+		return b.explainFailure(ctx, out, err)
 	}
 	if asked.single {
 		options = append(options, "--no-deps")
@@ -189,53 +189,53 @@ func (b *builder) install(ctx context.Context, environ []string, tool string, ve
 		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 			return onDisk(err, "build environment")
 		}
-		out, err := b.run(ctx, b.lock, environ, tool, slices.Concat(verb, []string{"-r", file}, options)...)
+		out, err := b.runTool(ctx, b.lock, environ, tool, slices.Concat(verb, []string{"-r", file}, options)...)
 		if gone := os.Remove(file); err == nil && gone != nil {
 			return onDisk(gone, "build environment")
 		}
 		if err != nil {
-			return b.explain(ctx, out, err)
+			return b.explainFailure(ctx, out, err)
 		}
 	}
 	return nil
 }
 
-// compile says whether to write bytecode now. It takes 3.6 s for scikit-learn
+// shouldCompile says whether to write bytecode now. It takes 3.6 s for scikit-learn
 // on two cores; left to the first import it costs next to nothing, because that
 // import compiles only what it uses. But a caller that forbids Python to write
 // bytecode, as many images do, would compile anew in every run: 2.4 s instead
 // of 0.9 s for the same import.
-func (b *builder) compile() bool {
+func (b *builder) shouldCompile() bool {
 	return getenv(b.plan.caller.Environ, "PYTHONDONTWRITEBYTECODE") != ""
 }
 
-// withPip needs no ensurepip where some pip can install into another
+// buildWithPip needs no ensurepip where some pip can install into another
 // environment (since 22.3): that saves 5 s, and the Debian package python3-venv.
-func (b *builder) withPip(ctx context.Context) error {
-	python, version := b.pip(ctx)
+func (b *builder) buildWithPip(ctx context.Context) error {
+	python, version := b.findPip(ctx)
 	args := []string{"-m", "pip"}
 	target := filepath.Join(b.dir, "bin", "python")
 	if python == "" || older(version, 22, 3) {
-		if out, err := b.run(ctx, b.lock, b.environ(), b.plan.self.Base, "-m", "venv", b.dir); err != nil {
-			return b.explain(ctx, out, err)
+		if out, err := b.runTool(ctx, b.lock, b.buildEnviron(), b.plan.self.Base, "-m", "venv", b.dir); err != nil {
+			return b.explainFailure(ctx, out, err)
 		}
 		python, version = target, b.pipVersion(ctx, target)
 	} else {
-		if out, err := b.run(ctx, b.lock, b.environ(), b.plan.self.Base, "-m", "venv", "--without-pip", b.dir); err != nil {
-			return b.explain(ctx, out, err)
+		if out, err := b.runTool(ctx, b.lock, b.buildEnviron(), b.plan.self.Base, "-m", "venv", "--without-pip", b.dir); err != nil {
+			return b.explainFailure(ctx, out, err)
 		}
 		args = append(args, "--python", target)
 	}
 	b.tool = "pip " + version
 	var options []string
-	if !b.compile() {
+	if !b.shouldCompile() {
 		options = append(options, "--no-compile")
 	}
-	return b.install(ctx, b.environ(), python, append(args, "install", "--progress-bar", "off"), options)
+	return b.installRequirements(ctx, b.buildEnviron(), python, append(args, "install", "--progress-bar", "off"), options)
 }
 
-// pip finds an interpreter that has pip, and pip's version; both "" for none.
-func (b *builder) pip(ctx context.Context) (python, version string) {
+// findPip finds an interpreter that has pip, and pip's version; both "" for none.
+func (b *builder) findPip(ctx context.Context) (python, version string) {
 	for _, python := range []string{b.plan.self.Base, b.plan.self.Executable} {
 		if v := b.pipVersion(ctx, python); v != "" {
 			return python, v
@@ -246,7 +246,7 @@ func (b *builder) pip(ctx context.Context) (python, version string) {
 
 // pipVersion asks the metadata: pip itself takes half a second to say it.
 func (b *builder) pipVersion(ctx context.Context, python string) string {
-	out, err := quiet(ctx, "/", b.environ(), python, "-c", "from importlib.metadata import version; print(version('pip'))")
+	out, err := quiet(ctx, "/", b.buildEnviron(), python, "-c", "from importlib.metadata import version; print(version('pip'))")
 	if err != nil {
 		return ""
 	}
@@ -269,9 +269,9 @@ var notOurs = []string{
 	"CONDA_DEFAULT_ENV", "CONDA_SHLVL", "CONDA_ENV_PATH",
 }
 
-// environ is the caller's, made fit for building. PIP_* here win over a
+// buildEnviron is the caller's, made fit for building. PIP_* here win over a
 // pip.conf that says user or require-virtualenv.
-func (b *builder) environ() []string {
+func (b *builder) buildEnviron() []string {
 	out := slices.DeleteFunc(slices.Clone(b.plan.caller.Environ), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.Contains(notOurs, name)
@@ -288,17 +288,17 @@ const maxOutput = 64 << 10
 // work that goes by its umask.
 const ownersWrite = `umask g-w,o-w && exec "$@"`
 
-// run runs a tool in the code folder, its output line by line to the log.
+// runTool runs a tool in the code folder, its output line by line to the log.
 //
 // The tool inherits the lock. When this process is killed, the tool may live
 // on and write; the next builder then waits for it, instead of building in the
 // same folder.
-func (b *builder) run(ctx context.Context, held *os.File, environ []string, name string, args ...string) (string, error) {
+func (b *builder) runTool(ctx context.Context, held *os.File, environ []string, name string, args ...string) (string, error) {
 	w := &lines{each: b.log}
 	cmd := command(ctx, b.plan.caller.Dir, environ, "/bin/sh", slices.Concat([]string{"-c", ownersWrite, "sh", name}, args)...)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = w, w, []*os.File{held}
 	err := cmd.Run()
-	w.flush()
+	w.flushPart()
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("build environment: %w", context.Cause(ctx))
 	}
@@ -345,14 +345,14 @@ func (l *lines) Write(p []byte) (int, error) {
 		if i < 0 {
 			i = len(l.part) - 1
 		}
-		l.say(l.part[:i+1])
+		l.logLine(l.part[:i+1])
 		l.part = l.part[i+1:]
 	}
 }
 
-func (l *lines) flush() { l.say(l.part); l.part = nil }
+func (l *lines) flushPart() { l.logLine(l.part); l.part = nil }
 
-func (l *lines) say(b []byte) {
+func (l *lines) logLine(b []byte) {
 	if s := strings.TrimRight(string(b), " \r\n"); s != "" {
 		l.each(s)
 	}

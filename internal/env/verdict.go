@@ -61,8 +61,8 @@ type verdict struct {
 
 func (v verdict) satisfied() bool { return v.Missing == nil && v.Unknown == "" }
 
-// why says what is missing, as the end of a sentence.
-func (v verdict) why() string {
+// whatIsMissing says what is missing, as the end of a sentence.
+func (v verdict) whatIsMissing() string {
 	m, python := v.Missing, v.Self.Executable
 	switch {
 	case v.Unknown != "":
@@ -208,7 +208,7 @@ const probeLimit = time.Minute
 func ask(ctx context.Context, r Request, python string, asked *manifest) (verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	in, err := json.Marshal(asked.question())
+	in, err := json.Marshal(asked.asQuestion())
 	if err != nil {
 		return verdict{}, err
 	}
@@ -228,7 +228,7 @@ func ask(ctx context.Context, r Request, python string, asked *manifest) (verdic
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &v); err != nil || !filepath.IsAbs(v.Self.Executable) {
 		return verdict{}, fmt.Errorf("%s: is not a Python interpreter", python)
 	}
-	asked.settle(&v)
+	asked.addUnknowable(&v)
 	return v, nil
 }
 
@@ -239,7 +239,7 @@ type question struct {
 	Conda  [][2]string `json:"conda"` // name and version
 }
 
-func (m *manifest) question() question {
+func (m *manifest) asQuestion() question {
 	q := question{[]string{}, []string{}, [][2]string{}}
 	if m == nil {
 		return q
@@ -259,8 +259,8 @@ func (m *manifest) question() question {
 	return q
 }
 
-// settle adds to an answer what no interpreter can know.
-func (m *manifest) settle(v *verdict) {
+// addUnknowable adds to an answer what no interpreter can know.
+func (m *manifest) addUnknowable(v *verdict) {
 	if m == nil {
 		return
 	}
@@ -273,7 +273,7 @@ func (m *manifest) settle(v *verdict) {
 	}
 	for _, e := range m.entries {
 		if v.Unknown == "" && !e.Option && !e.Constraint && (e.Name == "" || e.Place) {
-			name := e.at()
+			name := e.whereItStands()
 			if e.Place && e.Name != "" {
 				name = e.Name
 			}

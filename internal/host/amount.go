@@ -21,20 +21,20 @@ type Amount struct {
 // there nobody else: fault.Full when not. Memory 0 in total is not known, and
 // fits. Who waits for nothing may want more than its queue's share.
 func (total Amount) Fits(w Wish) error {
-	w = w.normal()
-	have := total.units()
+	w = w.withDefaults()
+	have := total.roundedUnits()
 	if total.Memory <= 0 {
 		have[ofMemory] = math.MaxInt64
 	}
-	need := w.need()
-	if short := need.over(have); len(short) > 0 {
+	need := w.totalUnits()
+	if short := need.kindsAbove(have); len(short) > 0 {
 		return fault.New(fault.Full, "Ask for less with "+flags[short[0]]+", or run it where there are more.",
-			"reserve %s: this machine has %s", w.words(), some(short[0], have[short[0]]))
+			"reserve %s: this machine has %s", w.wishInWords(), some(short[0], have[short[0]]))
 	}
-	share := w.Share.limit()
-	if short := need.over(share); len(short) > 0 && !w.Now {
+	share := w.Share.limitUnits()
+	if short := need.kindsAbove(share); len(short) > 0 && !w.Now {
 		return fault.New(fault.Full, "Ask for less, raise "+keys[short[0]]+" of queue "+w.Queue+" in the config, or use another --queue.",
-			"reserve %s: queue %s may use %s", w.words(), w.Queue, some(short[0], share[short[0]]))
+			"reserve %s: queue %s may use %s", w.wishInWords(), w.Queue, some(short[0], share[short[0]]))
 	}
 	return nil
 }
@@ -56,8 +56,8 @@ var (
 // core, bytes, GPUs.
 type units [kinds]int64
 
-// units rounds down: a third of 2 cores, three times, must fit 2 cores.
-func (a Amount) units() (u units) {
+// roundedUnits rounds down: a third of 2 cores, three times, must fit 2 cores.
+func (a Amount) roundedUnits() (u units) {
 	if a.CPUs > 0 { // and is a number
 		u[ofCores] = max(int64(min(a.CPUs, 1e9)*1000+1e-6), 1)
 	}
@@ -65,9 +65,9 @@ func (a Amount) units() (u units) {
 	return u
 }
 
-// limit is an Amount that limits, where 0 does not.
-func (a Amount) limit() units {
-	u := a.units()
+// limitUnits is an Amount that limits, where 0 does not.
+func (a Amount) limitUnits() units {
+	u := a.roundedUnits()
 	for k, n := range u {
 		if n == 0 {
 			u[k] = math.MaxInt64
@@ -76,8 +76,8 @@ func (a Amount) limit() units {
 	return u
 }
 
-// plus adds, up to what an int64 holds.
-func (u units) plus(others ...units) units {
+// addUnits adds, up to what an int64 holds.
+func (u units) addUnits(others ...units) units {
 	for _, o := range others {
 		for k := range u {
 			u[k] = sum(u[k], o[k])
@@ -86,7 +86,7 @@ func (u units) plus(others ...units) units {
 	return u
 }
 
-func (u units) times(n int) (all units) {
+func (u units) multipliedBy(n int) (all units) {
 	for k := range u {
 		if u[k] > math.MaxInt64/int64(n) {
 			all[k] = math.MaxInt64
@@ -104,9 +104,9 @@ func sum(a, b int64) int64 {
 	return a + b
 }
 
-// over says of which kinds u is more than limit. What is not wanted at all is
+// kindsAbove says of which kinds u is more than limit. What is not wanted at all is
 // never too much, however little there is.
-func (u units) over(limit units) (short []int) {
+func (u units) kindsAbove(limit units) (short []int) {
 	for k := range u {
 		if u[k] > 0 && u[k] > limit[k] {
 			short = append(short, k)
@@ -124,8 +124,8 @@ func (u units) wholeCores() int {
 	return int(u[ofCores] / 1000)
 }
 
-// words are "2 cores, 4 GB and 1 GPU".
-func (u units) words() string {
+// unitsInWords are "2 cores, 4 GB and 1 GPU".
+func (u units) unitsInWords() string {
 	var parts []string
 	for k, n := range u {
 		if n > 0 {

@@ -61,10 +61,10 @@ func listGPUs(ctx context.Context, environ []string, patience time.Duration) ([]
 		return nil, fmt.Errorf("find GPUs: %w", context.Cause(ctx))
 	}
 	for _, a := range []answer{table, devices} {
-		if a.none() {
+		if a.hasNoGPU() {
 			return nil, nil
 		}
-		if err := a.fault(patience); err != nil {
+		if err := a.whyUseless(patience); err != nil {
 			return nil, err
 		}
 	}
@@ -150,13 +150,13 @@ const (
 	noGPU           = 28
 )
 
-// none says that the machine has no GPU that works for anybody.
-func (a answer) none() bool {
+// hasNoGPU says that the machine has no GPU that works for anybody.
+func (a answer) hasNoGPU() bool {
 	return a.err == nil && slices.Contains([]int{notFound, noDriver, noLibrary, noGPU}, a.status)
 }
 
-// fault is why the answer is of no use, or nil.
-func (a answer) fault(patience time.Duration) error {
+// whyUseless is why the answer is of no use, or nil.
+func (a answer) whyUseless(patience time.Duration) error {
 	hint := gpuHint
 	switch {
 	case errors.Is(a.err, context.DeadlineExceeded):

@@ -28,10 +28,10 @@ func GPUUse(ctx context.Context, environ []string, named string) ([]Use, error) 
 	within, cancel := context.WithTimeout(ctx, gpuPatience)
 	defer cancel()
 	a := ask(within, path, environ, "--query-gpu=index,uuid,utilization.gpu,memory.used,memory.total,power.draw", "--format=csv,noheader,nounits")
-	if a.none() {
+	if a.hasNoGPU() {
 		return nil, nil
 	}
-	if err := a.fault(gpuPatience); err != nil {
+	if err := a.whyUseless(gpuPatience); err != nil {
 		return nil, err
 	}
 	var wanted []string

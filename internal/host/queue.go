@@ -33,7 +33,7 @@ type entry struct {
 	record
 }
 
-func (e *entry) waits() bool { return e.Part == noPart }
+func (e *entry) isWaiting() bool { return e.Part == noPart }
 
 // line is all claims at one moment, by their numbers, and the paused queues. All
 // that is decided follows from it: who looks at the same line decides the same.
@@ -52,9 +52,9 @@ type party struct {
 	reserved bool     // it was granted and has not ended
 }
 
-// parties are those that hold, by number, and those that wait, in their order.
+// holdersAndWaiters are those that hold, by number, and those that wait, in their order.
 // Members that want another amount than the rest are a party of their own.
-func (l line) parties() (holding, waiting []*party) {
+func (l line) holdersAndWaiters() (holding, waiting []*party) {
 	type key struct {
 		group   string
 		number  int64
@@ -70,12 +70,12 @@ func (l line) parties() (holding, waiting []*party) {
 		}
 		p := all[k]
 		if p == nil {
-			p = &party{entry: e, need: e.need()}
+			p = &party{entry: e, need: e.totalUnits()}
 			all[k] = p
 			order = append(order, p)
 		}
 		p.members = append(p.members, e)
-		if !e.waits() {
+		if !e.isWaiting() {
 			p.parts, p.reserved = e.Parts, true
 		}
 	}
@@ -114,21 +114,21 @@ type verdict struct {
 	seen  int64 // the gate's count when it was looked
 }
 
-func (v verdict) granted() bool { return v.parts != nil }
+func (v verdict) isGranted() bool { return v.parts != nil }
 
-// judge says what the line means for one of its claims that waits.
-func (l line) judge(me *entry) (v verdict) {
-	holding, waiting := l.parties()
+// judgeClaim says what the line means for one of its claims that waits.
+func (l line) judgeClaim(me *entry) (v verdict) {
+	holding, waiting := l.holdersAndWaiters()
 	v.place, v.watch = queueUp(me, holding, waiting)
 	mine := func(p *party) bool { return slices.Contains(p.members, me) }
 	if i := slices.IndexFunc(holding, mine); i >= 0 { // the others were granted it, too
-		v.part, v.parts = holding[i].freePart(), holding[i].parts
+		v.part, v.parts = holding[i].firstFreePart(), holding[i].parts
 		return v
 	}
 	i := slices.IndexFunc(waiting, mine)
 	b := weigh(l.paused, holding, waiting[:i], waiting[i])
-	if v.why = b.words(); v.why == "" || me.Now {
-		v.why, v.parts = "", b.deal()
+	if v.why = b.waitInWords(); v.why == "" || me.Now {
+		v.why, v.parts = "", b.dealParts()
 	}
 	return v
 }
@@ -138,7 +138,7 @@ func queueUp(me *entry, holding, waiting []*party) (place int, watch []int64) {
 	var inLine, held []int64
 	for _, p := range holding {
 		for _, e := range p.members {
-			if e.waits() {
+			if e.isWaiting() {
 				inLine = append(inLine, e.number) // its part is not free yet
 			} else {
 				held = append(held, e.number)
@@ -157,10 +157,10 @@ func queueUp(me *entry, holding, waiting []*party) (place int, watch []int64) {
 	return i + 1, held
 }
 
-// freePart is one that no living member has. When all have one, somebody has taken
+// firstFreePart is one that no living member has. When all have one, somebody has taken
 // a member for dead who is only stopped, and who comes in its place must not wait
 // for it: it shares with the one that came first, which harms its own job alone.
-func (p *party) freePart() int {
+func (p *party) firstFreePart() int {
 	first := map[int]int64{} // by part, whoever has it longest
 	many := map[int]int{}
 	for _, e := range p.members {
@@ -197,20 +197,20 @@ type balance struct {
 // promised room in the queue alone, and not of the machine: else one queue would
 // hold up the others. Its turn at the machine comes when the queue lets it go.
 func weigh(paused map[string]bool, holding, before []*party, p *party) balance {
-	b := balance{party: p, holding: holding, paused: paused[p.Queue], total: p.View.total().units(), share: p.Share.limit()}
+	b := balance{party: p, holding: holding, paused: paused[p.Queue], total: p.View.totalAmount().roundedUnits(), share: p.Share.limitUnits()}
 	if p.View.Memory == 0 {
 		b.total[ofMemory] = math.MaxInt64
 	}
-	b.taken = p.View.taken(holding)
+	b.taken = p.View.countTaken(holding)
 	used, wanted := map[string]units{}, map[string]units{}
 	for _, h := range holding {
-		used[h.Queue] = used[h.Queue].plus(h.need)
+		used[h.Queue] = used[h.Queue].addUnits(h.need)
 	}
 	for _, o := range before {
-		heldUp := paused[o.Queue] || len(o.over(o.Share.limit(), used[o.Queue], wanted[o.Queue])) > 0
-		wanted[o.Queue] = wanted[o.Queue].plus(o.need)
+		heldUp := paused[o.Queue] || len(o.kindsShort(o.Share.limitUnits(), used[o.Queue], wanted[o.Queue])) > 0
+		wanted[o.Queue] = wanted[o.Queue].addUnits(o.need)
 		if !heldUp || o.Now {
-			b.ahead = b.ahead.plus(o.need)
+			b.ahead = b.ahead.addUnits(o.need)
 			b.before = append(b.before, o)
 		}
 		if o.Queue == p.Queue {
@@ -221,9 +221,9 @@ func weigh(paused map[string]bool, holding, before []*party, p *party) balance {
 	return b
 }
 
-// over says of which kinds that the party wants there is not enough beside others.
-func (p *party) over(limit units, others ...units) (short []int) {
-	all := p.need.plus(others...)
+// kindsShort says of which kinds that the party wants there is not enough beside others.
+func (p *party) kindsShort(limit units, others ...units) (short []int) {
+	all := p.need.addUnits(others...)
 	for k := range all {
 		if p.need[k] > 0 && all[k] > limit[k] {
 			short = append(short, k)
@@ -239,23 +239,23 @@ type tally struct {
 	devices map[device]bool
 }
 
-// taken counts by name what was given by name: cores and GPUs that this view
+// countTaken counts by name what was given by name: cores and GPUs that this view
 // does not have are no loss to it.
-func (v view) taken(holding []*party) tally {
+func (v view) countTaken(holding []*party) tally {
 	t := tally{cores: map[int]bool{}, devices: map[device]bool{}}
 	for _, p := range holding {
-		each := p.Each.units()
+		each := p.Each.roundedUnits()
 		for _, one := range p.parts {
 			loose := units{ofCores: each[ofCores], ofMemory: each[ofMemory]}
 			if one.Cores != nil {
 				loose[ofCores] = 0
 			}
-			t.units = t.plus(loose)
+			t.units = t.addUnits(loose)
 			mark(t.cores, v.Cores, one.Cores)
 			mark(t.devices, v.GPUs, one.GPUs)
 		}
 	}
-	t.units = t.plus(units{ofCores: 1000 * int64(len(t.cores)), ofGPUs: int64(len(t.devices))})
+	t.units = t.addUnits(units{ofCores: 1000 * int64(len(t.cores)), ofGPUs: int64(len(t.devices))})
 	return t
 }
 
@@ -268,10 +268,10 @@ func mark[T comparable](set map[T]bool, all, some []T) {
 	}
 }
 
-// deal picks the cores and GPUs for each member. Who does not wait gets GPUs that
+// dealParts picks the cores and GPUs for each member. Who does not wait gets GPUs that
 // others hold where there are too few, and no cores of its own.
-func (b balance) deal() []part {
-	each := b.Each.units()
+func (b balance) dealParts() []part {
+	each := b.Each.roundedUnits()
 	parts := make([]part, b.Members)
 	same := func(n int) int { return n }
 	if n := each.wholeCores(); n > 0 {

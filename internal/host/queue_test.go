@@ -25,16 +25,16 @@ const gb = 1 << 30
 func seated(v view, holding int, wishes ...Wish) line {
 	l := line{paused: map[string]bool{}}
 	for i, w := range wishes {
-		l.entries = append(l.entries, &entry{int64(i + 1), record{Wish: w.normal(), View: v, Part: noPart}})
+		l.entries = append(l.entries, &entry{int64(i + 1), record{Wish: w.withDefaults(), View: v, Part: noPart}})
 	}
 	for _, e := range l.entries[:holding] {
-		v := l.judge(e)
-		if !v.granted() {
+		v := l.judgeClaim(e)
+		if !v.isGranted() {
 			now := *e
 			now.Now = true
 			some := line{entries: l.entries[:e.number], paused: l.paused}
 			some.entries[e.number-1] = &now
-			v = some.judge(&now)
+			v = some.judgeClaim(&now)
 			some.entries[e.number-1] = e
 		}
 		e.Parts, e.Part = v.parts, v.part
@@ -102,9 +102,9 @@ func TestWhatIsWaitedForIsSaid(t *testing.T) {
 		"what now took is counted": {seated(two, 2, cpus("job a", 1), Wish{Label: "job n", Now: true, Each: Amount{CPUs: 2}}, cpus("job b", 1)), "", "waits for 1 core: job a holds 1 of 2; job n holds 2"},
 	} {
 		c.line.paused[c.paused] = true
-		v := c.line.judge(c.line.entries[len(c.line.entries)-1])
-		if v.why != c.want || v.granted() != (c.want == "") {
-			t.Errorf("%s:\ngot  %q, granted %v\nwant %q", name, v.why, v.granted(), c.want)
+		v := c.line.judgeClaim(c.line.entries[len(c.line.entries)-1])
+		if v.why != c.want || v.isGranted() != (c.want == "") {
+			t.Errorf("%s:\ngot  %q, granted %v\nwant %q", name, v.why, v.isGranted(), c.want)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestCoresAndGPUsThatStandTogetherAreDealt(t *testing.T) {
 		"now, and too little is":     {seated(machine(4, 0, 4), 1, Wish{Each: Amount{3, 0, 3}}, Wish{Now: true, Each: Amount{2, 0, 2}}), [][]int{nil}, [][]int{{0, 3}}},
 		"now, beside half of a core": {seated(machine(2, 0, 0), 1, cpus("", 0.5), Wish{Now: true, Each: Amount{CPUs: 2}}), [][]int{{0, 1}}, [][]int{nil}},
 	} {
-		v := c.line.judge(c.line.entries[len(c.line.entries)-1])
+		v := c.line.judgeClaim(c.line.entries[len(c.line.entries)-1])
 		var cores, gpus [][]int
 		for _, p := range v.parts {
 			var its []int
@@ -144,14 +144,14 @@ func TestCoresAndGPUsThatStandTogetherAreDealt(t *testing.T) {
 func TestOthersCoresDoNotCount(t *testing.T) {
 	t.Parallel()
 	l := seated(machine(2, 0, 2), 2, Wish{Label: "job a", Each: Amount{2, 0, 2}}, cpus("job b", 0))
-	mine := &entry{9, record{Wish: Wish{Each: Amount{2, 0, 1}}.normal(), Part: noPart,
+	mine := &entry{9, record{Wish: Wish{Each: Amount{2, 0, 1}}.withDefaults(), Part: noPart,
 		View: view{Cores: []int{1, 2, 3}, CPUs: 3, GPUs: []device{{1, "GPU-1"}, {2, "GPU-2"}}}}}
 	l.entries = append(l.entries, mine)
-	if diff := cmp.Diff([]part{{Cores: []int{2, 3}, GPUs: []device{{2, "GPU-2"}}}}, l.judge(mine).parts); diff != "" {
+	if diff := cmp.Diff([]part{{Cores: []int{2, 3}, GPUs: []device{{2, "GPU-2"}}}}, l.judgeClaim(mine).parts); diff != "" {
 		t.Errorf("what it got differs (-want +got):\n%s", diff)
 	}
 	mine.Each.CPUs = 3
-	if v := l.judge(mine); v.why != "waits for 3 cores and 1 GPU: job a holds 1 of 3" {
+	if v := l.judgeClaim(mine); v.why != "waits for 3 cores and 1 GPU: job a holds 1 of 3" {
 		t.Errorf("it got %v, waits for %q", v.parts, v.why)
 	}
 }
@@ -162,8 +162,8 @@ func TestEachWatchesTheOneBefore(t *testing.T) {
 	high.Priority = 5
 	l := seated(machine(2, 0, 0), 2, cpus("", 1), cpus("", 1), cpus("", 1), high, cpus("", 2))
 	for number, want := range map[int64][]int64{4: {1, 2}, 3: {4}, 5: {3}} {
-		v := l.judge(l.entries[number-1])
-		if diff := cmp.Diff(want, v.watch); diff != "" || v.granted() {
+		v := l.judgeClaim(l.entries[number-1])
+		if diff := cmp.Diff(want, v.watch); diff != "" || v.isGranted() {
 			t.Errorf("what %d watches differs (-want +got):\n%s", number, diff)
 		}
 	}

@@ -9,51 +9,51 @@ import (
 // maxHolders is how many are named in one sentence.
 const maxHolders = 3
 
-// name is whom the party is for.
-func (p *party) name() string {
+// displayName is whom the party is for.
+func (p *party) displayName() string {
 	if p.Label == "" {
 		return "somebody"
 	}
 	return p.Label
 }
 
-// words say what is waited for, "" when nothing is: "waits for 2 cores: job 7fk2
+// waitInWords say what is waited for, "" when nothing is: "waits for 2 cores: job 7fk2
 // holds 1 of 2; 2nd in the queue, after job ab3d". They change only when that does, so
 // no times are in them.
-func (b balance) words() string {
+func (b balance) waitInWords() string {
 	if b.paused {
 		return "waits: queue " + b.Queue + " is paused"
 	}
-	wants := "waits for " + b.Wish.words() + ": "
-	if short := b.over(b.share, b.used, b.peers); len(short) > 0 {
+	wants := "waits for " + b.Wish.wishInWords() + ": "
+	if short := b.kindsShort(b.share, b.used, b.peers); len(short) > 0 {
 		var limits units
 		for _, k := range short {
 			limits[k] = b.share[k]
 		}
 		mine := slices.DeleteFunc(slices.Clone(b.holding), func(p *party) bool { return p.Queue != b.Queue })
-		parts := []string{"queue " + b.Queue + " may use " + limits.words()}
+		parts := []string{"queue " + b.Queue + " may use " + limits.unitsInWords()}
 		for _, k := range short {
-			parts = append(parts, holders(mine, func(p *party) string { return b.amount(p.need[k], k, len(short)) }, "")...)
+			parts = append(parts, holders(mine, func(p *party) string { return b.amountInWords(p.need[k], k, len(short)) }, "")...)
 		}
 		return wants + strings.Join(append(parts, standing(b.inQueue, short)...), "; ")
 	}
-	short := b.over(b.total, b.taken.units, b.ahead)
+	short := b.kindsShort(b.total, b.taken.units, b.ahead)
 	if len(short) == 0 {
 		return ""
 	}
 	var parts []string
 	for _, k := range short {
 		held := func(p *party) string {
-			return b.amount(b.View.taken([]*party{p}).units[k], k, 1)
+			return b.amountInWords(b.View.countTaken([]*party{p}).units[k], k, 1)
 		}
-		parts = append(parts, holders(b.holding, held, " of "+b.amount(b.total[k], k, len(short)))...)
+		parts = append(parts, holders(b.holding, held, " of "+b.amountInWords(b.total[k], k, len(short)))...)
 	}
 	return wants + strings.Join(append(parts, standing(b.before, short)...), "; ")
 }
 
-// amount is a number with its noun when several kinds stand in one sentence; ""
+// amountInWords is a number with its noun when several kinds stand in one sentence; ""
 // for none.
-func (b balance) amount(n int64, kind, several int) string {
+func (b balance) amountInWords(n int64, kind, several int) string {
 	switch {
 	case n == 0:
 		return ""
@@ -73,7 +73,7 @@ func holders(all []*party, amount func(*party) string, of string) (parts []strin
 		case len(parts) == maxHolders:
 			others++
 		default:
-			parts = append(parts, p.name()+" holds "+n+of)
+			parts = append(parts, p.displayName()+" holds "+n+of)
 			of = ""
 		}
 	}
@@ -91,7 +91,7 @@ func standing(before []*party, short []int) []string {
 	if len(before) == 0 {
 		return nil
 	}
-	return []string{ordinal(len(before)+1) + " in the queue, after " + before[len(before)-1].name()}
+	return []string{ordinal(len(before)+1) + " in the queue, after " + before[len(before)-1].displayName()}
 }
 
 func ordinal(n int) string {

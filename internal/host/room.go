@@ -101,42 +101,42 @@ const (
 // job 7fk2 holds 2 of 2". The end of ctx ends the wait at once and leaves nothing.
 // It is fault.Full when the machine or the queue's share is too small for w.
 func (r Room) Take(ctx context.Context, w Wish, gpus []GPU, told func(why string)) (Held, error) {
-	w = w.normal()
-	doing := "reserve " + w.words()
-	rec := record{Wish: w, View: r.view(gpus), Part: noPart, PID: os.Getpid(), Since: time.Now().UTC().Truncate(time.Second)}
-	if err := rec.View.total().Fits(w); err != nil {
+	w = w.withDefaults()
+	doing := "reserve " + w.wishInWords()
+	rec := record{Wish: w, View: r.viewWith(gpus), Part: noPart, PID: os.Getpid(), Since: time.Now().UTC().Truncate(time.Second)}
+	if err := rec.View.totalAmount().Fits(w); err != nil {
 		return Held{}, err
 	}
 	if ctx.Err() != nil {
 		return Held{}, fmt.Errorf("%s: %w", doing, context.Cause(ctx))
 	}
-	s, err := r.sit(ctx, rec)
+	s, err := r.joinQueue(ctx, rec)
 	if err != nil {
-		return Held{}, r.fault(ctx, err, doing)
+		return Held{}, r.faultOfClaim(ctx, err, doing)
 	}
 	for said := ""; ; {
-		v, err := s.try(ctx)
-		if err == nil && v.granted() {
-			return s.held(gpus), nil
+		v, err := s.tryToClaim(ctx)
+		if err == nil && v.isGranted() {
+			return s.heldParts(gpus), nil
 		}
 		if err == nil && v.why != said && told != nil {
 			told(v.why)
 			said = v.why
 		}
 		if err == nil {
-			err = s.stand(ctx, v)
+			err = s.waitToRetry(ctx, v)
 		}
 		if err != nil {
-			s.leave()
-			return Held{}, r.fault(ctx, err, doing)
+			s.releaseSeat()
+			return Held{}, r.faultOfClaim(ctx, err, doing)
 		}
 	}
 }
 
-// held is what the seat's record says it was given.
-func (s *seat) held(gpus []GPU) Held {
+// heldParts is what the seat's record says it was given.
+func (s *seat) heldParts(gpus []GPU) Held {
 	mine := s.Parts[s.Part]
-	h := Held{Cores: mine.Cores, Release: sync.OnceFunc(s.leave)}
+	h := Held{Cores: mine.Cores, Release: sync.OnceFunc(s.releaseSeat)}
 	for _, d := range mine.GPUs {
 		g := GPU{Index: d.Index, UUID: d.UUID}
 		// One that this process does not see was seen by the member that came first.
@@ -148,8 +148,8 @@ func (s *seat) held(gpus []GPU) Held {
 	return h
 }
 
-// normal fills in what was not said.
-func (w Wish) normal() Wish {
+// withDefaults fills in what was not said.
+func (w Wish) withDefaults() Wish {
 	w.Queue = cmp.Or(w.Queue, DefaultQueue)
 	w.Members = max(w.Members, 1)
 	if w.Group == "" {
@@ -158,12 +158,12 @@ func (w Wish) normal() Wish {
 	return w
 }
 
-// need is what all members want together.
-func (w Wish) need() units { return w.Each.units().times(w.Members) }
+// totalUnits is what all members want together.
+func (w Wish) totalUnits() units { return w.Each.roundedUnits().multipliedBy(w.Members) }
 
-// words are "2 cores and 1 GPU for each of 2 nodes".
-func (w Wish) words() string {
-	each := w.Each.units().words()
+// wishInWords are "2 cores and 1 GPU for each of 2 nodes".
+func (w Wish) wishInWords() string {
+	each := w.Each.roundedUnits().unitsInWords()
 	switch {
 	case each == "":
 		return "a place in queue " + w.Queue
@@ -190,15 +190,15 @@ type device struct {
 
 func deviceOf(g GPU) device { return device{g.Index, g.UUID} }
 
-// name is as CUDA_VISIBLE_DEVICES has it, and as people know it.
-func (d device) name() string {
+// visibleName is as CUDA_VISIBLE_DEVICES has it, and as people know it.
+func (d device) visibleName() string {
 	if strings.HasPrefix(d.UUID, "MIG-") {
 		return d.UUID // a part of a GPU has no number
 	}
 	return fmt.Sprint(d.Index)
 }
 
-func (r Room) view(gpus []GPU) view {
+func (r Room) viewWith(gpus []GPU) view {
 	cores := slices.Clone(r.Cores)
 	if cores == nil {
 		cores = Cores()
@@ -217,18 +217,18 @@ func (r Room) view(gpus []GPU) view {
 	return v
 }
 
-func (v view) total() Amount { return Amount{v.CPUs, v.Memory, len(v.GPUs)} }
+func (v view) totalAmount() Amount { return Amount{v.CPUs, v.Memory, len(v.GPUs)} }
 
-// pause waits for d, or for the end of ctx.
-func (r Room) pause(ctx context.Context, d time.Duration) error {
+// waitFor waits for d, or for the end of ctx.
+func (r Room) waitFor(ctx context.Context, d time.Duration) error {
 	if r.wait != nil {
 		return r.wait(ctx, d)
 	}
 	return pause(ctx, d)
 }
 
-// fault says what stands in the way of a claim, and what to do about it.
-func (r Room) fault(ctx context.Context, err error, doing string) error {
+// faultOfClaim says what stands in the way of a claim, and what to do about it.
+func (r Room) faultOfClaim(ctx context.Context, err error, doing string) error {
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, cause) {
 		return fmt.Errorf("%s: %w", doing, cause)
 	}

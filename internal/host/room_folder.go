@@ -39,28 +39,28 @@ type gate struct {
 	changes int64
 }
 
-// open waits for the gate, until ctx ends.
-func (r Room) open(ctx context.Context) (*gate, error) {
+// openGate waits for the gate, until ctx ends.
+func (r Room) openGate(ctx context.Context) (*gate, error) {
 	for {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		fd, err := r.lock(gateFile)
+		fd, err := r.lockFile(gateFile)
 		if err == nil {
 			return &gate{r.Folder, fd, readCount(r.Folder)}, nil
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, err
 		}
-		if err := r.pause(ctx, gatePause); err != nil {
+		if err := r.waitFor(ctx, gatePause); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// lock locks a file of the folder. One that root makes in another user's folder
+// lockFile locks a file of the folder. One that root makes in another user's folder
 // becomes that user's, who could not look at it otherwise.
-func (r Room) lock(name string) (fd int, err error) {
+func (r Room) lockFile(name string) (fd int, err error) {
 	fd, err = lock(filepath.Join(r.Folder, name))
 	if err != nil || os.Geteuid() != 0 {
 		return fd, err
@@ -72,7 +72,7 @@ func (r Room) lock(name string) (fd int, err error) {
 	return fd, nil
 }
 
-func (g *gate) shut() { unlock(g.fd) }
+func (g *gate) closeGate() { unlock(g.fd) }
 
 // readCount is the number of changes; 0 where there is none, or nonsense.
 func readCount(folder string) int64 {
@@ -81,9 +81,9 @@ func readCount(folder string) int64 {
 	return max(n, 0)
 }
 
-// changed lets all who wait look again. They would do so a little later anyway,
+// announceChange lets all who wait look again. They would do so a little later anyway,
 // which is all that a disk without room for it costs.
-func (g *gate) changed() error {
+func (g *gate) announceChange() error {
 	g.changes++
 	return writeAt(g.fd, fmt.Appendf(nil, "%0*d\n", digits, g.changes))
 }
@@ -99,8 +99,8 @@ func writeAt(fd int, data []byte) error {
 	})
 }
 
-// look reads the line, and removes what the dead have left.
-func (g *gate) look() (line, error) {
+// readLine reads the line, and removes what the dead have left.
+func (g *gate) readLine() (line, error) {
 	files, err := os.ReadDir(g.folder)
 	if err != nil {
 		return line{}, err
@@ -134,7 +134,7 @@ func (g *gate) look() (line, error) {
 		}
 	}
 	if swept {
-		_ = g.changed() // see there
+		_ = g.announceChange() // see there
 	}
 	return l, nil
 }
@@ -182,26 +182,26 @@ type seat struct {
 	size int
 }
 
-// sit takes the last place in line.
-func (r Room) sit(ctx context.Context, rec record) (*seat, error) {
-	if err := r.prepare(); err != nil {
+// joinQueue takes the last place in line.
+func (r Room) joinQueue(ctx context.Context, rec record) (*seat, error) {
+	if err := r.makeFolder(); err != nil {
 		return nil, err
 	}
-	g, err := r.open(ctx)
+	g, err := r.openGate(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer g.shut()
-	l, err := g.look()
+	defer g.closeGate()
+	l, err := g.readLine()
 	if err != nil {
 		return nil, err
 	}
 	g.changes = max(g.changes, l.last) // where somebody has emptied the gate's file
-	if err := g.changed(); err != nil {
+	if err := g.announceChange(); err != nil {
 		return nil, err
 	}
 	s := &seat{Room: r, record: rec, number: g.changes}
-	if s.fd, err = r.lock(claimName(s.number)); err != nil {
+	if s.fd, err = r.lockFile(claimName(s.number)); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(r.Folder, claimName(s.number))
@@ -212,7 +212,7 @@ func (r Room) sit(ctx context.Context, rec record) (*seat, error) {
 	text, err := json.Marshal(whole)
 	if err == nil {
 		s.size = len(text) + 32*rec.Members + 16
-		err = s.write()
+		err = s.writeRecord()
 	}
 	if err == nil {
 		var lives bool
@@ -228,8 +228,8 @@ func (r Room) sit(ctx context.Context, rec record) (*seat, error) {
 	return s, nil
 }
 
-// write says what the claim is now.
-func (s *seat) write() error {
+// writeRecord says what the claim is now.
+func (s *seat) writeRecord() error {
 	text, err := json.Marshal(s.record)
 	if err != nil {
 		return err
@@ -238,8 +238,8 @@ func (s *seat) write() error {
 	return writeAt(s.fd, append(text, '\n'))
 }
 
-// prepare makes the folder, and sees that others cannot write to it.
-func (r Room) prepare() error {
+// makeFolder makes the folder, and sees that others cannot write to it.
+func (r Room) makeFolder() error {
 	if err := os.MkdirAll(r.Folder, 0o700); err != nil {
 		return err
 	}
@@ -253,14 +253,14 @@ func (r Room) prepare() error {
 	return nil
 }
 
-// try looks at the line and takes what it gives. Not granted is no error.
-func (s *seat) try(ctx context.Context) (verdict, error) {
-	g, err := s.open(ctx)
+// tryToClaim looks at the line and takes what it gives. Not granted is no error.
+func (s *seat) tryToClaim(ctx context.Context) (verdict, error) {
+	g, err := s.openGate(ctx)
 	if err != nil {
 		return verdict{}, err
 	}
-	defer g.shut()
-	l, err := g.look()
+	defer g.closeGate()
+	l, err := g.readLine()
 	if err != nil {
 		return verdict{}, err
 	}
@@ -268,23 +268,23 @@ func (s *seat) try(ctx context.Context) (verdict, error) {
 	if i < 0 {
 		return verdict{}, fault.New(fault.Denied, "Run it again, and leave the files in "+s.Folder+" alone.", "wait in the queue: %s was removed", claimName(s.number))
 	}
-	v := l.judge(l.entries[i])
+	v := l.judgeClaim(l.entries[i])
 	v.seen = g.changes
-	if !v.granted() {
+	if !v.isGranted() {
 		return v, nil
 	}
 	s.Parts, s.Part = v.parts, v.part
-	if err := s.write(); err != nil {
+	if err := s.writeRecord(); err != nil {
 		return verdict{}, err
 	}
-	_ = g.changed() // see there
+	_ = g.announceChange() // see there
 	return v, nil
 }
 
-// stand waits until it is worth trying again.
-func (s *seat) stand(ctx context.Context, v verdict) error {
+// waitToRetry waits until it is worth trying again.
+func (s *seat) waitToRetry(ctx context.Context, v verdict) error {
 	for range lookAnyway {
-		if err := s.pause(ctx, lookPause); err != nil {
+		if err := s.waitFor(ctx, lookPause); err != nil {
 			return err
 		}
 		if readCount(s.Folder) != v.seen {
@@ -299,17 +299,17 @@ func (s *seat) stand(ctx context.Context, v verdict) error {
 	return nil
 }
 
-// leave gives back what the seat holds, and its place in line. Without the gate it
+// releaseSeat gives back what the seat holds, and its place in line. Without the gate it
 // lets go all the same, and somebody else tidies up: once the lock is gone, the
 // file may be another's business.
-func (s *seat) leave() {
+func (s *seat) releaseSeat() {
 	ctx, cancel := context.WithTimeout(context.Background(), gatePatience)
 	defer cancel()
-	g, err := s.open(ctx)
+	g, err := s.openGate(ctx)
 	if err == nil {
-		defer g.shut()
+		defer g.closeGate()
 		if err := os.Remove(filepath.Join(s.Folder, claimName(s.number))); err == nil || errors.Is(err, fs.ErrNotExist) {
-			_ = g.changed() // see there
+			_ = g.announceChange() // see there
 		}
 	}
 	unlock(s.fd)

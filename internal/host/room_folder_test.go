@@ -62,7 +62,7 @@ func TestWhatTheDeadLeaveIsRemoved(t *testing.T) {
 
 func TestLockedGarbageIsNotCounted(t *testing.T) {
 	r := roomOf(t, 2)
-	if err := r.prepare(); err != nil {
+	if err := r.makeFolder(); err != nil {
 		t.Fatal(err)
 	}
 	var fds []int
@@ -123,7 +123,7 @@ func TestFaultsOfTheSystemHaveTheirHints(t *testing.T) {
 		{unix.EMFILE, fault.Full, "ulimit"}, {unix.ENOLCK, fault.Denied, "network file systems"},
 		{errNoLocks, fault.Denied, "XDG_STATE_HOME"}, {unix.EACCES, fault.Denied, "may write to"},
 	} {
-		err := Room{Folder: "/x"}.fault(t.Context(), fmt.Errorf("lock: %w", c.err), "reserve 1 core")
+		err := Room{Folder: "/x"}.faultOfClaim(t.Context(), fmt.Errorf("lock: %w", c.err), "reserve 1 core")
 		if fault.KindOf(err) != c.kind || !strings.Contains(fault.Hint(err), c.hint) || !errors.Is(err, c.err) {
 			t.Errorf("%v: %v (%s)", c.err, err, fault.Hint(err))
 		}
@@ -132,7 +132,7 @@ func TestFaultsOfTheSystemHaveTheirHints(t *testing.T) {
 
 func TestTheFolderAndItsFilesAreThePersonsOwn(t *testing.T) {
 	r := roomOf(t, 1)
-	if err := r.prepare(); err != nil {
+	if err := r.makeFolder(); err != nil {
 		t.Fatal(err)
 	}
 	uid := os.Getuid()
@@ -161,17 +161,17 @@ func TestAGrantNeedsNoMoreDisk(t *testing.T) {
 	r := Room{Folder: filepath.Join(t.TempDir(), "room"), Cores: firstCores(300)}
 	all := gpus(64)
 	w := Wish{Group: "g", Members: 64, Each: Amount{CPUs: 4, GPUs: 1}}
-	s, err := r.sit(t.Context(), record{Wish: w, View: r.view(all), Part: noPart})
+	s, err := r.joinQueue(t.Context(), record{Wish: w, View: r.viewWith(all), Part: noPart})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.leave()
+	defer s.releaseSeat()
 	path := filepath.Join(r.Folder, claimName(s.number))
 	before, err := os.Stat(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.try(t.Context()); err != nil || !v.granted() {
+	if v, err := s.tryToClaim(t.Context()); err != nil || !v.isGranted() {
 		t.Fatal(v, err)
 	}
 	after, err := os.Stat(path)
@@ -185,7 +185,7 @@ func TestTheCoresOfThisProcess(t *testing.T) {
 	if len(all) != runtime.NumCPU() {
 		t.Errorf("there are %d cores: %v", runtime.NumCPU(), all)
 	}
-	v := Room{CPUs: 0.5}.view(append(gpus(2), gpus(1)...))
+	v := Room{CPUs: 0.5}.viewWith(append(gpus(2), gpus(1)...))
 	if v.CPUs != 0.5 || len(v.Cores) != len(all) || len(v.GPUs) != 2 {
 		t.Errorf("the machine is seen as %+v", v)
 	}

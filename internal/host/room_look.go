@@ -38,24 +38,24 @@ func (r Room) Look() ([]Claim, error) {
 	}
 	var l line
 	err := r.behindGate(func(g *gate) (err error) {
-		l, err = g.look()
+		l, err = g.readLine()
 		return err
 	})
 	if err != nil {
-		return nil, r.fault(context.Background(), err, doing)
+		return nil, r.faultOfClaim(context.Background(), err, doing)
 	}
 	var holding, waiting []Claim
 	for _, e := range l.entries {
 		c := Claim{Wish: e.Wish, PID: e.PID, Since: e.Since}
-		if e.waits() {
-			v := l.judge(e)
+		if e.isWaiting() {
+			v := l.judgeClaim(e)
 			c.Place, c.Why = v.place, v.why
 			waiting = append(waiting, c)
 			continue
 		}
 		c.Holds, c.Cores = true, e.Parts[e.Part].Cores
 		for _, d := range e.Parts[e.Part].GPUs {
-			c.GPUs = append(c.GPUs, d.name())
+			c.GPUs = append(c.GPUs, d.visibleName())
 		}
 		holding = append(holding, c)
 	}
@@ -68,11 +68,11 @@ func (r Room) behindGate(do func(*gate) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), gatePatience,
 		fault.New(fault.Full, "Look for a stopped drover: ps -C drover -o pid,stat,args.", "open %s: another process holds it", filepath.Join(r.Folder, gateFile)))
 	defer cancel()
-	g, err := r.open(ctx)
+	g, err := r.openGate(ctx)
 	if err != nil {
 		return err
 	}
-	defer g.shut()
+	defer g.closeGate()
 	return do(g)
 }
 
@@ -87,7 +87,7 @@ func (r Room) Resume(queue string) error { return r.setPaused(queue, false) }
 func (r Room) Paused() ([]string, error) {
 	queues, err := readPaused(r.Folder)
 	if err != nil {
-		return nil, r.fault(context.Background(), err, "list paused queues")
+		return nil, r.faultOfClaim(context.Background(), err, "list paused queues")
 	}
 	return queues, nil
 }
@@ -97,7 +97,7 @@ func (r Room) setPaused(queue string, paused bool) error {
 	if paused {
 		doing = "pause queue " + queue
 	}
-	err := r.prepare()
+	err := r.makeFolder()
 	if err == nil {
 		err = r.behindGate(func(g *gate) error {
 			queues, err := readPaused(r.Folder)
@@ -112,12 +112,12 @@ func (r Room) setPaused(queue string, paused bool) error {
 			if err := writePaused(r.Folder, queues); err != nil {
 				return err
 			}
-			_ = g.changed() // see there
+			_ = g.announceChange() // see there
 			return nil
 		})
 	}
 	if err != nil {
-		return r.fault(context.Background(), err, doing)
+		return r.faultOfClaim(context.Background(), err, doing)
 	}
 	return nil
 }

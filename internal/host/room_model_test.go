@@ -23,7 +23,7 @@ type player struct {
 }
 
 func (p *player) String() string {
-	return fmt.Sprintf("%s (number %d, %s, queue %s, priority %d, now %v)", p.Label, p.number, p.Wish.words(), p.Queue, p.Priority, p.Now)
+	return fmt.Sprintf("%s (number %d, %s, queue %s, priority %d, now %v)", p.Label, p.number, p.Wish.wishInWords(), p.Queue, p.Priority, p.Now)
 }
 
 type model struct {
@@ -75,7 +75,7 @@ func (m *model) one() {
 	case n < 14 && len(m.all) > 0:
 		m.try(m.all[m.random.IntN(len(m.all))])
 	case n < 16 && len(m.all) > 0:
-		m.end(m.random.IntN(len(m.all)), func(s *seat) { s.leave() })
+		m.end(m.random.IntN(len(m.all)), func(s *seat) { s.releaseSeat() })
 	case n < 17 && len(m.all) > 0:
 		m.end(m.random.IntN(len(m.all)), func(s *seat) { unlock(s.fd) }) // as the kernel does after a kill -9
 	case n < 18:
@@ -103,12 +103,12 @@ func (m *model) come() {
 			w.Group, w.Members = fmt.Sprint("group ", m.groups), 2
 		}
 	}
-	w = w.normal()
-	view := m.room.view(m.gpus)
-	if view.total().Fits(w) != nil {
+	w = w.withDefaults()
+	view := m.room.viewWith(m.gpus)
+	if view.totalAmount().Fits(w) != nil {
 		return
 	}
-	s, err := m.room.sit(m.Context(), record{Wish: w, View: view, Part: noPart})
+	s, err := m.room.joinQueue(m.Context(), record{Wish: w, View: view, Part: noPart})
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -141,17 +141,17 @@ func (m *model) try(p *player) bool {
 	}
 	had := m.parties(true)[m.key(p)] != nil
 	before := m.parties(false)
-	v, err := p.seat.try(m.Context())
+	v, err := p.seat.tryToClaim(m.Context())
 	if err != nil {
 		m.Fatal(err)
 	}
-	if p.why = v.why; !v.granted() {
+	if p.why = v.why; !v.isGranted() {
 		if v.why == "" {
 			m.Errorf("%v waits for nothing", p)
 		}
 		return false
 	}
-	p.granted, p.held = true, p.seat.held(m.gpus)
+	p.granted, p.held = true, p.seat.heldParts(m.gpus)
 	if len(p.held.GPUs) != p.Each.GPUs || !p.Now && p.Each.CPUs >= 1 && len(p.held.Cores) != int(p.Each.CPUs) {
 		m.Errorf("%v got cores %v and GPUs %v", p, p.held.Cores, p.held.GPUs)
 	}
@@ -319,7 +319,7 @@ func (m *model) drain() {
 		if i < 0 {
 			m.Fatalf("nobody holds anything, and %v waits", m.all[0])
 		}
-		m.end(i, func(s *seat) { s.leave() })
+		m.end(i, func(s *seat) { s.releaseSeat() })
 	}
 	if left, err := filepath.Glob(filepath.Join(m.room.Folder, claimPrefix+"*")); err != nil || len(left) > 0 {
 		m.Errorf("at the end there are %v, %v", left, err)

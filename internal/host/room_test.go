@@ -275,7 +275,7 @@ func TestADeathIsSeenAtOnce(t *testing.T) {
 	r := roomOf(t, 1)
 	synctest.Test(t, func(t *testing.T) {
 		holder := takenSeat(t, r, "job a")
-		before, err := r.sit(t.Context(), record{Wish: cpus("job b", 1).normal(), View: r.view(nil), Part: noPart})
+		before, err := r.joinQueue(t.Context(), record{Wish: cpus("job b", 1).withDefaults(), View: r.viewWith(nil), Part: noPart})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -297,11 +297,11 @@ func TestADeathIsSeenAtOnce(t *testing.T) {
 // takenSeat is a claim of one core that was granted.
 func takenSeat(t *testing.T, r Room, label string) *seat {
 	t.Helper()
-	s, err := r.sit(t.Context(), record{Wish: cpus(label, 1).normal(), View: r.view(nil), Part: noPart})
+	s, err := r.joinQueue(t.Context(), record{Wish: cpus(label, 1).withDefaults(), View: r.viewWith(nil), Part: noPart})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.try(t.Context()); err != nil || !v.granted() {
+	if v, err := s.tryToClaim(t.Context()); err != nil || !v.isGranted() {
 		t.Fatal(v, err)
 	}
 	return s
@@ -330,7 +330,7 @@ func TestADeathThatNobodyWatchesIsFound(t *testing.T) {
 	r := roomOf(t, 1)
 	synctest.Test(t, func(t *testing.T) {
 		s := takenSeat(t, r, "job a")
-		stopped, err := r.sit(t.Context(), record{Wish: cpus("job stopped", 0.5).normal(), View: r.view(nil), Part: noPart})
+		stopped, err := r.joinQueue(t.Context(), record{Wish: cpus("job stopped", 0.5).withDefaults(), View: r.viewWith(nil), Part: noPart})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -342,7 +342,7 @@ func TestADeathThatNobodyWatchesIsFound(t *testing.T) {
 			t.Fatalf("it waits for the dead: %q, %v", next.told(), next.err)
 		}
 		next.held.Release()
-		stopped.leave()
+		stopped.releaseSeat()
 	})
 }
 
@@ -470,10 +470,10 @@ func TestAClaimThatSomebodyRemovedIsAFault(t *testing.T) {
 func TestAStoppedProcessAtTheGateIsWaitedFor(t *testing.T) {
 	r := roomOf(t, 1)
 	synctest.Test(t, func(t *testing.T) {
-		if err := r.prepare(); err != nil {
+		if err := r.makeFolder(); err != nil {
 			t.Fatal(err)
 		}
-		gate, err := r.lock(gateFile)
+		gate, err := r.lockFile(gateFile)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -489,7 +489,7 @@ func TestAStoppedProcessAtTheGateIsWaitedFor(t *testing.T) {
 		if !next.ended() || next.err != nil {
 			t.Error(next.err)
 		}
-		if gate, err = r.lock(gateFile); err != nil {
+		if gate, err = r.lockFile(gateFile); err != nil {
 			t.Fatal(err)
 		}
 		next.held.Release()

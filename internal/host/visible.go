@@ -46,7 +46,7 @@ func visible(cards []card, value string) (kept []card) {
 	for _, name := range visibleNames(value) {
 		var found []GPU
 		for _, c := range cards {
-			found = append(found, c.named(name)...)
+			found = append(found, c.gpusNamed(name)...)
 		}
 		if len(found) != 1 {
 			break
@@ -65,8 +65,8 @@ func visible(cards []card, value string) (kept []card) {
 	return kept
 }
 
-// named gives what a name means of this card: the GPU itself or MIG devices of it.
-func (c card) named(name string) (found []GPU) {
+// gpusNamed gives what a name means of this card: the GPU itself or MIG devices of it.
+func (c card) gpusNamed(name string) (found []GPU) {
 	switch kind(name) {
 	case "index":
 		if strconv.Itoa(c.Index) == name {

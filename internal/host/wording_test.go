@@ -34,7 +34,7 @@ func TestFaultsOfTheReservationsFolderSayWhatToDo(t *testing.T) {
 		{errNoLocks, fault.Denied, "Set XDG_STATE_HOME to a folder on this machine's own disk: network file systems often have no locks."},
 		{unix.EACCES, fault.Denied, "Reservations are locked files in " + r.Folder + ": it must be a folder on this machine's own disk that you may write to; XDG_STATE_HOME moves it."},
 	} {
-		reads(t, r.fault(t.Context(), row.err, "reserve 1 core"), row.kind, "reserve 1 core: "+row.err.Error(), row.hint)
+		reads(t, r.faultOfClaim(t.Context(), row.err, "reserve 1 core"), row.kind, "reserve 1 core: "+row.err.Error(), row.hint)
 	}
 }
 
@@ -80,10 +80,10 @@ func TestAClaimThatIsRemovedSaysWhichFile(t *testing.T) {
 func TestAGateThatAnotherHoldsSaysHowToFindIt(t *testing.T) {
 	r := roomOf(t, 1)
 	synctest.Test(t, func(t *testing.T) {
-		if err := r.prepare(); err != nil {
+		if err := r.makeFolder(); err != nil {
 			t.Fatal(err)
 		}
-		gate, err := r.lock(gateFile)
+		gate, err := r.lockFile(gateFile)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,9 +27,9 @@ type way struct {
 	tried *atomic.Bool
 }
 
-// ways is what Start tries in turn. A plain user gets no namespace unless a view
+// waysToStart is what Start tries in turn. A plain user gets no namespace unless a view
 // needs one: his environment must look the same.
-func (c Command) ways(o order) []way {
+func (c Command) waysToStart(o order) []way {
 	tried := &namespaces
 	if o.User = c.View != nil && !canNamespace(); o.User {
 		tried = &userNamespaces
@@ -67,14 +67,14 @@ func begin(ctx context.Context, c Command, o order, h *hold) (*Process, error) {
 	started := make(chan error, 1)
 	go func() { // ends with the tree; Wait, and every failing path below, waits for it
 		defer close(p.done)
-		err := p.launch(o, files)
+		err := p.launchMinder(o, files)
 		theirs.Close()
 		null.Close()
 		if err == nil {
-			err = p.first(o, ours)
+			err = p.sendOrder(o, ours)
 		}
 		started <- err
-		p.attend(err == nil)
+		p.readReports(err == nil)
 	}()
 	select {
 	case err = <-started:
@@ -89,9 +89,9 @@ func begin(ctx context.Context, c Command, o order, h *hold) (*Process, error) {
 	return p, nil
 }
 
-// launch makes the minder. The thread that does is kept for it until the
+// launchMinder makes the minder. The thread that does is kept for it until the
 // minder's end, since the parent-death signal follows the thread.
-func (p *Process) launch(o order, files []*os.File) error {
+func (p *Process) launchMinder(o order, files []*os.File) error {
 	runtime.LockOSThread()
 	self, err := myself()
 	if err != nil {
@@ -130,12 +130,12 @@ func refusal(err error) bool {
 	return false
 }
 
-// first hands over the order and reads whether the program started.
-func (p *Process) first(o order, conn *ear) error {
+// sendOrder hands over the order and reads whether the program started.
+func (p *Process) sendOrder(o order, conn *ear) error {
 	var r report
-	err := p.wire.send(o)
+	err := p.wire.sendMessage(o)
 	if err == nil {
-		err = p.wire.read(&r)
+		err = p.wire.readMessage(&r)
 	}
 	switch {
 	case err != nil:
@@ -147,7 +147,7 @@ func (p *Process) first(o order, conn *ear) error {
 	case r.Step != "":
 		return explain(o, r.Step, syscall.Errno(r.Errno))
 	}
-	p.hold.miss(r.Missed)
+	p.hold.noteRefused(r.Missed)
 	p.pid = r.Started
 	if o.Namespace {
 		p.pid = conn.speaker // the same process, by the number it has out here
@@ -155,23 +155,23 @@ func (p *Process) first(o order, conn *ear) error {
 	return nil
 }
 
-// attend reads reports until the minder is gone, and settles the exit.
-func (p *Process) attend(running bool) {
+// readReports reads reports until the minder is gone, and settles the exit.
+func (p *Process) readReports(running bool) {
 	defer runtime.UnlockOSThread()
 	p.exit = Exit{Code: -1, Lost: true}
 	gone := false
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
-	if running && p.hold.watches() {
-		watch.Go(func() { p.watch(ended) }) // ends with the tree; waited for below
+	if running && p.hold.needsWatching() {
+		watch.Go(func() { p.enforceLimits(ended) }) // ends with the tree; waited for below
 	}
 	for {
 		var r report
-		if p.wire.read(&r) != nil {
+		if p.wire.readMessage(&r) != nil {
 			break
 		}
 		if r.Exited {
-			p.exit.end(syscall.WaitStatus(r.Status))
+			p.exit.setWaitStatus(syscall.WaitStatus(r.Status))
 			p.exit.Stopped = r.Stopped
 		}
 		if r.Gone != nil {
@@ -187,16 +187,16 @@ func (p *Process) attend(running bool) {
 	if running && !gone {
 		// Somebody killed the minder. A namespace went with it; a herd may
 		// still have strays, found by mark and by the program's session.
-		_, p.exit.Left, _ = sweep(p.token, p.pid, p.hold.folders())
+		_, p.exit.Left, _ = sweep(p.token, p.pid, p.hold.groupFolders())
 	}
 	close(ended)
 	watch.Wait()
 	if running {
-		p.settle()
+		p.completeExit()
 	}
 }
 
-func (e *Exit) end(ws syscall.WaitStatus) {
+func (e *Exit) setWaitStatus(ws syscall.WaitStatus) {
 	e.Lost = false
 	e.Core = ws.CoreDump()
 	if ws.Signaled() {

@@ -61,7 +61,7 @@ func (c cgroups) hierarchies() ([]hierarchy, error) {
 				first = h.controllers[0]
 			}
 			if at, known := own[first]; known {
-				h.place(at)
+				h.groupFolder(at)
 			}
 			list = append(list, h)
 		}
@@ -69,9 +69,9 @@ func (c cgroups) hierarchies() ([]hierarchy, error) {
 	return list, nil
 }
 
-// place finds the folder of the group at, which is counted from the same top as
+// groupFolder finds the folder of the group at, which is counted from the same top as
 // h.own, the group that is mounted.
-func (h *hierarchy) place(at string) {
+func (h *hierarchy) groupFolder(at string) {
 	rest, inside := strings.CutPrefix(at+"/", strings.TrimSuffix(h.own, "/")+"/")
 	h.own = ""
 	if inside && !strings.Contains(at, "..") { // a namespace's "/../x" lies outside of what we see
@@ -119,32 +119,32 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// raise makes the groups of that name that hold l, and says by controller why
+// makeGroups makes the groups of that name that hold l, and says by controller why
 // what is not held could not be.
-func (c cgroups) raise(name string, l Limits) (groups []*group, why map[string]string) {
+func (c cgroups) makeGroups(name string, l Limits) (groups []*group, why map[string]string) {
 	why = map[string]string{}
 	list, err := c.hierarchies()
-	rest := l.wants()
+	rest := l.neededControllers()
 	for _, h := range list {
 		mine := func(k string) bool { return h.version == 1 && h.own != "" && slices.Contains(h.controllers, k) }
 		wanted := keep(rest, mine)
 		rest = slices.DeleteFunc(rest, mine)
 		if len(wanted) > 0 {
 			g := &group{cgroups: c, version: 1, folder: filepath.Join(h.own, name), limits: l}
-			g.make(wanted, why)
-			groups = g.among(groups)
+			g.makeGroup(wanted, why)
+			groups = g.appendIfMade(groups)
 		}
 	}
 	for _, h := range list {
 		if h.version == 2 && h.own != "" && len(rest) > 0 {
-			g, refusals := c.raise2(h, name, l, rest)
+			g, refusals := c.makeUnifiedGroup(h, name, l, rest)
 			for _, k := range rest {
 				if refusals[k] != "" {
 					why[k] = refusals[k]
 				}
 			}
 			rest = nil
-			groups = g.among(groups)
+			groups = g.appendIfMade(groups)
 		}
 	}
 	for _, k := range rest {
@@ -156,24 +156,24 @@ func (c cgroups) raise(name string, l Limits) (groups []*group, why map[string]s
 	return groups, why
 }
 
-// raise2 makes one group for all. A group with processes, as our own is, cannot
+// makeUnifiedGroup makes one group for all. A group with processes, as our own is, cannot
 // hand controllers to groups below it, unless it is the very first; so where that
 // is refused, the new one becomes our own group's neighbour and keeps its limits.
-func (c cgroups) raise2(h hierarchy, name string, l Limits, wanted []string) (*group, map[string]string) {
+func (c cgroups) makeUnifiedGroup(h hierarchy, name string, l Limits, wanted []string) (*group, map[string]string) {
 	below := &group{cgroups: c, version: 2, folder: filepath.Join(h.own, name), limits: l}
 	why := map[string]string{}
-	below.make(below.delegated(wanted, why), why)
+	below.makeGroup(below.delegated(wanted, why), why)
 	if len(why) == 0 || h.own == h.top {
 		return below, why
 	}
-	beside := &group{cgroups: c, version: 2, folder: filepath.Join(filepath.Dir(h.own), name), limits: l.within(h.own)}
+	beside := &group{cgroups: c, version: 2, folder: filepath.Join(filepath.Dir(h.own), name), limits: l.cappedByFolder(h.own)}
 	why2 := map[string]string{}
-	beside.make(beside.delegated(beside.limits.wants(), why2), why2)
+	beside.makeGroup(beside.delegated(beside.limits.neededControllers(), why2), why2)
 	if len(beside.controllers) <= len(below.controllers) {
-		beside.remove()
+		beside.removeGroup()
 		return below, why
 	}
-	below.remove()
+	below.removeGroup()
 	return beside, why2
 }
 

@@ -152,7 +152,7 @@ func TestGroupsOfV2(t *testing.T) {
 			t.Parallel()
 			k := fake(t, c.mounts, c.own)
 			c.make(k)
-			groups, why := k.raise("drover-x", everything)
+			groups, why := k.makeGroups("drover-x", everything)
 			if diff := cmp.Diff(c.why, slices.Sorted(maps.Keys(why))); diff != "" && len(c.why)+len(why) > 0 {
 				t.Errorf("not to be had: %s\n%v", diff, why)
 			}
@@ -166,7 +166,7 @@ func TestGroupsOfV2(t *testing.T) {
 				t.Error(diff)
 			}
 			for _, g := range groups {
-				g.remove()
+				g.removeGroup()
 			}
 			if left := groupsIn(k.root); slices.ContainsFunc(left, func(at string) bool { return filepath.Base(at) == "drover-x" }) {
 				t.Errorf("left: %v", left)
@@ -179,7 +179,7 @@ func TestControllersAreAskedFor(t *testing.T) {
 	t.Parallel()
 	k := fake(t, mount2, "0::/\n")
 	k.parent("sys/fs/cgroup", "cpu memory pids", "cpu pids\n")
-	_, _ = k.raise("drover-x", Limits{Memory: 1 << 30})
+	_, _ = k.makeGroups("drover-x", Limits{Memory: 1 << 30})
 	if text, _ := read(k.root, "sys/fs/cgroup/cgroup.subtree_control"); !strings.HasPrefix(text, "+memory") {
 		t.Errorf("got %q", text)
 	}
@@ -198,7 +198,7 @@ func TestGroupsOfV1(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	groups, why := k.raise("drover-x", everything)
+	groups, why := k.makeGroups("drover-x", everything)
 	got := map[string]map[string]string{}
 	for _, g := range groups {
 		at, err := filepath.Rel(k.root, g.folder)
@@ -244,8 +244,8 @@ func TestWhatAGroupHasCounted(t *testing.T) {
 			for file, text := range c.files {
 				write(t, filepath.Join(g.folder, file), text, 0o644)
 			}
-			if g.starved() != c.starved || g.peak() != c.peak || g.memory() != c.memory || g.throttled() != c.stood {
-				t.Errorf("got %v, %d, %d, %v", g.starved(), g.peak(), g.memory(), g.throttled())
+			if g.killedForMemory() != c.starved || g.peakBytes() != c.peak || g.memoryInUse() != c.memory || g.throttled() != c.stood {
+				t.Errorf("got %v, %d, %d, %v", g.killedForMemory(), g.peakBytes(), g.memoryInUse(), g.throttled())
 			}
 		})
 	}
@@ -264,7 +264,7 @@ func own2(t *testing.T) string {
 			if err := kernel.mkdir(at); err != nil {
 				t.Skip(err)
 			}
-			t.Cleanup(func() { kernel.remove(at, removeLimit) })
+			t.Cleanup(func() { kernel.removeFolder(at, removeLimit) })
 			return at
 		}
 	}
@@ -280,7 +280,7 @@ func behind(t *testing.T, f *fence) string {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	pid, err := f.start(&syscall.SysProcAttr{Setsid: true}, func(attr *syscall.SysProcAttr) (int, error) {
+	pid, err := f.startLimited(&syscall.SysProcAttr{Setsid: true}, func(attr *syscall.SysProcAttr) (int, error) {
 		return syscall.ForkExec("/bin/cat", []string{"cat", "/proc/self/cgroup"}, &syscall.ProcAttr{Files: []uintptr{0, w.Fd(), 2}, Sys: attr})
 	})
 	w.Close()
@@ -298,20 +298,20 @@ func behind(t *testing.T, f *fence) string {
 func TestAProgramIsBornInAGroupOfV2(t *testing.T) {
 	at := own2(t)
 	f := &fence{Doors: []door{{Folder: raw(at), Version: 2, Controllers: []string{forMemory}}}}
-	f.open()
+	f.openDoors()
 	if got := behind(t, f); !strings.Contains(got, "/"+filepath.Base(at)+"\n") {
-		t.Errorf("it is in %s; %v", got, f.missed())
+		t.Errorf("it is in %s; %v", got, f.missedLimits())
 	}
 }
 
 func TestAProgramStartsThoughItsGroupIsGone(t *testing.T) {
 	at := own2(t)
 	f := &fence{Few: ownCores()[:1], Doors: []door{{Folder: raw(at), Version: 2, Controllers: []string{forMemory, forCPUs}}}}
-	f.open()
-	kernel.remove(at, removeLimit)
+	f.openDoors()
+	kernel.removeFolder(at, removeLimit)
 	got := behind(t, f)
-	if strings.Contains(got, filepath.Base(at)) || f.missed()[forMemory] == "" || f.missed()[forCPUs] == "" {
-		t.Errorf("it is in %s; %v", got, f.missed())
+	if strings.Contains(got, filepath.Base(at)) || f.missedLimits()[forMemory] == "" || f.missedLimits()[forCPUs] == "" {
+		t.Errorf("it is in %s; %v", got, f.missedLimits())
 	}
 }
 
@@ -339,7 +339,7 @@ func FuzzKernelFiles(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		if h, ok := parseMount(s); ok {
-			if h.place(s); h.own != "" && !strings.HasPrefix(h.own, filepath.Clean(h.top)) {
+			if h.groupFolder(s); h.own != "" && !strings.HasPrefix(h.own, filepath.Clean(h.top)) {
 				t.Errorf("%q: %q is not below %q", s, h.own, h.top)
 			}
 		}
@@ -347,7 +347,7 @@ func FuzzKernelFiles(f *testing.F) {
 			t.Errorf("%q: %d", s, w)
 		}
 		parseRollup([]byte(s))
-		new(uses).add([]byte(s))
+		new(uses).addFromStat([]byte(s))
 		if token, _, ok := maker(s); ok && !isToken(token) {
 			t.Errorf("%q: token %q", s, token)
 		}

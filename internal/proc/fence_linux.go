@@ -17,20 +17,20 @@ import (
 // moves itself, and comes out again. To move the child instead would let its
 // first instructions run outside.
 
-// open opens the doors, before a view can hide them.
-func (f *fence) open() {
+// openDoors opens the doors, before a view can hide them.
+func (f *fence) openDoors() {
 	if f == nil {
 		return
 	}
 	for i := range f.Doors {
 		d := &f.Doors[i]
-		if err := d.open(); err != nil {
-			f.miss(d, err)
+		if err := d.openFiles(); err != nil {
+			f.noteMissed(d, err)
 		}
 	}
 }
 
-func (d *door) open() (err error) {
+func (d *door) openFiles() (err error) {
 	folder := string(d.Folder)
 	if d.Version == 2 {
 		d.into, err = os.Open(folder)
@@ -48,18 +48,18 @@ func (d *door) open() (err error) {
 	return err
 }
 
-// miss notes that the limits behind a door do not hold.
-func (f *fence) miss(d *door, err error) {
+// noteMissed notes that the limits behind a door do not hold.
+func (f *fence) noteMissed(d *door, err error) {
 	if f.refusals == nil {
 		f.refusals = map[string]string{}
 	}
 	for _, k := range d.Controllers {
 		f.refusals[k] = fmt.Sprintf("enter %s: %s", d.Folder, reason(err))
 	}
-	d.close()
+	d.closeFiles()
 }
 
-func (d *door) close() {
+func (d *door) closeFiles() {
 	for _, f := range []*os.File{d.into, d.back, d.limit} {
 		if f != nil {
 			f.Close()
@@ -68,16 +68,16 @@ func (d *door) close() {
 	d.into, d.back, d.limit = nil, nil, nil
 }
 
-// missed is what did not hold, for the report.
-func (f *fence) missed() map[string]string {
+// missedLimits is what did not hold, for the report.
+func (f *fence) missedLimits() map[string]string {
 	if f == nil {
 		return nil
 	}
 	return f.refusals
 }
 
-// start calls fork where the limits hold. This thread is the caller's alone.
-func (f *fence) start(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (pid int, err error)) (pid int, err error) {
+// startLimited calls fork where the limits hold. This thread is the caller's alone.
+func (f *fence) startLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (pid int, err error)) (pid int, err error) {
 	if f == nil {
 		return fork(attr)
 	}
@@ -89,18 +89,18 @@ func (f *fence) start(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr)
 		case d.Version == 2:
 			clone = d
 		default:
-			if err := d.enter(); err != nil {
-				f.miss(d, err)
+			if err := d.enterGroup(); err != nil {
+				f.noteMissed(d, err)
 				continue
 			}
-			defer d.leave()
+			defer d.leaveGroup()
 		}
 	}
-	defer f.pin()()
+	defer f.pinThread()()
 	if clone == nil {
 		return fork(attr)
 	}
-	defer clone.close()
+	defer clone.closeFiles()
 	inside := *attr
 	inside.UseCgroupFD, inside.CgroupFD = true, int(clone.into.Fd())
 	if pid, err = fork(&inside); err == nil {
@@ -115,41 +115,41 @@ func (f *fence) start(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr)
 	}
 	defer undo()
 	if pid, err = fork(attr); err == nil {
-		f.miss(clone, refusal)
+		f.noteMissed(clone, refusal)
 	}
 	return pid, err
 }
 
-// remove removes the groups. It is the minder's to do only when no agent is left
+// removeGroups removes the groups. It is the minder's to do only when no agent is left
 // to read what they have counted.
-func (f *fence) remove() {
+func (f *fence) removeGroups() {
 	if f == nil {
 		return
 	}
 	for _, d := range f.Doors {
-		kernel.remove(string(d.Folder), removeLimit)
+		kernel.removeFolder(string(d.Folder), removeLimit)
 	}
 }
 
-// enter takes this thread into a group of v1; 0 is whoever writes it.
-func (d *door) enter() error {
+// enterGroup takes this thread into a group of v1; 0 is whoever writes it.
+func (d *door) enterGroup() error {
 	_, err := d.into.WriteString("0")
 	return err
 }
 
-// leave takes this thread out again, once it has forked. The number of processes
+// leaveGroup takes this thread out again, once it has forked. The number of processes
 // is set before, while this thread still counts as one: so at no time can the
 // program have more than it may.
-func (d *door) leave() {
+func (d *door) leaveGroup() {
 	if d.limit != nil {
 		_, _ = d.limit.WriteString(strconv.Itoa(d.Processes)) // else it has one too many
 	}
 	_, _ = d.back.WriteString("0") // else this thread alone stays, until the minder ends
-	d.close()
+	d.closeFiles()
 }
 
-// pin keeps this thread to the program's cores until undone.
-func (f *fence) pin() (undo func()) {
+// pinThread keeps this thread to the program's cores until undone.
+func (f *fence) pinThread() (undo func()) {
 	cores := f.Cores
 	if f.refusals[forCPUs] != "" && f.Few != nil {
 		cores = f.Few

@@ -35,8 +35,8 @@ type knob struct {
 // kernel's own default.
 const period = 100_000
 
-// knobs are in the order in which the kernel takes them.
-func (g *group) knobs(controller string) []knob {
+// orderedKnobs are in the order in which the kernel takes them.
+func (g *group) orderedKnobs(controller string) []knob {
 	bytes, quota := strconv.FormatInt(g.limits.Memory, 10), strconv.FormatInt(int64(math.Ceil(g.limits.CPUs*period)), 10)
 	switch {
 	case controller == forMemory && g.version == 1:
@@ -86,16 +86,16 @@ func (g *group) delegated(wanted []string, why map[string]string) (given []strin
 	return given
 }
 
-// make makes the group with those controllers, and takes it back if none can be
+// makeGroup makes the group with those controllers, and takes it back if none can be
 // set.
-func (g *group) make(controllers []string, why map[string]string) {
+func (g *group) makeGroup(controllers []string, why map[string]string) {
 	if len(controllers) == 0 {
 		return
 	}
 	err := g.mkdir(g.folder)
 	g.made = err == nil
 	for _, k := range controllers {
-		for _, knob := range g.knobs(k) {
+		for _, knob := range g.orderedKnobs(k) {
 			if err != nil {
 				break
 			}
@@ -113,21 +113,21 @@ func (g *group) make(controllers []string, why map[string]string) {
 		}
 	}
 	if len(g.controllers) == 0 {
-		g.remove()
+		g.removeGroup()
 	}
 }
 
-// among adds g to list, if it exists.
-func (g *group) among(list []*group) []*group {
+// appendIfMade adds g to list, if it exists.
+func (g *group) appendIfMade(list []*group) []*group {
 	if !g.made {
 		return list
 	}
 	return append(list, g)
 }
 
-// within is l, and no more than the group at folder, of v2, has: a neighbour of
+// cappedByFolder is l, and no more than the group at folder, of v2, has: a neighbour of
 // it would escape its limits.
-func (l Limits) within(folder string) Limits {
+func (l Limits) cappedByFolder(folder string) Limits {
 	least := func(own int64, n int64, is bool) int64 {
 		if is && n > 0 && (own == 0 || n < own) {
 			return n
@@ -147,8 +147,8 @@ func (l Limits) within(folder string) Limits {
 	return l
 }
 
-// door is the group as the minder enters it.
-func (g *group) door() door {
+// entryDoor is the group as the minder enters it.
+func (g *group) entryDoor() door {
 	d := door{Folder: raw(g.folder), Version: g.version, Controllers: g.controllers}
 	if slices.Contains(g.controllers, forProcesses) {
 		d.Processes = g.limits.Processes
@@ -161,15 +161,15 @@ func (g *group) door() door {
 // rounding.
 const oomSlack = 16
 
-// starved says whether the kernel has killed something of the tree because this
+// killedForMemory says whether the kernel has killed something of the tree because this
 // group's memory was at its limit, not for want of memory elsewhere.
-func (g *group) starved() bool {
+func (g *group) killedForMemory() bool {
 	if g.version == 1 {
 		if killed, _ := field("oom_kill", g.folder, "memory.oom_control"); killed == 0 {
 			return false
 		}
 		// memory.failcnt would say so, but Linux 6.18 leaves it at 0.
-		return g.peak() > g.limits.Memory-oomSlack*int64(os.Getpagesize())
+		return g.peakBytes() > g.limits.Memory-oomSlack*int64(os.Getpagesize())
 	}
 	if killed, _ := field("oom_kill", g.folder, "memory.events"); killed == 0 {
 		return false
@@ -178,8 +178,8 @@ func (g *group) starved() bool {
 	return hits > 0 || !known
 }
 
-// peak is the most that was used at once, files' cache included; 0: not kept.
-func (g *group) peak() int64 {
+// peakBytes is the most that was used at once, files' cache included; 0: not kept.
+func (g *group) peakBytes() int64 {
 	most := "memory.peak"
 	if g.version == 1 {
 		most = "memory.max_usage_in_bytes"
@@ -188,8 +188,8 @@ func (g *group) peak() int64 {
 	return n
 }
 
-// memory is what is used, but for the files' cache, which the kernel takes back.
-func (g *group) memory() int64 {
+// memoryInUse is what is used, but for the files' cache, which the kernel takes back.
+func (g *group) memoryInUse() int64 {
 	use, prefix := "memory.current", ""
 	if g.version == 1 {
 		use, prefix = "memory.usage_in_bytes", "total_"
@@ -215,15 +215,15 @@ func (g *group) throttled() time.Duration {
 // kernel counts them for a moment longer.
 const removeLimit = 5 * time.Second
 
-// remove removes the group, which has no processes any more, with those below it
+// removeGroup removes the group, which has no processes any more, with those below it
 // that somebody in it made.
-func (g *group) remove() {
+func (g *group) removeGroup() {
 	if g.made {
-		g.made = !g.cgroups.remove(g.folder, removeLimit)
+		g.made = !g.cgroups.removeFolder(g.folder, removeLimit)
 	}
 }
 
-func (c cgroups) remove(folder string, limit time.Duration) bool {
+func (c cgroups) removeFolder(folder string, limit time.Duration) bool {
 	end := time.Now().Add(limit)
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		err := c.rmdir(folder)

@@ -39,8 +39,8 @@ func maker(name string) (token string, by Identity, ok bool) {
 	return f[0], Identity{Boot: boot(), Namespace: "pid:[" + f[3] + "]", PID: pid, Start: start}, true
 }
 
-// find lists the groups of ours, wherever they are, for which f holds.
-func (c cgroups) find(f func(token string, by Identity) bool) (folders []string) {
+// findGroups lists the groups of ours, wherever they are, for which f holds.
+func (c cgroups) findGroups(f func(token string, by Identity) bool) (folders []string) {
 	list, _ := c.hierarchies() // none: no groups
 	for _, h := range list {
 		for _, at := range groupsIn(h.top) {
@@ -54,7 +54,7 @@ func (c cgroups) find(f func(token string, by Identity) bool) (folders []string)
 
 // groupsOf are those of one tree.
 func groupsOf(token string) []string {
-	return kernel.find(func(t string, _ Identity) bool { return t == token })
+	return kernel.findGroups(func(t string, _ Identity) bool { return t == token })
 }
 
 // members are the processes in these groups and below them, as far as they have
@@ -77,7 +77,7 @@ func members(folders []string) map[int]bool {
 // removeGroups removes groups whose processes were killed.
 func removeGroups(folders []string) (removed int) {
 	for _, at := range folders {
-		if kernel.remove(at, removeLimit) {
+		if kernel.removeFolder(at, removeLimit) {
 			removed++
 		}
 	}
@@ -89,7 +89,7 @@ func removeGroups(folders []string) (removed int) {
 // agent that comes up. Groups of other PID namespaces, whose agents cannot be
 // seen, are left alone.
 func SweepGroups() (removed int, err error) {
-	stale := kernel.find(func(_ string, by Identity) bool {
+	stale := kernel.findGroups(func(_ string, by Identity) bool {
 		gone, known := by.Gone()
 		return gone && known
 	})

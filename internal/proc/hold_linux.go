@@ -19,24 +19,24 @@ type hold struct {
 	support    Support
 }
 
-// raise makes what will hold l, for a tree with that token; nil: nothing to hold.
-func (l Limits) raise(token string) *hold {
-	if l.isZero() {
+// makeHold makes what will hold l, for a tree with that token; nil: nothing to hold.
+func (l Limits) makeHold(token string) *hold {
+	if l.hasNoLimit() {
 		return nil
 	}
 	h := &hold{limits: l, cores: l.Cores}
-	h.groups, h.refusals = kernel.raise(groupName(token), l)
+	h.groups, h.refusals = kernel.makeGroups(groupName(token), l)
 	if l.CPUs > 0 {
-		h.few = l.fewCores()
+		h.few = l.chosenCores()
 	}
-	h.conclude()
+	h.concludeSupport()
 	return h
 }
 
-// fewCores are as many as may be used up, of those that may be used; nil: that
+// chosenCores are as many as may be used up, of those that may be used; nil: that
 // would be all. Where nobody has chosen, chance does, as trees that all took the
 // first would share it.
-func (l Limits) fewCores() []int {
+func (l Limits) chosenCores() []int {
 	cores, first := l.Cores, 0
 	if len(cores) == 0 {
 		if cores = ownCores(); len(cores) > 0 {
@@ -53,19 +53,19 @@ func (l Limits) fewCores() []int {
 	return few
 }
 
-// conclude makes out what holds each limit.
-func (h *hold) conclude() {
+// concludeSupport makes out what holds each limit.
+func (h *hold) concludeSupport() {
 	by := map[string]string{forMemory: ByWatching, forCPUs: ByAffinity, forProcesses: ByWatching}
 	for _, g := range h.groups {
 		for _, k := range g.controllers {
 			by[k] = [...]string{1: ByCgroup1, 2: ByCgroup2}[g.version]
 		}
 	}
-	h.support = h.limits.held(by, h.refusals)
+	h.support = h.limits.supportedBy(by, h.refusals)
 }
 
-// by is the group that holds this limit; nil: none does.
-func (h *hold) by(controller string) *group {
+// groupHolding is the group that holds this limit; nil: none does.
+func (h *hold) groupHolding(controller string) *group {
 	if h == nil {
 		return nil
 	}
@@ -77,23 +77,23 @@ func (h *hold) by(controller string) *group {
 	return nil
 }
 
-// fence is what the minder is told.
-func (h *hold) fence() *fence {
+// minderFence is what the minder is told.
+func (h *hold) minderFence() *fence {
 	if h == nil {
 		return nil
 	}
 	f := &fence{Cores: h.cores, Few: h.few}
-	if h.by(forCPUs) == nil && h.few != nil {
+	if h.groupHolding(forCPUs) == nil && h.few != nil {
 		f.Cores = h.few
 	}
 	for _, g := range h.groups {
-		f.Doors = append(f.Doors, g.door())
+		f.Doors = append(f.Doors, g.entryDoor())
 	}
 	return f
 }
 
-// miss notes what groups the minder could not enter.
-func (h *hold) miss(refusals map[string]string) {
+// noteRefused notes what groups the minder could not enter.
+func (h *hold) noteRefused(refusals map[string]string) {
 	for k, why := range refusals {
 		h.refusals[k] = why
 		for _, g := range h.groups {
@@ -101,11 +101,11 @@ func (h *hold) miss(refusals map[string]string) {
 		}
 	}
 	if len(refusals) > 0 {
-		h.conclude()
+		h.concludeSupport()
 	}
 }
 
-func (h *hold) folders() (list []string) {
+func (h *hold) groupFolders() (list []string) {
 	if h != nil {
 		for _, g := range h.groups {
 			list = append(list, g.folder)
@@ -114,31 +114,33 @@ func (h *hold) folders() (list []string) {
 	return list
 }
 
-func (h *hold) remove() {
+func (h *hold) removeGroups() {
 	if h != nil {
 		for _, g := range h.groups {
-			g.remove()
+			g.removeGroup()
 		}
 	}
 }
 
-// settle reads what the groups have counted, and removes them.
-func (h *hold) settle(e *Exit) {
+// readCounters reads what the groups have counted, and removes them.
+func (h *hold) readCounters(e *Exit) {
 	if h == nil {
 		return
 	}
-	if g := h.by(forMemory); g != nil {
-		e.PeakMemory = max(e.PeakMemory, g.peak())
-		e.OOM = e.OOM || g.starved()
+	if g := h.groupHolding(forMemory); g != nil {
+		e.PeakMemory = max(e.PeakMemory, g.peakBytes())
+		e.OOM = e.OOM || g.killedForMemory()
 	}
-	if g := h.by(forCPUs); g != nil {
+	if g := h.groupHolding(forCPUs); g != nil {
 		e.Throttled = g.throttled()
 	}
-	h.remove()
+	h.removeGroups()
 }
 
-// watches says whether somebody has to look while the tree lives.
-func (h *hold) watches() bool { return h != nil && (h.limits.Memory > 0 || h.limits.Processes > 0) }
+// needsWatching says whether somebody has to look while the tree lives.
+func (h *hold) needsWatching() bool {
+	return h != nil && (h.limits.Memory > 0 || h.limits.Processes > 0)
+}
 
 // How often a living tree is looked at, and how much of a core's time that may
 // take at most on a machine with very many processes: one part in watchShare.
@@ -148,12 +150,12 @@ const (
 	watchMost  = 2 * time.Second
 )
 
-// watch ends the tree once it is beyond a limit. The kernel ends what it likes of
+// enforceLimits ends the tree once it is beyond a limit. The kernel ends what it likes of
 // a v1 group; the rest would often wait for that forever.
-func (p *Process) watch(ended <-chan struct{}) {
+func (p *Process) enforceLimits(ended <-chan struct{}) {
 	for {
 		began := time.Now()
-		if oom, crowd := p.over(); oom || crowd {
+		if oom, crowd := p.limitsPassed(); oom || crowd {
 			p.seen.mu.Lock()
 			p.seen.oom, p.seen.crowd = oom, crowd
 			p.seen.mu.Unlock()
@@ -170,26 +172,26 @@ func (p *Process) watch(ended <-chan struct{}) {
 	}
 }
 
-// over says which limits the tree has passed by now.
-func (p *Process) over() (oom, crowd bool) {
+// limitsPassed says which limits the tree has passed by now.
+func (p *Process) limitsPassed() (oom, crowd bool) {
 	h := p.hold
 	memory, processes := h.limits.Memory, h.limits.Processes
-	if g := h.by(forMemory); g != nil {
-		if g.starved() {
+	if g := h.groupHolding(forMemory); g != nil {
+		if g.killedForMemory() {
 			return true, false
 		}
-		if g.peak() == 0 { // before Linux 5.19
-			p.seen.add(Usage{Memory: g.memory()})
+		if g.peakBytes() == 0 { // before Linux 5.19
+			p.seen.noteUsage(Usage{Memory: g.memoryInUse()})
 		}
 		memory = 0
 	}
-	if h.by(forProcesses) != nil {
+	if h.groupHolding(forProcesses) != nil {
 		processes = 0
 	}
 	if memory == 0 && processes == 0 {
 		return false, false
 	}
-	tree, err := p.tree()
+	tree, err := p.livingProcesses()
 	if err != nil {
 		return false, false
 	}
@@ -207,21 +209,21 @@ func (p *Process) over() (oom, crowd bool) {
 			now += owned(t.pid)
 		}
 	}
-	p.seen.add(Usage{Memory: now})
+	p.seen.noteUsage(Usage{Memory: now})
 	return now > memory, false
 }
 
 // supportHere tries each limit out, with a program that is none.
 func supportHere() Support {
 	l := Limits{CPUs: 1, Memory: 1 << 30, Processes: 1000}
-	h := l.raise("probe-" + rand.Text())
-	defer h.remove()
-	f := h.fence()
+	h := l.makeHold("probe-" + rand.Text())
+	defer h.removeGroups()
+	f := h.minderFence()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	f.open()
-	_, _ = f.start(&syscall.SysProcAttr{}, func(*syscall.SysProcAttr) (int, error) { return 0, nil })
-	h.miss(f.refusals)
+	f.openDoors()
+	_, _ = f.startLimited(&syscall.SysProcAttr{}, func(*syscall.SysProcAttr) (int, error) { return 0, nil })
+	h.noteRefused(f.refusals)
 	if h.support.CPUs == ByAffinity {
 		h.support.Why += "; so CPUs are whole cores"
 	}

@@ -27,11 +27,11 @@ type Limits struct {
 	Processes int     // processes and threads at once
 }
 
-// held is what is held in these ways, for the limits that there are. refusals say
+// supportedBy is what is held in these ways, for the limits that there are. refusals say
 // by controller why the kernel does not.
-func (l Limits) held(by map[string]string, refusals map[string]string) (s Support) {
+func (l Limits) supportedBy(by map[string]string, refusals map[string]string) (s Support) {
 	var why []string
-	for _, k := range l.wants() {
+	for _, k := range l.neededControllers() {
 		if r := refusals[k]; r != "" && !slices.Contains(why, r) {
 			why = append(why, r)
 		}
@@ -55,8 +55,8 @@ const (
 	forProcesses = "pids"
 )
 
-// wants are the controllers that the limits need.
-func (l Limits) wants() (list []string) {
+// neededControllers are the controllers that the limits need.
+func (l Limits) neededControllers() (list []string) {
 	if l.Memory > 0 {
 		list = append(list, forMemory)
 	}
@@ -69,8 +69,8 @@ func (l Limits) wants() (list []string) {
 	return list
 }
 
-// isZero says that nothing is limited.
-func (l Limits) isZero() bool {
+// hasNoLimit says that nothing is limited.
+func (l Limits) hasNoLimit() bool {
 	return l.CPUs == 0 && len(l.Cores) == 0 && l.Memory == 0 && l.Processes == 0
 }
 
@@ -102,8 +102,8 @@ const (
 	leastMemory = 1 << 20
 )
 
-// check refuses what cannot be meant.
-func (l Limits) check(program string) error {
+// checkValues refuses what cannot be meant.
+func (l Limits) checkValues(program string) error {
 	refuse := func(format string, args ...any) error {
 		return fault.New(fault.Invalid, "", "start %s: limits: %s", program, fmt.Sprintf(format, args...))
 	}
@@ -160,7 +160,7 @@ type Usage struct {
 // Usage measures the tree. It reads a few files per process of the machine: for
 // every few seconds, not for more. After the end it is os.ErrProcessDone; where
 // the system does not tell, errors.ErrUnsupported.
-func (p *Process) Usage() (Usage, error) { return p.usage() }
+func (p *Process) Usage() (Usage, error) { return p.treeUsage() }
 
 // Limits says what holds the tree's limits.
 func (p *Process) Limits() Support {
@@ -178,8 +178,8 @@ type seen struct {
 	oom, crowd bool // a limit that is watched was passed
 }
 
-// add notes u and gives what is known by now.
-func (s *seen) add(u Usage) Usage {
+// noteUsage notes u and gives what is known by now.
+func (s *seen) noteUsage(u Usage) Usage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.CPU, u.Peak = max(u.CPU, s.CPU), max(u.Peak, u.Memory, s.Peak)
@@ -188,10 +188,10 @@ func (s *seen) add(u Usage) Usage {
 	return u
 }
 
-// settle completes the exit of a tree that is gone.
-func (p *Process) settle() {
+// completeExit completes the exit of a tree that is gone.
+func (p *Process) completeExit() {
 	p.seen.mu.Lock()
 	defer p.seen.mu.Unlock()
 	p.exit.PeakMemory, p.exit.OOM, p.exit.Crowd = p.seen.Peak, p.seen.oom, p.seen.crowd
-	p.hold.settle(&p.exit)
+	p.hold.readCounters(&p.exit)
 }

@@ -180,11 +180,11 @@ func TestTheFewCoresAreOfThoseThatMayBeUsed(t *testing.T) {
 		{Limits{CPUs: 3, Cores: []int{3, 5, 9}}, []int{3, 5, 9}},
 		{Limits{CPUs: 1e9}, nil},
 	} {
-		if diff := cmp.Diff(c.want, c.l.fewCores()); diff != "" {
+		if diff := cmp.Diff(c.want, c.l.chosenCores()); diff != "" {
 			t.Errorf("%+v: %s", c.l, diff)
 		}
 	}
-	few := Limits{CPUs: 1}.fewCores()
+	few := Limits{CPUs: 1}.chosenCores()
 	if own := ownCores(); len(own) > 1 && (len(few) != 1 || !slices.Contains(own, few[0])) {
 		t.Errorf("one core is %v of %v", few, own)
 	}
@@ -291,7 +291,7 @@ func TestRootIsToldWhatHolds(t *testing.T) {
 	if said.Exit.Code != 3 {
 		t.Errorf("got %+v", said)
 	}
-	for _, left := range kernel.find(func(token string, by Identity) bool { return strings.HasPrefix(token, "probe-") && by == Self() }) {
+	for _, left := range kernel.findGroups(func(token string, by Identity) bool { return strings.HasPrefix(token, "probe-") && by == Self() }) {
 		t.Errorf("left: %s", left)
 	}
 }

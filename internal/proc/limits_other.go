@@ -16,31 +16,31 @@ const whyNot = "this system cannot limit a tree of processes"
 
 func supportHere() Support { return Support{Why: whyNot} }
 
-func (l Limits) raise(string) *hold {
-	if l.isZero() {
+func (l Limits) makeHold(string) *hold {
+	if l.hasNoLimit() {
 		return nil
 	}
 	return &hold{Support{Why: whyNot}}
 }
 
-func (h *hold) fence() *fence          { return nil }
-func (h *hold) miss(map[string]string) {}
-func (h *hold) folders() []string      { return nil }
-func (h *hold) watches() bool          { return false }
-func (h *hold) settle(*Exit)           {}
-func (h *hold) remove()                {}
+func (h *hold) minderFence() *fence           { return nil }
+func (h *hold) noteRefused(map[string]string) {}
+func (h *hold) groupFolders() []string        { return nil }
+func (h *hold) needsWatching() bool           { return false }
+func (h *hold) readCounters(*Exit)            {}
+func (h *hold) removeGroups()                 {}
 
-func (f *fence) open()                     {}
-func (f *fence) missed() map[string]string { return nil }
-func (f *fence) remove()                   {}
+func (f *fence) openDoors()                      {}
+func (f *fence) missedLimits() map[string]string { return nil }
+func (f *fence) removeGroups()                   {}
 
-func (f *fence) start(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (int, error)) (int, error) {
+func (f *fence) startLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (int, error)) (int, error) {
 	return fork(attr)
 }
 
-func (p *Process) watch(<-chan struct{}) {}
+func (p *Process) enforceLimits(<-chan struct{}) {}
 
-func (p *Process) usage() (Usage, error) {
+func (p *Process) treeUsage() (Usage, error) {
 	return Usage{}, fmt.Errorf("measure %s: %w", p.name, errors.ErrUnsupported)
 }
 

@@ -19,8 +19,8 @@ const (
 	codeNotFound      = 127
 )
 
-// order checks a command and says it in the minder's terms.
-func (c Command) order() (order, error) {
+// buildOrder checks a command and says it in the minder's terms.
+func (c Command) buildOrder() (order, error) {
 	o := order{Token: c.Token}
 	if o.Token == "" {
 		o.Token = rand.Text()
@@ -36,11 +36,11 @@ func (c Command) order() (order, error) {
 		o.Mark = outer + ":" + o.Token
 	}
 	o.Env = environ(env, o.Mark)
-	err := c.Limits.check(c.Path)
+	err := c.Limits.checkValues(c.Path)
 	if err != nil {
 		return o, err
 	}
-	if o.Scene, err = c.View.scene(c.Path); err != nil {
+	if o.Scene, err = c.View.resolveScene(c.Path); err != nil {
 		return o, err
 	}
 	dir := c.Dir
@@ -52,7 +52,7 @@ func (c Command) order() (order, error) {
 		dir = filepath.Join(here, dir)
 	}
 	o.Dir = []byte(dir)
-	path, err := o.Scene.look(c.Path, dir, env)
+	path, err := o.Scene.findProgram(c.Path, dir, env)
 	if err != nil {
 		return o, err
 	}
@@ -75,9 +75,9 @@ func isToken(s string) bool {
 	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, ok) == ""
 }
 
-// look finds the program as the user's own shell would in that folder and
+// findProgram finds the program as the user's own shell would in that folder and
 // environment, and fails with a shell's exit status. Its paths are in the view.
-func (s *scene) look(path, dir string, env []string) (string, error) {
+func (s *scene) findProgram(path, dir string, env []string) (string, error) {
 	if path == "" {
 		return "", fault.New(fault.Invalid, "", "start a program: none is named")
 	}
@@ -86,7 +86,7 @@ func (s *scene) look(path, dir string, env []string) (string, error) {
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(dir, at)
 		}
-		st, err := os.Stat(s.outside(at))
+		st, err := os.Stat(s.machinePath(at))
 		switch {
 		case err != nil:
 			return "", missing(path, "", reason(err))
@@ -109,12 +109,12 @@ func (s *scene) look(path, dir string, env []string) (string, error) {
 		if d == "" || !filepath.IsAbs(d) {
 			continue // a program must not depend on what lies in the working folder
 		}
-		if st, err := os.Stat(s.outside(at)); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+		if st, err := os.Stat(s.machinePath(at)); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
 			return at, nil
 		}
 	}
 	hint := "Check the spelling, or name the program by its whole path."
-	if _, err := os.Stat(s.outside(filepath.Join(dir, path))); err == nil {
+	if _, err := os.Stat(s.machinePath(filepath.Join(dir, path))); err == nil {
 		hint = fmt.Sprintf("Type ./%s to run the one in the working folder.", path)
 	}
 	return "", missing(path, hint, "no such program in PATH")
@@ -167,7 +167,7 @@ func peek(s *scene, path, dir string) []byte {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
-	f, err := os.Open(s.outside(path))
+	f, err := os.Open(s.machinePath(path))
 	if err != nil {
 		return nil // an executable need not be readable
 	}

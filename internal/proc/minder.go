@@ -70,14 +70,14 @@ func mind(agent *os.File) {
 
 	m := &minder{wire: newWire(agent)}
 	var o order
-	if m.wire.read(&o) != nil {
+	if m.wire.readMessage(&o) != nil {
 		return // the agent died before it said what to do
 	}
-	o.Fence.open()
+	o.Fence.openDoors()
 	m.pen = newPen(o)
 	if err := m.pen.close(); err != nil {
 		var overlay overlayError
-		_ = m.wire.send(report{Refused: err.Error(), Overlay: errors.As(err, &overlay)})
+		_ = m.wire.sendMessage(report{Refused: err.Error(), Overlay: errors.As(err, &overlay)})
 		return
 	}
 	if o.Spawner != nil {
@@ -90,28 +90,28 @@ func mind(agent *os.File) {
 		if !ok {
 			errno = syscall.EINVAL
 		}
-		_ = m.wire.send(report{Step: step, Errno: int(errno)})
+		_ = m.wire.sendMessage(report{Step: step, Errno: int(errno)})
 		return
 	}
 	m.program = pid
 	letGo()
-	_ = sayStarted(agent, report{Started: pid, Missed: o.Fence.missed()}) // an agent that is gone shows as the end of words
+	_ = sayStarted(agent, report{Started: pid, Missed: o.Fence.missedLimits()}) // an agent that is gone shows as the end of words
 	words := make(chan word)
 	go func() { // ends with the agent, whom watch waits for; or with this process
 		defer close(words)
 		for {
 			var w word
-			if m.wire.read(&w) != nil {
+			if m.wire.readMessage(&w) != nil {
 				return
 			}
 			words <- w
 		}
 	}()
-	m.watch(words, deaths)
+	m.runUntilEmpty(words, deaths)
 	if m.orphan {
-		o.Fence.remove()
+		o.Fence.removeGroups()
 	}
-	m.bye()
+	m.sendTally()
 }
 
 // run starts the program, as its own session, within its limits, with a higher
@@ -136,7 +136,7 @@ func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	}
 	back := raiseOOM()
 	defer back()
-	pid, err = o.Fence.start(attr, func(attr *syscall.SysProcAttr) (int, error) {
+	pid, err = o.Fence.startLimited(attr, func(attr *syscall.SysProcAttr) (int, error) {
 		// A program written a moment ago may still be open for writing in some
 		// other thread's forked child, until that child's exec: wait for it.
 		for try := 0; ; try++ {
@@ -166,8 +166,8 @@ const (
 	lastLook  = 200 * time.Millisecond
 )
 
-// watch returns when nothing of the tree is left that could be killed.
-func (m *minder) watch(words <-chan word, deaths <-chan os.Signal) {
+// runUntilEmpty returns when nothing of the tree is left that could be killed.
+func (m *minder) runUntilEmpty(words <-chan word, deaths <-chan os.Signal) {
 	var deadline, again <-chan time.Time
 	var until time.Time
 	pause, refusals := firstLook, 0
@@ -183,11 +183,11 @@ func (m *minder) watch(words <-chan word, deaths <-chan os.Signal) {
 				words, m.orphan, m.dying = nil, true, true
 				break
 			}
-			if d, stop := m.obey(w); stop && (until.IsZero() || d.Before(until)) {
+			if d, stop := m.executeWord(w); stop && (until.IsZero() || d.Before(until)) {
 				until, deadline = d, time.After(time.Until(d))
 			}
 		}
-		if m.reap() && m.pen.empty() {
+		if m.reapChildren() && m.pen.empty() {
 			return
 		}
 		if !m.dying || again != nil {
@@ -207,10 +207,10 @@ func (m *minder) watch(words <-chan word, deaths <-chan os.Signal) {
 	}
 }
 
-// obey does what a word asks for. A stop gives the time when grace is over.
-func (m *minder) obey(w word) (deadline time.Time, stop bool) {
+// executeWord does what a word asks for. A stop gives the time when grace is over.
+func (m *minder) executeWord(w word) (deadline time.Time, stop bool) {
 	if w.Do != doSignal {
-		m.reap() // it may have ended before
+		m.reapChildren() // it may have ended before
 		m.stopped = m.stopped || m.program != 0
 	}
 	switch w.Do {
@@ -233,9 +233,9 @@ func (m *minder) obey(w word) (deadline time.Time, stop bool) {
 	return time.Time{}, false
 }
 
-// reap collects the dead and reports the program's end. It says whether there
+// reapChildren collects the dead and reports the program's end. It says whether there
 // is no child left, dead or alive.
-func (m *minder) reap() (childless bool) {
+func (m *minder) reapChildren() (childless bool) {
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil)
@@ -247,16 +247,16 @@ func (m *minder) reap() (childless bool) {
 			return false
 		case pid == m.program:
 			m.program, m.dying = 0, true
-			_ = m.wire.send(report{Exited: true, Status: int(ws), Stopped: m.stopped})
+			_ = m.wire.sendMessage(report{Exited: true, Status: int(ws), Stopped: m.stopped})
 		}
 	}
 }
 
-// bye sends the tally: what was used by every process that was waited for.
-func (m *minder) bye() {
+// sendTally sends the tally: what was used by every process that was waited for.
+func (m *minder) sendTally() {
 	var ru syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_CHILDREN, &ru) // cannot fail for these arguments
-	_ = m.wire.send(report{Gone: &tally{
+	_ = m.wire.sendMessage(report{Gone: &tally{
 		User:   time.Duration(ru.Utime.Nano()),
 		System: time.Duration(ru.Stime.Nano()),
 		MaxRSS: int64(ru.Maxrss) * rssUnit,

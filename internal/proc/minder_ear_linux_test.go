@@ -23,14 +23,14 @@ func TestAnEndThatGoesWithSomethingUnreadIsAnError(t *testing.T) {
 	}
 	w := newWire(&ear{UnixConn: conn.(*net.UnixConn)})
 	defer w.Close()
-	if err := w.send("an order"); err != nil {
+	if err := w.sendMessage("an order"); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Close(pair[1]); err != nil {
 		t.Fatal(err)
 	}
 	var v any
-	if err := w.read(&v); err == nil {
+	if err := w.readMessage(&v); err == nil {
 		t.Errorf("it reads %v", v)
 	}
 }

@@ -50,7 +50,7 @@ func (s *scene) openOverlays(machine string) (map[int]*overlay, error) {
 			}
 		}
 		all[i] = &overlay{}
-		if err := all[i].openAll(machine, b.Layers, mounts); err != nil {
+		if err := all[i].openFolders(machine, b.Layers, mounts); err != nil {
 			return all, overlayError{err}
 		}
 	}
@@ -61,16 +61,16 @@ func (s *scene) hasOverlays() bool {
 	return slices.ContainsFunc(s.Shows, func(b show) bool { return b.Layers != nil })
 }
 
-func (o *overlay) openAll(machine string, l *layers, mounts []string) (err error) {
+func (o *overlay) openFolders(machine string, l *layers, mounts []string) (err error) {
 	path := func(r raw) string { return filepath.Join(machine, string(r)) }
-	if o.upper, err = o.openAt(path(l.Upper)); err != nil {
+	if o.upper, err = o.openFolder(path(l.Upper)); err != nil {
 		return err
 	}
-	if o.work, err = o.openAt(path(l.Work)); err != nil {
+	if o.work, err = o.openFolder(path(l.Work)); err != nil {
 		return err
 	}
 	for _, lower := range l.Lower {
-		fd, err := o.openAt(path(lower))
+		fd, err := o.openFolder(path(lower))
 		if err != nil {
 			return err
 		}
@@ -79,7 +79,7 @@ func (o *overlay) openAll(machine string, l *layers, mounts []string) (err error
 			if len(o.inner) == mostInner {
 				return fmt.Errorf("more than %d file systems are mounted in %q", mostInner, lower)
 			}
-			fd, err := o.openAt(filepath.Join(path(lower), rest))
+			fd, err := o.openFolder(filepath.Join(path(lower), rest))
 			if err != nil {
 				continue // not for this user, who does not see it on the machine either
 			}
@@ -89,7 +89,7 @@ func (o *overlay) openAll(machine string, l *layers, mounts []string) (err error
 	return nil
 }
 
-func (o *overlay) openAt(path string) (int, error) {
+func (o *overlay) openFolder(path string) (int, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("open %q: %w", path, err)
@@ -98,20 +98,20 @@ func (o *overlay) openAt(path string) (int, error) {
 	return fd, nil
 }
 
-func (o *overlay) close() {
+func (o *overlay) closeFolders() {
 	for _, fd := range o.open {
 		_ = unix.Close(fd)
 	}
 }
 
-// mount mounts the overlay at a folder.
-func (o *overlay) mount(at string) error {
+// mountOverlay mounts the overlay at a folder.
+func (o *overlay) mountOverlay(at string) error {
 	var lower []string
 	for _, fd := range o.lower {
 		lower = append(lower, fdPath(fd))
 	}
 	folders := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + fdPath(o.upper) + ",workdir=" + fdPath(o.work)
-	flags, err := o.flags()
+	flags, err := o.mountFlags()
 	if err != nil {
 		return overlayError{err}
 	}
@@ -128,16 +128,16 @@ func (o *overlay) mount(at string) error {
 		return overlayError{fmt.Errorf("lay folders over %q: %w", at, err)}
 	}
 	for _, m := range o.inner {
-		if err := m.show(filepath.Join(at, m.rest)); err != nil {
+		if err := m.mountReadOnly(filepath.Join(at, m.rest)); err != nil {
 			return overlayError{err}
 		}
 	}
 	return nil
 }
 
-// flags are those of the file system of the lowest folder: what cannot be executed there
+// mountFlags are those of the file system of the lowest folder: what cannot be executed there
 // cannot be here.
-func (o *overlay) flags() (flags uintptr, err error) {
+func (o *overlay) mountFlags() (flags uintptr, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(fdPath(o.lower[len(o.lower)-1]), &st); err != nil {
 		return 0, fmt.Errorf("look at a folder's file system: %w", err)
@@ -150,9 +150,9 @@ func (o *overlay) flags() (flags uintptr, err error) {
 	return flags, nil
 }
 
-// show mounts m at its place in the overlay, read-only. Where an upper layer has another
+// mountReadOnly mounts m at its place in the overlay, read-only. Where an upper layer has another
 // kind of file there, or nothing, it stays hidden.
-func (m innerMount) show(at string) error {
+func (m innerMount) mountReadOnly(at string) error {
 	var there, here unix.Stat_t
 	if unix.Lstat(at, &there) != nil || unix.Stat(fdPath(m.fd), &here) != nil || there.Mode&unix.S_IFMT != here.Mode&unix.S_IFMT {
 		return nil

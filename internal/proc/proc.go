@@ -120,36 +120,36 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 		// would do this program's work again, and start a copy in its turn.
 		return nil, fault.New(fault.Bug, "Call proc.Main first in main, or in TestMain.", "start %s: proc.Main was not called", c.Path)
 	}
-	o, err := c.order()
+	o, err := c.buildOrder()
 	if err != nil {
 		return nil, err
 	}
 	if c.View != nil && !haveViews {
 		return nil, errNoView("this system does not have it")
 	}
-	h := c.Limits.raise(o.Token)
-	o.Fence = h.fence()
-	p, err := c.begin(ctx, o, h)
+	h := c.Limits.makeHold(o.Token)
+	o.Fence = h.minderFence()
+	p, err := c.startFirstWay(ctx, o, h)
 	if err != nil {
-		h.remove()
+		h.removeGroups()
 	}
 	return p, err
 }
 
-// begin starts the tree in the first way that the kernel does not refuse.
-func (c Command) begin(ctx context.Context, o order, h *hold) (p *Process, err error) {
-	err = c.eachWay(o, c.Path, func(o order) (err error) {
+// startFirstWay starts the tree in the first way that the kernel does not refuse.
+func (c Command) startFirstWay(ctx context.Context, o order, h *hold) (p *Process, err error) {
+	err = c.tryEachWay(o, c.Path, func(o order) (err error) {
 		p, err = begin(ctx, c, o, h)
 		return err
 	})
 	return p, err
 }
 
-// eachWay calls begin, for the program of that name, in one way after the other
+// tryEachWay calls begin, for the program of that name, in one way after the other
 // until the kernel does not refuse.
-func (c Command) eachWay(o order, name string, begin func(order) error) (err error) {
+func (c Command) tryEachWay(o order, name string, begin func(order) error) (err error) {
 	var refuser *atomic.Bool
-	for _, w := range c.ways(o) {
+	for _, w := range c.waysToStart(o) {
 		err = begin(w.order)
 		if !errors.Is(err, errRefused) {
 			if err == nil && refuser != nil {
@@ -188,15 +188,15 @@ func (p *Process) Signal(sig os.Signal) error {
 	if !ok {
 		return fmt.Errorf("signal %s: not a signal of this system: %v", p.name, sig)
 	}
-	return p.tell(word{Do: doSignal, Signal: int(s)})
+	return p.sendWord(word{Do: doSignal, Signal: int(s)})
 }
 
 // Interrupt sends sig to the program's process group, as a terminal does to what runs in
 // its foreground, and wakes what was stopped there. Nothing follows: Stop ends a tree
 // that does not end by that. What the program makes of it is Stopped in Exit.
 func (p *Process) Interrupt(sig syscall.Signal) {
-	_ = p.tell(word{Do: doInterrupt, Signal: int(sig)}) // not told: it is gone already
-	p.wake()
+	_ = p.sendWord(word{Do: doInterrupt, Signal: int(sig)}) // not told: it is gone already
+	p.continueMinder()
 }
 
 // Stop sends SIGTERM to every process of the tree and kills the tree once the
@@ -204,17 +204,17 @@ func (p *Process) Interrupt(sig syscall.Signal) {
 // Called again it can shorten the grace, never lengthen it. Stopping a tree
 // that is gone does nothing.
 func (p *Process) Stop(grace time.Duration) {
-	_ = p.tell(word{Do: doStop, Grace: grace}) // not told: it is gone already
-	p.wake()
+	_ = p.sendWord(word{Do: doStop, Grace: grace}) // not told: it is gone already
+	p.continueMinder()
 }
 
 // Kill kills the tree. It returns at once; Wait tells the end.
 func (p *Process) Kill() {
-	_ = p.tell(word{Do: doKill}) // not told: it is gone already
-	p.wake()
+	_ = p.sendWord(word{Do: doKill}) // not told: it is gone already
+	p.continueMinder()
 }
 
-func (p *Process) tell(w word) error {
+func (p *Process) sendWord(w word) error {
 	select {
 	case <-p.done:
 		return os.ErrProcessDone
@@ -222,15 +222,15 @@ func (p *Process) tell(w word) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.wire.send(w); err != nil {
+	if err := p.wire.sendMessage(w); err != nil {
 		return os.ErrProcessDone
 	}
 	return nil
 }
 
-// wake continues a minder that its own tree has stopped: a herd is of the same
+// continueMinder continues a minder that its own tree has stopped: a herd is of the same
 // user, so it can. Nothing is lost when there is nothing to wake.
-func (p *Process) wake() { _ = p.minder.Signal(syscall.SIGCONT) }
+func (p *Process) continueMinder() { _ = p.minder.Signal(syscall.SIGCONT) }
 
 // Exit says how a tree ended.
 type Exit struct {

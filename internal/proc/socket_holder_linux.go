@@ -9,7 +9,7 @@ import (
 // HoldsSocket says whether a process of the tree has the socket of that inode open. It
 // is false where that cannot be seen.
 func (p *Process) HoldsSocket(inode uint64) bool {
-	tree, err := p.tree()
+	tree, err := p.livingProcesses()
 	if err != nil {
 		return false
 	}

@@ -150,8 +150,8 @@ func OpenSpawner(ctx context.Context, c SpawnerConfig) (*Spawner, error) {
 // spawnerName stands for the program in errors.
 const spawnerName = "a spawner"
 
-// order checks a configuration and says it in the minder's terms.
-func (c SpawnerConfig) order() (o order, err error) {
+// buildOrder checks a configuration and says it in the minder's terms.
+func (c SpawnerConfig) buildOrder() (o order, err error) {
 	o.Path = []byte(spawnerName)
 	o.Spawner = &spawnerOrder{Slots: c.Slots, Grace: c.Grace, MaxOutput: c.MaxOutput, Old: c.old}
 	if o.Token = c.Token; o.Token == "" {
@@ -168,7 +168,7 @@ func (c SpawnerConfig) order() (o order, err error) {
 		o.Mark = outer + ":" + o.Token
 	}
 	o.Env = environ(env, o.Mark)
-	if o.Scene, err = c.View.scene(spawnerName); err != nil {
+	if o.Scene, err = c.View.resolveScene(spawnerName); err != nil {
 		return o, err
 	}
 	dir := c.Dir
@@ -189,7 +189,7 @@ func (c SpawnerConfig) order() (o order, err error) {
 // spawner is gone it is ErrSpawnerLost.
 func (s *Spawner) Send(errands ...Errand) error {
 	for i := range errands {
-		if err := errands[i].check(); err != nil {
+		if err := errands[i].checkErrand(); err != nil {
 			return err
 		}
 	}
@@ -227,7 +227,7 @@ func (s *Spawner) Err() error {
 // twice, and by the reader of Events.
 func (s *Spawner) Close() { s.crew.close() }
 
-func (e *Errand) check() error {
+func (e *Errand) checkErrand() error {
 	refuse := func(why string) error {
 		return fault.New(fault.Invalid, "", "start %s: %s", e.Path, why)
 	}
@@ -271,10 +271,10 @@ func newPost() *post {
 	return &post{events: make(chan []Spawned, 4), closing: make(chan struct{})}
 }
 
-// hurry is said by close: from now on keep what is not read at once.
-func (p *post) hurry() { p.once.Do(func() { close(p.closing) }) }
+// stopWaiting is said by close: from now on keep what is not read at once.
+func (p *post) stopWaiting() { p.once.Do(func() { close(p.closing) }) }
 
-func (p *post) deliver(batch []Spawned) {
+func (p *post) deliverBatch(batch []Spawned) {
 	if len(batch) == 0 {
 		return
 	}
@@ -290,8 +290,8 @@ func (p *post) deliver(batch []Spawned) {
 	p.late = append(p.late, batch)
 }
 
-// end brings what is late, and closes. It waits for the reader.
-func (p *post) end(err error) {
+// deliverLast brings what is late, and closes. It waits for the reader.
+func (p *post) deliverLast(err error) {
 	p.mu.Lock()
 	p.err = err
 	p.mu.Unlock()
@@ -303,6 +303,6 @@ func (p *post) end(err error) {
 
 // ended makes an Exit of a wait status.
 func ended(ws syscall.WaitStatus) (e Exit) {
-	e.end(ws)
+	e.setWaitStatus(ws)
 	return e
 }

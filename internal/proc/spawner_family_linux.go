@@ -61,7 +61,7 @@ const (
 	refusals = 2
 )
 
-func (f *family) open(o order) {
+func (f *family) openLists(o order) {
 	f.orphans = map[int]*orphan{}
 	if o.Spawner.Old {
 		return
@@ -80,14 +80,14 @@ func (f *family) open(o order) {
 	}
 }
 
-// children lists them, dead or alive, unless they are as many as known already.
-func (f *family) children(known int) (pids []int, err error) {
+// listChildren lists them, dead or alive, unless they are as many as known already.
+func (f *family) listChildren(known int) (pids []int, err error) {
 	if f.lists == nil {
 		return childrenByStat()
 	}
 	f.text = f.text[:0]
 	for _, list := range f.lists {
-		if err := f.readList(int(list.Fd())); err != nil {
+		if err := f.readPIDs(int(list.Fd())); err != nil {
 			return nil, err
 		}
 	}
@@ -132,9 +132,9 @@ func childrenByStat() (pids []int, err error) {
 	return pids, nil
 }
 
-// readList reads numbers, each with a space behind it. The kernel fills a page,
+// readPIDs reads numbers, each with a space behind it. The kernel fills a page,
 // less a part of a number, and then wants to be asked again.
-func (f *family) readList(list int) error {
+func (f *family) readPIDs(list int) error {
 	const page, number = 4096, 16
 	for at := int64(0); ; {
 		if cap(f.text)-len(f.text) < page {
@@ -151,34 +151,34 @@ func (f *family) readList(list int) error {
 	}
 }
 
-// settle brings to their end the errands whose program has ended.
-func (s *spawner) settle() {
+// settleEnded brings to their end the errands whose program has ended.
+func (s *spawner) settleEnded() {
 	for _, it := range s.blind {
-		s.feel(it)
+		s.pollExit(it)
 	}
 	if len(s.ended) > 0 || s.purging || !s.now.Before(s.looked.Add(dueAnyway)) {
-		s.look()
+		s.findOrphans()
 	}
 	kept := s.ended[:0]
 	for _, it := range s.ended {
 		if !it.gone {
-			it.gone = s.clean(it)
+			it.gone = s.killLeftovers(it)
 		}
-		if !it.gone || !s.finish(it) {
+		if !it.gone || !s.reportEnd(it) {
 			kept = append(kept, it)
 		}
 	}
 	clear(s.ended[len(kept):])
 	s.ended = kept
-	if s.purging = len(s.running) == 0 && s.haunted(); s.purging {
-		s.cleanHouse()
+	if s.purging = len(s.running) == 0 && s.hasKillableOrphans(); s.purging {
+		s.cleanErrands()
 	} else {
 		s.purge = kin{}
 	}
 }
 
-// haunted says whether there are orphans that can be killed.
-func (s *spawner) haunted() bool {
+// hasKillableOrphans says whether there are orphans that can be killed.
+func (s *spawner) hasKillableOrphans() bool {
 	for _, o := range s.orphans {
 		if !o.abandoned {
 			return true
@@ -187,11 +187,11 @@ func (s *spawner) haunted() bool {
 	return false
 }
 
-// look finds new orphans and buries dead ones, until it finds nothing new.
-func (s *spawner) look() {
+// findOrphans finds new orphans and buries dead ones, until it finds nothing new.
+func (s *spawner) findOrphans() {
 	s.looked = s.now
 	for {
-		pids, err := s.children(len(s.running) + len(s.orphans))
+		pids, err := s.listChildren(len(s.running) + len(s.orphans))
 		if err != nil {
 			return // the next turn looks again
 		}
@@ -205,24 +205,24 @@ func (s *spawner) look() {
 		if len(s.orphans) == 0 {
 			return
 		}
-		s.own()
+		s.assignOrphans()
 		mourning := len(s.ended) > 0 || s.purging
 		if !fresh && !mourning && s.now.Before(s.buried.Add(buryAfter)) {
 			return
 		}
-		if !s.bury() {
+		if !s.reapOrphans() {
 			return
 		}
 	}
 }
 
-// own finds out whose the orphans are of whom that is not known.
-func (s *spawner) own() {
+// assignOrphans finds out whose the orphans are of whom that is not known.
+func (s *spawner) assignOrphans() {
 	for pid, o := range s.orphans {
 		if o.of != nil || o.looks == 0 || s.now.Before(o.next) {
 			continue
 		}
-		s.ask(pid, o)
+		s.findOwner(pid, o)
 		o.pause = max(firstLook, 2*o.pause)
 		o.next = s.now.Add(o.pause)
 		if o.stale {
@@ -231,9 +231,9 @@ func (s *spawner) own() {
 	}
 }
 
-// ask finds the errand whose session pid is in, or whose mark it carries. What
+// findOwner finds the errand whose session pid is in, or whose mark it carries. What
 // shows an environment without a mark is nobody's.
-func (s *spawner) ask(pid int, o *orphan) {
+func (s *spawner) findOwner(pid int, o *orphan) {
 	o.looks--
 	if session, err := unix.Getsid(pid); err == nil {
 		if o.of = s.running[session]; o.of != nil {
@@ -258,9 +258,9 @@ func (s *spawner) ask(pid int, o *orphan) {
 	}
 }
 
-// bury waits for the orphans that have ended, and says whether there were any.
+// reapOrphans waits for the orphans that have ended, and says whether there were any.
 // Their children are ours by then, and on the list.
-func (s *spawner) bury() (some bool) {
+func (s *spawner) reapOrphans() (some bool) {
 	s.buried = s.now
 	for pid, o := range s.orphans {
 		var ru syscall.Rusage
@@ -269,7 +269,7 @@ func (s *spawner) bury() (some bool) {
 			continue
 		}
 		if o.of != nil && got == pid {
-			o.of.use(&ru)
+			o.of.addUsage(&ru)
 		}
 		delete(s.orphans, pid)
 		some = true
@@ -277,8 +277,8 @@ func (s *spawner) bury() (some bool) {
 	return some
 }
 
-// clean kills what an errand has left, and says whether nothing is left of it.
-func (s *spawner) clean(it *item) bool {
+// killLeftovers kills what an errand has left, and says whether nothing is left of it.
+func (s *spawner) killLeftovers(it *item) bool {
 	own, asking := false, false
 	for _, o := range s.orphans {
 		own = own || o.of == it
@@ -287,12 +287,12 @@ func (s *spawner) clean(it *item) bool {
 	switch {
 	case !own && !asking:
 		return true
-	case !s.due(&it.kin) || !own:
+	case !s.roundIsDue(&it.kin) || !own:
 		return false
 	}
 	_ = syscall.Kill(-it.pid, syscall.SIGKILL)
 	if it.rounds > politeRounds {
-		s.cull(it)
+		s.stopThenKill(it)
 	} else {
 		for pid, o := range s.orphans {
 			if o.of == it && syscall.Kill(pid, syscall.SIGKILL) == syscall.EPERM {
@@ -309,21 +309,21 @@ func (s *spawner) clean(it *item) bool {
 	return false
 }
 
-// due says whether it is time for the next round.
-func (s *spawner) due(k *kin) bool {
+// roundIsDue says whether it is time for the next round.
+func (s *spawner) roundIsDue(k *kin) bool {
 	if s.now.Before(k.next) {
-		s.by(k.next)
+		s.wakeBy(k.next)
 		return false
 	}
 	k.rounds++
 	k.pause = min(max(firstLook, 2*k.pause), lastLook)
 	k.next = s.now.Add(k.pause)
-	s.by(k.next)
+	s.wakeBy(k.next)
 	return true
 }
 
-// cull stops what an errand has left before it kills it: a bomb, else, forks on.
-func (s *spawner) cull(it *item) {
+// stopThenKill stops what an errand has left before it kills it: a bomb, else, forks on.
+func (s *spawner) stopThenKill(it *item) {
 	self := os.Getpid()
 	_, refused, _ := cull(func() ([]process, error) {
 		all, err := census()
@@ -337,7 +337,7 @@ func (s *spawner) cull(it *item) {
 				s.orphans[p.pid] = o
 			}
 			if o.of == nil && o.looks > 0 {
-				s.ask(p.pid, o)
+				s.findOwner(p.pid, o)
 			}
 			return o.of == it
 		}), err
@@ -349,9 +349,9 @@ func (s *spawner) cull(it *item) {
 	}
 }
 
-// cleanHouse kills all that is left, as nothing runs.
-func (s *spawner) cleanHouse() {
-	if !s.due(&s.purge) {
+// cleanErrands kills all that is left, as nothing runs.
+func (s *spawner) cleanErrands() {
+	if !s.roundIsDue(&s.purge) {
 		return
 	}
 	killed, refused := s.minder.pen.cull()
@@ -361,17 +361,17 @@ func (s *spawner) cleanHouse() {
 			o.abandoned = o.refused >= refusals
 		}
 	}
-	s.look()
-	s.purging = s.haunted()
+	s.findOrphans()
+	s.purging = s.hasKillableOrphans()
 }
 
-// feel asks for the end of a program that epoll cannot tell.
-func (s *spawner) feel(it *item) {
+// pollExit asks for the end of a program that epoll cannot tell.
+func (s *spawner) pollExit(it *item) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, it.pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	if err == nil && info.Signo == 0 {
-		s.by(s.now.Add(buryAfter))
+		s.wakeBy(s.now.Add(buryAfter))
 		return
 	}
-	s.exited(it)
+	s.noteExited(it)
 }

@@ -39,19 +39,19 @@ const (
 	slain
 )
 
-// fill begins errands while it may.
-func (s *spawner) fill() {
-	for len(s.queue) > 0 && s.mayBegin() {
+// startErrands begins errands while it may.
+func (s *spawner) startErrands() {
+	for len(s.queue) > 0 && s.mayStartErrand() {
 		j := s.queue[0]
-		errno := s.begin(j)
+		errno := s.startErrand(j)
 		switch {
 		case errno == syscall.ETXTBSY && j.tries < textBusyTries:
 			j.tries++
 			s.rest = s.now.Add(textBusy)
-			s.by(s.rest)
+			s.wakeBy(s.rest)
 			return
 		case errno != 0:
-			s.report1(appendUnfit(s.out, j, errno, time.Now()))
+			s.appendReport(appendUnfit(s.out, j, errno, time.Now()))
 		}
 		s.queue[0] = nil
 		if s.queue = s.queue[1:]; len(s.queue) == 0 {
@@ -60,19 +60,19 @@ func (s *spawner) fill() {
 	}
 }
 
-func (s *spawner) mayBegin() bool {
+func (s *spawner) mayStartErrand() bool {
 	switch {
 	case s.closing, len(s.running) == s.Slots, s.purging, len(s.out) >= fullOut, bootTime() >= s.licence:
 		return false
 	case s.now.Before(s.rest):
-		s.by(s.rest)
+		s.wakeBy(s.rest)
 		return false
 	}
 	return true
 }
 
-// begin starts j, and says what the kernel has against it.
-func (s *spawner) begin(j *job) (errno syscall.Errno) {
+// startErrand starts j, and says what the kernel has against it.
+func (s *spawner) startErrand(j *job) (errno syscall.Errno) {
 	var out, err [2]int
 	if e := unix.Pipe2(out[:], unix.O_CLOEXEC); e != nil {
 		return noDescriptors(e)
@@ -94,7 +94,7 @@ func (s *spawner) begin(j *job) (errno syscall.Errno) {
 		defer unix.Close(in)
 	}
 	mark := strconv.AppendUint([]byte(s.mark), j.id, 10)
-	pid, pidfd, e := s.exec(j, append(mark, 0), [3]int{in, out[1], err[1]})
+	pid, pidfd, e := s.execErrand(j, append(mark, 0), [3]int{in, out[1], err[1]})
 	if e != nil {
 		unix.Close(out[0])
 		unix.Close(err[0])
@@ -103,7 +103,7 @@ func (s *spawner) begin(j *job) (errno syscall.Errno) {
 		}
 		return syscall.EINVAL
 	}
-	it := s.seat()
+	it := s.freeSlot()
 	*it = item{errandEnd: errandEnd{id: j.id, began: time.Now()}, slot: it.slot, pid: pid, pidfd: pidfd}
 	for i, fd := range [...]int{out[0], err[0]} {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK) // cannot fail for these arguments
@@ -111,14 +111,14 @@ func (s *spawner) begin(j *job) (errno syscall.Errno) {
 	}
 	if j.timeout > 0 {
 		it.deadline = it.began.Add(j.timeout)
-		s.by(it.deadline)
+		s.wakeBy(it.deadline)
 	}
-	s.by(it.began.Add(young))
+	s.wakeBy(it.began.Add(young))
 	s.running[pid], s.byID[it.id] = it, it
-	if s.Old || s.watch(s.poll, pidfd, unix.EPOLLIN|unix.EPOLLONESHOT, onEnd, it.slot) != nil {
+	if s.Old || s.watchDescriptor(s.poll, pidfd, unix.EPOLLIN|unix.EPOLLONESHOT, onEnd, it.slot) != nil {
 		s.blind = append(s.blind, it) // it is asked for its end at every turn
 	}
-	s.report1(appendBegan(s.out, it.id, pid, it.began))
+	s.appendReport(appendBegan(s.out, it.id, pid, it.began))
 	return 0
 }
 
@@ -147,8 +147,8 @@ func inMemory(b []byte) (fd int, err error) {
 	return fd, nil
 }
 
-// seat gives a free slot.
-func (s *spawner) seat() *item {
+// freeSlot gives a free slot.
+func (s *spawner) freeSlot() *item {
 	if n := len(s.free); n > 0 {
 		it := s.items[s.free[n-1]]
 		s.free = s.free[:n-1]
@@ -159,8 +159,8 @@ func (s *spawner) seat() *item {
 	return it
 }
 
-// exited notes that a program has ended.
-func (s *spawner) exited(it *item) {
+// noteExited notes that a program has ended.
+func (s *spawner) noteExited(it *item) {
 	if it.over || it.pid == 0 {
 		return
 	}
@@ -168,40 +168,40 @@ func (s *spawner) exited(it *item) {
 	s.ended = append(s.ended, it)
 }
 
-// age sees to what time alone brings about.
-func (s *spawner) age() {
+// applyTimeouts sees to what time alone brings about.
+func (s *spawner) applyTimeouts() {
 	for _, it := range s.items {
 		if it.pid == 0 || it.over {
 			continue
 		}
 		if !it.watched {
 			if at := it.began.Add(young); s.now.Before(at) {
-				s.by(at)
+				s.wakeBy(at)
 			} else {
-				s.watchOutput(it)
+				s.watchOutputs(it)
 			}
 		}
 		if it.deadline.IsZero() {
 			continue
 		}
 		if s.now.Before(it.deadline) {
-			s.by(it.deadline)
+			s.wakeBy(it.deadline)
 			continue
 		}
 		if it.stage == free {
 			it.timedOut = true
 			s.terminate(it)
 		} else {
-			s.slay(it)
+			s.killErrand(it)
 		}
 	}
 }
 
-func (s *spawner) watchOutput(it *item) {
+func (s *spawner) watchOutputs(it *item) {
 	it.watched = true
 	for i := range it.streams {
 		if fd := it.streams[i].fd; fd >= 0 {
-			_ = s.watch(s.outputs, fd, unix.EPOLLIN, onStream+i, it.slot) // else it is read at the end
+			_ = s.watchDescriptor(s.outputs, fd, unix.EPOLLIN, onStream+i, it.slot) // else it is read at the end
 		}
 	}
 }
@@ -212,23 +212,23 @@ func (s *spawner) terminate(it *item) {
 		return
 	}
 	it.stage, it.deadline = asked, s.now.Add(s.Grace)
-	s.by(it.deadline)
-	s.signal(it, syscall.SIGTERM)
-	s.signal(it, syscall.SIGCONT) // a stopped process cannot hear the other
+	s.wakeBy(it.deadline)
+	s.signalErrand(it, syscall.SIGTERM)
+	s.signalErrand(it, syscall.SIGCONT) // a stopped process cannot hear the other
 }
 
-// slay kills an errand's program and group; what else it has becomes ours then.
-func (s *spawner) slay(it *item) {
+// killErrand kills an errand's program and group; what else it has becomes ours then.
+func (s *spawner) killErrand(it *item) {
 	if it.stage == slain || it.over {
 		return
 	}
 	it.stage, it.deadline = slain, time.Time{}
-	s.signal(it, syscall.SIGKILL)
+	s.signalErrand(it, syscall.SIGKILL)
 }
 
-// signal reaches the group of an errand, whose number is its own while it is not
+// signalErrand reaches the group of an errand, whose number is its own while it is not
 // settled, and the orphans that it has made by now.
-func (s *spawner) signal(it *item, sig syscall.Signal) {
+func (s *spawner) signalErrand(it *item, sig syscall.Signal) {
 	_ = syscall.Kill(-it.pid, sig)
 	for pid, o := range s.orphans {
 		if o.of == it {
@@ -237,23 +237,23 @@ func (s *spawner) signal(it *item, sig syscall.Signal) {
 	}
 }
 
-// pump reads what errands have written, a piece of each, so that none starves the
+// readOutputs reads what errands have written, a piece of each, so that none starves the
 // others, until the agent has enough to take.
-func (s *spawner) pump() {
+func (s *spawner) readOutputs() {
 	var events [32]unix.EpollEvent
 	n, _ := unix.EpollWait(s.outputs, events[:], 0)
 	for _, e := range events[:max(n, 0)] {
 		if len(s.out) >= fullOut {
 			break
 		}
-		s.read(s.items[e.Pad], int(e.Fd)-onStream)
+		s.readOutput(s.items[e.Pad], int(e.Fd)-onStream)
 	}
-	s.pause(len(s.out) >= fullOut)
+	s.pausePipes(len(s.out) >= fullOut)
 }
 
-// read moves a piece of output into the report and says how much. What is over
+// readOutput moves a piece of output into the report and says how much. What is over
 // the limit is counted only. At the end of the pipe it closes it.
-func (s *spawner) read(it *item, i int) (n int) {
+func (s *spawner) readOutput(it *item, i int) (n int) {
 	st := &it.streams[i]
 	if st.fd < 0 {
 		return 0
@@ -268,7 +268,7 @@ func (s *spawner) read(it *item, i int) (n int) {
 		return 0
 	}
 	if n <= 0 || err != nil {
-		s.shut(it, st)
+		s.closeStream(it, st)
 		return 0
 	}
 	it.output[i] += int64(n)
@@ -279,7 +279,7 @@ func (s *spawner) read(it *item, i int) (n int) {
 	st.forwarded += pass
 	b, _ := openFrame(frame[:at], frameOutput)
 	b = append(little.AppendUint64(b, it.id), byte(i+1))
-	s.report1(closeFrame(frame[:len(b)+int(pass)], at))
+	s.appendReport(closeFrame(frame[:len(b)+int(pass)], at))
 	return n
 }
 
@@ -294,17 +294,17 @@ func (s *spawner) lastOutput(it *item) (all bool) {
 			}
 			// Nobody is left to write, so a piece that is not full was the last. A
 			// stranger who was handed the pipe, and fills it, does not keep us.
-			if n := s.read(it, i); n < piece || it.drained > longestPipe {
+			if n := s.readOutput(it, i); n < piece || it.drained > longestPipe {
 				break
 			}
 			it.drained += piece
 		}
-		s.shut(it, st)
+		s.closeStream(it, st)
 	}
 	return true
 }
 
-func (s *spawner) shut(it *item, st *stream) {
+func (s *spawner) closeStream(it *item, st *stream) {
 	if st.fd < 0 {
 		return
 	}
@@ -318,8 +318,8 @@ func (s *spawner) shut(it *item, st *stream) {
 // longestPipe is above what an errand can make of its pipe's capacity, but for root.
 const longestPipe = 2 << 20
 
-// finish reports the end of an errand of which nothing is left.
-func (s *spawner) finish(it *item) (done bool) {
+// reportEnd reports the end of an errand of which nothing is left.
+func (s *spawner) reportEnd(it *item) (done bool) {
 	if !s.lastOutput(it) {
 		return false
 	}
@@ -331,29 +331,29 @@ func (s *spawner) finish(it *item) (done bool) {
 	if err != nil { // somebody else has waited for it: at least it did not succeed
 		it.status = syscall.WaitStatus(syscall.SIGKILL)
 	}
-	it.use(&ru)
+	it.addUsage(&ru)
 	if it.pidfd >= 0 {
 		unix.Close(it.pidfd)
 	}
 	s.blind = slices.DeleteFunc(s.blind, func(b *item) bool { return b == it })
 	delete(s.running, it.pid)
 	delete(s.byID, it.id)
-	s.report1(it.append(s.out))
+	s.appendReport(it.appendTo(s.out))
 	it.pid = 0
 	s.free = append(s.free, it.slot)
 	return true
 }
 
-// use adds what a process of the tree has used.
-func (e *errandEnd) use(ru *syscall.Rusage) {
+// addUsage adds what a process of the tree has used.
+func (e *errandEnd) addUsage(ru *syscall.Rusage) {
 	e.user += time.Duration(ru.Utime.Nano())
 	e.system += time.Duration(ru.Stime.Nano())
 	e.maxRSS = max(e.maxRSS, int64(ru.Maxrss)*rssUnit)
 }
 
-// exec runs j's program with those files, as a session of its own.
-func (s *spawner) exec(j *job, mark []byte, files [3]int) (pid, pidfd int, err error) {
-	s.envBuf = s.env.with(s.envBuf, j.env, mark)
+// execErrand runs j's program with those files, as a session of its own.
+func (s *spawner) execErrand(j *job, mark []byte, files [3]int) (pid, pidfd int, err error) {
+	s.envBuf = s.env.environWith(s.envBuf, j.env, mark)
 	if s.fast != nil {
 		pid, pidfd, err, works := s.fast.exec(j, s.envBuf, files)
 		if works {

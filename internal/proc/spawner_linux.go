@@ -38,12 +38,12 @@ type minded struct {
 var _ crew = (*minded)(nil)
 
 func openCrew(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
-	o, err := c.order()
+	o, err := c.buildOrder()
 	if err != nil {
 		return nil, err
 	}
 	var m *minded
-	err = Command{View: c.View, herded: c.herded}.eachWay(o, spawnerName, func(o order) (err error) {
+	err = Command{View: c.View, herded: c.herded}.tryEachWay(o, spawnerName, func(o order) (err error) {
 		m, err = openMinded(ctx, o, p)
 		return err
 	})
@@ -75,21 +75,21 @@ func openMinded(ctx context.Context, o order, post *post) (*minded, error) {
 	started := make(chan error, 1)
 	go func() { // ends with the spawner and the reader of its events; close, and every failing path below, waits for the former
 		p := &Process{token: o.Token, name: spawnerName, wire: newWire(ours)}
-		err := p.launch(o, []*os.File{null, null, null, theirs})
+		err := p.launchMinder(o, []*os.File{null, null, null, theirs})
 		defer runtime.UnlockOSThread()
 		theirs.Close()
 		null.Close()
 		if err == nil {
-			err = p.first(o, ours)
+			err = p.sendOrder(o, ours)
 		}
 		if err == nil {
-			if err = p.wire.bare(ours); err != nil {
+			if err = p.wire.skipNewline(ours); err != nil {
 				err = fmt.Errorf("start a spawner: read from it: %w", err)
 			}
 		}
 		m.minder = p.minder
 		started <- err
-		m.attend(err == nil)
+		m.readSpawner(err == nil)
 	}()
 	select {
 	case err = <-started:
@@ -104,9 +104,9 @@ func openMinded(ctx context.Context, o order, post *post) (*minded, error) {
 	return m, nil
 }
 
-// attend reads what the spawner says until it is gone.
-func (m *minded) attend(running bool) {
-	clean := running && m.read()
+// readSpawner reads what the spawner says until it is gone.
+func (m *minded) readSpawner(running bool) {
+	clean := running && m.readEvents()
 	m.conn.Close()
 	if m.minder != nil {
 		if !clean {
@@ -115,14 +115,14 @@ func (m *minded) attend(running bool) {
 		_, _ = m.minder.Wait() // its own end says nothing that its reports did not
 	}
 	if running && !clean {
-		m.sweep()
+		m.killStrays()
 	}
 	close(m.gone)
 	switch {
 	case clean:
-		m.post.end(nil)
+		m.post.deliverLast(nil)
 	case running:
-		m.post.end(ErrSpawnerLost)
+		m.post.deliverLast(ErrSpawnerLost)
 	}
 }
 
@@ -133,8 +133,8 @@ const (
 	roomToRead = 96 << 10
 )
 
-// read delivers events. It says whether the spawner took its leave.
-func (m *minded) read() (clean bool) {
+// readEvents delivers events. It says whether the spawner took its leave.
+func (m *minded) readEvents() (clean bool) {
 	var buf []byte
 	for {
 		if cap(buf)-len(buf) < roomToRead {
@@ -153,38 +153,38 @@ func (m *minded) read() (clean bool) {
 			}
 			rest = next
 			if kind == frameGone {
-				m.post.deliver(batch)
+				m.post.deliverBatch(batch)
 				return true
 			}
-			s, ok := m.order.spawned(kind, body)
+			s, ok := m.order.parseSpawned(kind, body)
 			if !ok {
 				return false
 			}
-			m.note(kind, &s, &body)
+			m.noteSession(kind, &s, &body)
 			batch = append(batch, s)
 		}
 		buf = rest
-		m.post.deliver(batch)
+		m.post.deliverBatch(batch)
 	}
 }
 
-// note remembers the sessions of a herd, for sweep.
-func (m *minded) note(kind byte, s *Spawned, began *cut) {
+// noteSession remembers the sessions of a herd, for sweep.
+func (m *minded) noteSession(kind byte, s *Spawned, began *cut) {
 	if m.sessions == nil {
 		return
 	}
 	switch kind {
 	case frameBegan:
-		began.take(16)
+		began.nextBytes(16)
 		m.sessions[s.ID] = int(began.u32())
 	case frameEnded:
 		delete(m.sessions, s.ID)
 	}
 }
 
-// sweep ends what outlived its spawner. A namespace went with it; the programs of
+// killStrays ends what outlived its spawner. A namespace went with it; the programs of
 // a herd, too; their strays are found by session and by mark.
-func (m *minded) sweep() {
+func (m *minded) killStrays() {
 	in := make(map[int]bool, len(m.sessions))
 	for _, session := range m.sessions {
 		in[session] = true
@@ -202,7 +202,7 @@ func (m *minded) sweep() {
 	_, _, _ = sweep(m.order.Token, 0, nil) // what is left may not be killed, and nobody is there to be told
 }
 
-func (m *minded) tell(frame func([]byte) []byte) error {
+func (m *minded) sendFrame(frame func([]byte) []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frame = frame(m.frame[:0])
@@ -217,7 +217,7 @@ func (m *minded) tell(frame func([]byte) []byte) error {
 }
 
 func (m *minded) send(errands []Errand) error {
-	return m.tell(func(b []byte) []byte {
+	return m.sendFrame(func(b []byte) []byte {
 		for i := range errands {
 			b = appendErrand(b, &errands[i])
 		}
@@ -228,34 +228,34 @@ func (m *minded) send(errands []Errand) error {
 // until, drop and kill are not told when the spawner is gone: then all is over.
 
 func (m *minded) until(boot time.Duration) {
-	m.wake()
-	_ = m.tell(func(b []byte) []byte { return appendID(b, frameUntil, uint64(boot)) })
+	m.continueSpawner()
+	_ = m.sendFrame(func(b []byte) []byte { return appendID(b, frameUntil, uint64(boot)) })
 }
 
 func (m *minded) drop() {
-	_ = m.tell(func(b []byte) []byte { return appendID(b, frameDrop, 0) })
+	_ = m.sendFrame(func(b []byte) []byte { return appendID(b, frameDrop, 0) })
 }
 
 func (m *minded) kill(sig syscall.Signal, ids []uint64) {
-	m.wake()
-	_ = m.tell(func(b []byte) []byte { return appendKill(b, sig, ids) })
+	m.continueSpawner()
+	_ = m.sendFrame(func(b []byte) []byte { return appendKill(b, sig, ids) })
 }
 
-// wake continues a spawner that one of its errands has stopped: a herd is of the
+// continueSpawner continues a spawner that one of its errands has stopped: a herd is of the
 // same user, so that can be. It comes before the telling, which may wait for it.
-func (m *minded) wake() {
+func (m *minded) continueSpawner() {
 	if !m.order.Namespace {
 		_ = m.minder.Signal(syscall.SIGCONT)
 	}
 }
 
 func (m *minded) close() {
-	m.post.hurry()
+	m.post.stopWaiting()
 	_ = m.conn.CloseWrite() // does not wait for a send; where it fails all is over already
 	again := time.NewTicker(lastLook)
 	defer again.Stop()
 	for {
-		m.wake()
+		m.continueSpawner()
 		select {
 		case <-m.gone:
 			return

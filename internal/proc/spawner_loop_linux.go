@@ -85,21 +85,21 @@ func spawn(m *minder, agent *os.File, o order) {
 		mark: Mark + "=" + o.Mark + ":" + o.Token + ".", env: newSurroundings(o.Env),
 		running: map[int]*item{}, byID: map[uint64]*item{}, events: make([]unix.EpollEvent, 64),
 	}
-	if step, err := s.open(o, agent); err != nil {
+	if step, err := s.openSpawner(o, agent); err != nil {
 		errno, ok := err.(syscall.Errno)
 		if !ok {
 			errno = syscall.EINVAL
 		}
-		_ = m.wire.send(report{Step: step, Errno: int(errno)})
+		_ = m.wire.sendMessage(report{Step: step, Errno: int(errno)})
 		return
 	}
-	if m.wire.send(report{Started: os.Getpid()}) == nil {
-		s.run()
+	if m.wire.sendMessage(report{Started: os.Getpid()}) == nil {
+		s.runUntilClosed()
 	}
 }
 
-func (s *spawner) open(o order, agent *os.File) (step string, err error) {
-	if err := s.minder.wire.bare(agent); err != nil {
+func (s *spawner) openSpawner(o order, agent *os.File) (step string, err error) {
+	if err := s.minder.wire.skipNewline(agent); err != nil {
 		return stepExec, err
 	}
 	if err := syscall.Chdir(string(o.Dir)); err != nil {
@@ -125,16 +125,16 @@ func (s *spawner) open(o order, agent *os.File) (step string, err error) {
 	if err = unix.SetNonblock(s.agent, true); err != nil {
 		return stepExec, err
 	}
-	if err := s.watch(s.poll, s.agent, unix.EPOLLIN, onAgent, 0); err != nil {
+	if err := s.watchDescriptor(s.poll, s.agent, unix.EPOLLIN, onAgent, 0); err != nil {
 		return stepExec, err
 	}
-	if err := s.watch(s.poll, s.outputs, unix.EPOLLIN, onOutputs, 0); err != nil {
+	if err := s.watchDescriptor(s.poll, s.outputs, unix.EPOLLIN, onOutputs, 0); err != nil {
 		return stepExec, err
 	}
 	if !s.Old {
 		s.fast = newFast(s.herd)
 	}
-	s.family.open(o)
+	s.family.openLists(o)
 	return "", nil
 }
 
@@ -156,64 +156,64 @@ const (
 	onStream // and the one after it
 )
 
-// watch has epoll tell of fd. What we close it tells of on, for as long as a child
+// watchDescriptor has epoll tell of fd. What we close it tells of on, for as long as a child
 // that we forked is on its way into its exec and has it, too: so the end of a
 // program is told once, and a pipe is taken out before it is closed.
-func (s *spawner) watch(poll, fd int, events uint32, about, slot int) error {
+func (s *spawner) watchDescriptor(poll, fd int, events uint32, about, slot int) error {
 	e := unix.EpollEvent{Events: events, Fd: int32(about), Pad: int32(slot)}
 	return unix.EpollCtl(poll, unix.EPOLL_CTL_ADD, fd, &e)
 }
 
-// run ends when the agent has closed, or died, and nothing is left.
-func (s *spawner) run() {
-	for !s.over() {
-		s.turn(s.events[:s.wait()])
+// runUntilClosed ends when the agent has closed, or died, and nothing is left.
+func (s *spawner) runUntilClosed() {
+	for !s.nothingLeft() {
+		s.handleEvents(s.events[:s.waitForEvents()])
 	}
-	s.leave()
+	s.sendFarewell()
 }
 
-func (s *spawner) over() bool {
-	return s.closing && len(s.running) == 0 && !s.haunted()
+func (s *spawner) nothingLeft() bool {
+	return s.closing && len(s.running) == 0 && !s.hasKillableOrphans()
 }
 
-func (s *spawner) turn(events []unix.EpollEvent) {
+func (s *spawner) handleEvents(events []unix.EpollEvent) {
 	s.now = time.Now()
 	s.wake = time.Time{}
 	if len(s.running) > 0 {
-		s.by(s.now.Add(dueAnyway))
+		s.wakeBy(s.now.Add(dueAnyway))
 	}
 	for i := range events {
 		switch e := &events[i]; e.Fd {
 		case onAgent:
 			if e.Events&unix.EPOLLOUT != 0 {
-				s.send()
+				s.flushReports()
 			}
 			if e.Events&^unix.EPOLLOUT != 0 && !s.closing {
-				s.listen()
+				s.readAgent()
 			}
 		case onOutputs:
-			s.pump()
+			s.readOutputs()
 		case onEnd:
-			s.exited(s.items[e.Pad])
+			s.noteExited(s.items[e.Pad])
 		}
 	}
-	s.age()
-	s.settle()
-	s.fill()
-	s.report()
+	s.applyTimeouts()
+	s.settleEnded()
+	s.startErrands()
+	s.postReports()
 }
 
-// by has the next turn begin at t or sooner.
-func (s *spawner) by(t time.Time) {
+// wakeBy has the next turn begin at t or sooner.
+func (s *spawner) wakeBy(t time.Time) {
 	if s.wake.IsZero() || t.Before(s.wake) {
 		s.wake = t
 	}
 }
 
-// wait waits for events. The first few milliseconds it does so without telling the
+// waitForEvents waits for events. The first few milliseconds it does so without telling the
 // scheduler: to be told costs it two more switches of threads for each errand, and
 // there is nothing else that it could run.
-func (s *spawner) wait() int {
+func (s *spawner) waitForEvents() int {
 	timeout := -1
 	if !s.wake.IsZero() {
 		timeout = int(max(0, (time.Until(s.wake)+time.Millisecond-1)/time.Millisecond))
@@ -239,8 +239,8 @@ func (s *spawner) wait() int {
 	return long
 }
 
-// listen takes what the agent has sent.
-func (s *spawner) listen() {
+// readAgent takes what the agent has sent.
+func (s *spawner) readAgent() {
 	for {
 		if cap(s.in)-len(s.in) < 16<<10 {
 			s.in = append(make([]byte, 0, 2*len(s.in)+64<<10), s.in...)
@@ -252,8 +252,8 @@ func (s *spawner) listen() {
 		if n <= 0 || err != nil {
 			_ = unix.EpollCtl(s.poll, unix.EPOLL_CTL_DEL, s.agent, nil)
 			s.wants = false
-			s.obey()
-			s.close()
+			s.executeFrames()
+			s.beginClose()
 			return
 		}
 		s.in = s.in[:len(s.in)+n]
@@ -261,12 +261,12 @@ func (s *spawner) listen() {
 			break // there was no more, or epoll tells again
 		}
 	}
-	s.obey()
+	s.executeFrames()
 }
 
-// obey does what whole frames ask for. An errand keeps its own, so what was read
+// executeFrames does what whole frames ask for. An errand keeps its own, so what was read
 // is not written to again.
-func (s *spawner) obey() {
+func (s *spawner) executeFrames() {
 	for {
 		kind, c, rest, ok := nextFrame(s.in)
 		if !ok {
@@ -281,23 +281,23 @@ func (s *spawner) obey() {
 		case frameUntil:
 			s.licence = time.Duration(c.u64())
 		case frameDrop:
-			s.drop()
+			s.dropQueued()
 		case frameKill:
 			for sig := syscall.Signal(c.u32()); !c.bad && len(c.b) > 0; {
-				s.kill(sig, c.u64())
+				s.killByID(sig, c.u64())
 			}
 		}
 	}
 }
 
-func (s *spawner) drop() {
+func (s *spawner) dropQueued() {
 	for _, j := range s.queue {
-		s.report1(appendID(s.out, frameUnstarted, j.id))
+		s.appendReport(appendID(s.out, frameUnstarted, j.id))
 	}
 	s.queue = nil
 }
 
-func (s *spawner) kill(sig syscall.Signal, id uint64) {
+func (s *spawner) killByID(sig syscall.Signal, id uint64) {
 	if it := s.byID[id]; it != nil {
 		it.stopped = it.stopped || !it.over && !dead(it.pid)
 		if sig == syscall.SIGTERM {
@@ -311,7 +311,7 @@ func (s *spawner) kill(sig syscall.Signal, id uint64) {
 	for i, j := range s.queue {
 		if j.id == id {
 			s.queue = append(s.queue[:i:i], s.queue[i+1:]...)
-			s.report1(appendID(s.out, frameUnstarted, id))
+			s.appendReport(appendID(s.out, frameUnstarted, id))
 			return
 		}
 	}
@@ -324,17 +324,17 @@ func dead(pid int) bool {
 	return err == nil && info.Signo != 0
 }
 
-// close is for the end of the agent, or of its wish for errands.
-func (s *spawner) close() {
+// beginClose is for the end of the agent, or of its wish for errands.
+func (s *spawner) beginClose() {
 	s.closing = true
-	s.drop()
+	s.dropQueued()
 	for _, it := range s.running {
-		s.slay(it)
+		s.killErrand(it)
 	}
 }
 
-// report1 takes out with one report more at its end.
-func (s *spawner) report1(out []byte) {
+// appendReport takes out with one report more at its end.
+func (s *spawner) appendReport(out []byte) {
 	if len(s.out) == 0 {
 		s.unsent = s.now
 	}
@@ -343,21 +343,21 @@ func (s *spawner) report1(out []byte) {
 	}
 }
 
-// report posts what is worth it: when somebody waits, when it is much, or late.
-func (s *spawner) report() {
+// postReports posts what is worth it: when somebody waits, when it is much, or late.
+func (s *spawner) postReports() {
 	if len(s.out) == 0 || s.wants {
 		return
 	}
 	busy := len(s.queue) > 0 && len(s.running) == s.Slots
 	if late := s.unsent.Add(postAfter); busy && !s.closing && len(s.out) < postSize && s.now.Before(late) {
-		s.by(late)
+		s.wakeBy(late)
 		return
 	}
-	s.send()
+	s.flushReports()
 }
 
-// send sends what the socket takes, and has epoll tell when it takes more.
-func (s *spawner) send() {
+// flushReports sends what the socket takes, and has epoll tell when it takes more.
+func (s *spawner) flushReports() {
 	sent := 0
 	var err error
 	for sent < len(s.out) && err == nil {
@@ -370,13 +370,13 @@ func (s *spawner) send() {
 	}
 	s.out = s.out[:copy(s.out, s.out[sent:])]
 	s.unsent = s.now
-	s.hear(unix.EPOLLOUT, len(s.out) > 0)
-	s.pause(len(s.out) >= fullOut)
+	s.watchAgent(unix.EPOLLOUT, len(s.out) > 0)
+	s.pausePipes(len(s.out) >= fullOut)
 }
 
-// hear has epoll tell of more than the agent's frames, or no longer. After a close
+// watchAgent has epoll tell of more than the agent's frames, or no longer. After a close
 // the agent is watched for nothing else.
-func (s *spawner) hear(events uint32, wants bool) {
+func (s *spawner) watchAgent(events uint32, wants bool) {
 	if wants == s.wants {
 		return
 	}
@@ -384,7 +384,7 @@ func (s *spawner) hear(events uint32, wants bool) {
 	if s.closing {
 		_ = unix.EpollCtl(s.poll, unix.EPOLL_CTL_DEL, s.agent, nil)
 		if wants {
-			_ = s.watch(s.poll, s.agent, events, onAgent, 0)
+			_ = s.watchDescriptor(s.poll, s.agent, events, onAgent, 0)
 		}
 		return
 	}
@@ -395,8 +395,8 @@ func (s *spawner) hear(events uint32, wants bool) {
 	_ = unix.EpollCtl(s.poll, unix.EPOLL_CTL_MOD, s.agent, &e)
 }
 
-// pause leaves the pipes alone, or no longer.
-func (s *spawner) pause(on bool) {
+// pausePipes leaves the pipes alone, or no longer.
+func (s *spawner) pausePipes(on bool) {
 	if on == s.paused {
 		return
 	}
@@ -408,8 +408,8 @@ func (s *spawner) pause(on bool) {
 	_ = unix.EpollCtl(s.poll, unix.EPOLL_CTL_MOD, s.outputs, &e)
 }
 
-// leave says the last that there is to say.
-func (s *spawner) leave() {
+// sendFarewell says the last that there is to say.
+func (s *spawner) sendFarewell() {
 	s.out = appendID(s.out, frameGone, 0)
 	if s.deaf {
 		return
@@ -442,8 +442,8 @@ func newSurroundings(env [][]byte) *surroundings {
 	return e
 }
 
-// with gives the environment with more in it, the last of a key winning, and mark.
-func (e *surroundings) with(into, more [][]byte, mark []byte) [][]byte {
+// environWith gives the environment with more in it, the last of a key winning, and mark.
+func (e *surroundings) environWith(into, more [][]byte, mark []byte) [][]byte {
 	into = append(into[:0], e.base...)
 	for _, kv := range more {
 		key, _, _ := bytes.Cut(kv[:len(kv)-1], []byte("="))
@@ -452,7 +452,7 @@ func (e *surroundings) with(into, more [][]byte, mark []byte) [][]byte {
 		}
 		at, known := e.place[string(key)]
 		if !known {
-			at, known = e.find(into, kv[:len(key)+1])
+			at, known = e.indexOfPrefix(into, kv[:len(key)+1])
 		}
 		if known {
 			into[at] = kv
@@ -463,8 +463,8 @@ func (e *surroundings) with(into, more [][]byte, mark []byte) [][]byte {
 	return append(into, mark)
 }
 
-// find is the place of what begins with prefix among what was added.
-func (e *surroundings) find(in [][]byte, prefix []byte) (int, bool) {
+// indexOfPrefix is the place of what begins with prefix among what was added.
+func (e *surroundings) indexOfPrefix(in [][]byte, prefix []byte) (int, bool) {
 	for i := len(e.base); i < len(in); i++ {
 		if bytes.HasPrefix(in[i], prefix) {
 			return i, true

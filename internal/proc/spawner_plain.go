@@ -41,11 +41,11 @@ func openPlain(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start a spawner: %w", context.Cause(ctx))
 	}
-	o, err := c.order()
+	o, err := c.buildOrder()
 	if err != nil {
 		return nil, err
 	}
-	if st, err := os.Stat(o.Scene.outside(string(o.Dir))); err != nil || !st.IsDir() {
+	if st, err := os.Stat(o.Scene.machinePath(string(o.Dir))); err != nil || !st.IsDir() {
 		errno := syscall.ENOTDIR
 		if err != nil {
 			errno = syscall.ENOENT
@@ -62,40 +62,40 @@ func (p *plain) send(errands []Errand) error {
 		return ErrSpawnerLost
 	}
 	p.queue = append(p.queue, errands...)
-	p.fill()
+	p.startErrands()
 	return nil
 }
 
-// fill begins what may begin. The caller holds mu.
-func (p *plain) fill() {
+// startErrands begins what may begin. The caller holds mu.
+func (p *plain) startErrands() {
 	for len(p.queue) > 0 && !p.closing && len(p.running) < p.config.Slots && bootTime() < p.licence {
 		e, it := p.queue[0], &plainItem{}
 		p.queue = p.queue[1:]
 		p.running[e.ID] = it
 		p.all.Go(func() { // ends with the errand; close waits for it
-			p.run(&e, it)
+			p.runErrand(&e, it)
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			delete(p.running, e.ID)
-			p.fill()
+			p.startErrands()
 		})
 	}
 }
 
-func (p *plain) run(e *Errand, it *plainItem) {
+func (p *plain) runErrand(e *Errand, it *plainItem) {
 	end := Spawned{ID: e.ID, Kind: SpawnedEnded, Began: time.Now()}
-	if end.Err = p.attempt(e, it, &end); end.Err != nil {
+	if end.Err = p.runAttempt(e, it, &end); end.Err != nil {
 		end.Exit = Exit{Code: -1}
 		end.Ended = time.Now()
 	}
 	p.mu.Lock()
 	end.Exit.TimedOut, end.Stopped = it.timedOut, it.stopped && (end.Exit.Stopped || end.Exit.Lost)
 	p.mu.Unlock()
-	p.post.deliver([]Spawned{end})
+	p.post.deliverBatch([]Spawned{end})
 }
 
-// attempt runs e to its end. An error means that it never ran.
-func (p *plain) attempt(e *Errand, it *plainItem, end *Spawned) error {
+// runAttempt runs e to its end. An error means that it never ran.
+func (p *plain) runAttempt(e *Errand, it *plainItem, end *Spawned) error {
 	var ours, theirs [2]*os.File
 	for i := range ours {
 		r, w, err := os.Pipe()
@@ -113,18 +113,18 @@ func (p *plain) attempt(e *Errand, it *plainItem, end *Spawned) error {
 	if stdin != nil {
 		defer stdin.Close()
 	}
-	process, err := p.start(e, stdin, theirs)
+	process, err := p.startTree(e, stdin, theirs)
 	if err != nil {
 		return err
 	}
 	for _, w := range theirs {
 		w.Close()
 	}
-	p.post.deliver([]Spawned{{ID: e.ID, Kind: SpawnedBegan, Began: end.Began}})
-	defer p.launched(e, it, process)()
+	p.post.deliverBatch([]Spawned{{ID: e.ID, Kind: SpawnedBegan, Began: end.Began}})
+	defer p.noteLaunched(e, it, process)()
 	var reading sync.WaitGroup
 	for i, r := range ours {
-		reading.Go(func() { end.Output[i] = p.forward(e.ID, i+1, r) }) // ends with the pipe; waited for below
+		reading.Go(func() { end.Output[i] = p.forwardOutput(e.ID, i+1, r) }) // ends with the pipe; waited for below
 	}
 	end.Exit = process.Wait()
 	end.Ended = time.Now()
@@ -158,8 +158,8 @@ func stdinFile(b []byte) (*os.File, error) {
 	return f, nil
 }
 
-// start starts e's tree, with a token of its own behind those of the spawner.
-func (p *plain) start(e *Errand, stdin *os.File, out [2]*os.File) (*Process, error) {
+// startTree starts e's tree, with a token of its own behind those of the spawner.
+func (p *plain) startTree(e *Errand, stdin *os.File, out [2]*os.File) (*Process, error) {
 	env := make([]string, 0, len(p.order.Env)+len(e.Env))
 	for _, kv := range p.order.Env {
 		env = append(env, string(kv))
@@ -168,18 +168,18 @@ func (p *plain) start(e *Errand, stdin *os.File, out [2]*os.File) (*Process, err
 		Path: e.Path, Args: e.Args, Dir: string(p.order.Dir), Env: append(env, e.Env...),
 		Stdin: stdin, Stdout: out[0], Stderr: out[1], View: p.config.View, herded: p.config.herded,
 	}
-	o, err := c.order()
+	o, err := c.buildOrder()
 	if err != nil {
 		return nil, err
 	}
 	o.Mark = p.order.Mark + ":" + p.order.Token + "." + strconv.FormatUint(e.ID, 10) + ":" + o.Token
 	o.Env = environ(c.Env, o.Mark)
-	return c.begin(context.Background(), o, nil)
+	return c.startFirstWay(context.Background(), o, nil)
 }
 
-// launched makes it known that an errand has begun, and has its time run. The
+// noteLaunched makes it known that an errand has begun, and has its time run. The
 // result undoes the latter.
-func (p *plain) launched(e *Errand, it *plainItem, process *Process) (stop func()) {
+func (p *plain) noteLaunched(e *Errand, it *plainItem, process *Process) (stop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	it.process = process
@@ -203,13 +203,13 @@ func (p *plain) launched(e *Errand, it *plainItem, process *Process) (stop func(
 	return func() { over.Stop() }
 }
 
-// forward brings on what an errand writes, up to the limit, and counts it all.
-func (p *plain) forward(id uint64, stream int, r *os.File) (total int64) {
+// forwardOutput brings on what an errand writes, up to the limit, and counts it all.
+func (p *plain) forwardOutput(id uint64, stream int, r *os.File) (total int64) {
 	for {
 		b := make([]byte, piece)
 		n, err := r.Read(b)
 		if pass := min(int64(n), p.config.MaxOutput-total); pass > 0 {
-			p.post.deliver([]Spawned{{ID: id, Kind: SpawnedOutput, Stream: stream, Data: b[:pass]}})
+			p.post.deliverBatch([]Spawned{{ID: id, Kind: SpawnedOutput, Stream: stream, Data: b[:pass]}})
 		}
 		total += int64(n)
 		if err != nil {
@@ -222,7 +222,7 @@ func (p *plain) until(boot time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.licence = boot
-	p.fill()
+	p.startErrands()
 }
 
 func (p *plain) drop() {
@@ -233,7 +233,7 @@ func (p *plain) drop() {
 		back = append(back, Spawned{ID: p.queue[i].ID, Kind: SpawnedUnstarted})
 	}
 	p.queue = nil
-	p.giveBack(back)
+	p.returnErrands(back)
 }
 
 func (p *plain) kill(sig syscall.Signal, ids []uint64) {
@@ -259,19 +259,19 @@ func (p *plain) kill(sig syscall.Signal, ids []uint64) {
 			back = append(back, Spawned{ID: id, Kind: SpawnedUnstarted})
 		}
 	}
-	p.giveBack(back)
+	p.returnErrands(back)
 }
 
-// giveBack does not wait for the reader of the events, who may be its caller. The
+// returnErrands does not wait for the reader of the events, who may be its caller. The
 // caller holds mu.
-func (p *plain) giveBack(back []Spawned) {
+func (p *plain) returnErrands(back []Spawned) {
 	if len(back) > 0 {
-		p.all.Go(func() { p.post.deliver(back) }) // close waits for it
+		p.all.Go(func() { p.post.deliverBatch(back) }) // close waits for it
 	}
 }
 
 func (p *plain) close() {
-	p.post.hurry()
+	p.post.stopWaiting()
 	p.mu.Lock()
 	again := p.closing
 	p.closing = true
@@ -289,5 +289,5 @@ func (p *plain) close() {
 	p.drop() // of what was sent before; nothing is taken any more
 	p.all.Wait()
 	close(p.gone)
-	go p.post.end(nil) // ends with the reader of the events, whom its caller owes them
+	go p.post.deliverLast(nil) // ends with the reader of the events, whom its caller owes them
 }

@@ -70,7 +70,7 @@ type cut struct {
 	bad bool
 }
 
-func (c *cut) take(n int) []byte {
+func (c *cut) nextBytes(n int) []byte {
 	if n < 0 || n > len(c.b) {
 		c.bad, c.b = true, nil
 		return nil
@@ -81,29 +81,29 @@ func (c *cut) take(n int) []byte {
 }
 
 func (c *cut) u8() byte {
-	if f := c.take(1); f != nil {
+	if f := c.nextBytes(1); f != nil {
 		return f[0]
 	}
 	return 0
 }
 
 func (c *cut) u32() uint32 {
-	if f := c.take(4); f != nil {
+	if f := c.nextBytes(4); f != nil {
 		return little.Uint32(f)
 	}
 	return 0
 }
 
 func (c *cut) u64() uint64 {
-	if f := c.take(8); f != nil {
+	if f := c.nextBytes(8); f != nil {
 		return little.Uint64(f)
 	}
 	return 0
 }
 
-func (c *cut) text() []byte { return c.take(int(c.u32())) }
+func (c *cut) nextText() []byte { return c.nextBytes(int(c.u32())) }
 
-func (c *cut) texts() [][]byte {
+func (c *cut) nextTexts() [][]byte {
 	n := int(c.u32())
 	if n > len(c.b)/4 { // each has four bytes at least
 		c.bad = true
@@ -114,7 +114,7 @@ func (c *cut) texts() [][]byte {
 	}
 	list := make([][]byte, n)
 	for i := range list {
-		list[i] = c.text()
+		list[i] = c.nextText()
 	}
 	return list
 }
@@ -160,7 +160,7 @@ type job struct {
 
 // newJob reads an errand from a frame, which is kept.
 func newJob(c cut) (j *job, ok bool) {
-	j = &job{id: c.u64(), timeout: time.Duration(c.u64()), path: c.text(), args: c.texts(), env: c.texts()}
+	j = &job{id: c.u64(), timeout: time.Duration(c.u64()), path: c.nextText(), args: c.nextTexts(), env: c.nextTexts()}
 	if len(c.b) > 0 && c.u8() == 1 {
 		j.stdin = c.b
 	}
@@ -210,7 +210,7 @@ const (
 	endStopped
 )
 
-func (e *errandEnd) append(b []byte) []byte {
+func (e *errandEnd) appendTo(b []byte) []byte {
 	b, at := openFrame(b, frameEnded)
 	why := byte(0)
 	if e.timedOut {
@@ -231,24 +231,24 @@ func (e *errandEnd) append(b []byte) []byte {
 	return closeFrame(b, at)
 }
 
-func (e *errandEnd) spawned() Spawned {
+func (e *errandEnd) asSpawned() Spawned {
 	s := Spawned{ID: e.id, Kind: SpawnedEnded, Exit: ended(e.status), Began: e.began, Ended: e.ended, Output: e.output, Stopped: e.stopped}
 	s.Exit.TimedOut, s.Exit.Left = e.timedOut, e.left
 	s.Exit.User, s.Exit.System, s.Exit.MaxRSS = e.user, e.system, e.maxRSS
 	return s
 }
 
-func (c *cut) end(id uint64) errandEnd {
+func (c *cut) nextErrandEnd(id uint64) errandEnd {
 	e := errandEnd{id: id, status: syscall.WaitStatus(c.u32())}
 	why := c.u8()
 	e.timedOut, e.stopped, e.left = why&endTimedOut != 0, why&endStopped != 0, int(c.u32())
 	e.user, e.system, e.maxRSS = time.Duration(c.u64()), time.Duration(c.u64()), int64(c.u64())
-	e.began, e.ended = c.time(), c.time()
+	e.began, e.ended = c.nextTime(), c.nextTime()
 	e.output = [2]int64{int64(c.u64()), int64(c.u64())}
 	return e
 }
 
-func (c *cut) time() time.Time { return time.Unix(0, int64(c.u64())) }
+func (c *cut) nextTime() time.Time { return time.Unix(0, int64(c.u64())) }
 
 // appendUnfit says that a program could not be run. The path comes back with it,
 // as only the agent can explain, and need not remember.
@@ -260,20 +260,20 @@ func appendUnfit(b []byte, j *job, errno syscall.Errno, now time.Time) []byte {
 	return closeFrame(append(b, j.path[:len(j.path)-1]...), at)
 }
 
-// spawned reads a frame from the spawner. The data of an output stays where it is.
-func (o *order) spawned(kind byte, c cut) (s Spawned, ok bool) {
+// parseSpawned reads a frame from the spawner. The data of an output stays where it is.
+func (o *order) parseSpawned(kind byte, c cut) (s Spawned, ok bool) {
 	s.ID = c.u64()
 	switch kind {
 	case frameBegan:
-		s.Kind, s.Began = SpawnedBegan, c.time()
+		s.Kind, s.Began = SpawnedBegan, c.nextTime()
 	case frameOutput:
 		s.Kind, s.Stream, s.Data = SpawnedOutput, int(c.u8()), c.b
 	case frameEnded:
-		e := c.end(s.ID)
-		s = e.spawned()
+		e := c.nextErrandEnd(s.ID)
+		s = e.asSpawned()
 	case frameUnfit:
 		errno := syscall.Errno(c.u32())
-		s.Kind, s.Began = SpawnedEnded, c.time()
+		s.Kind, s.Began = SpawnedEnded, c.nextTime()
 		s.Ended = s.Began
 		s.Exit.Code = -1
 		told := order{Path: c.b, Dir: o.Dir, Scene: o.Scene}

@@ -57,7 +57,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	at := time.Unix(1_700_000_000, 123)
 	end := errandEnd{id: 7, status: 9 << 8, timedOut: true, stopped: true, left: 2, user: 1, system: 2, maxRSS: 3, began: at, ended: at.Add(time.Second), output: [2]int64{5, 6}}
 	up := appendBegan(nil, 7, 42, at)
-	up = end.append(up)
+	up = end.appendTo(up)
 	up = appendUnfit(up, &job{id: 8, path: []byte("/no/such\x00")}, syscall.ENOENT, at)
 	up = appendID(up, frameUnstarted, 9)
 	want := []Spawned{
@@ -70,7 +70,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	var told []Spawned
 	for len(up) > 0 {
 		kind, body, next, ok := nextFrame(up)
-		s, fine := (&order{}).spawned(kind, body)
+		s, fine := (&order{}).parseSpawned(kind, body)
 		if !ok || !fine {
 			t.Fatalf("after %d: %d, %v", len(told), kind, body)
 		}
@@ -97,14 +97,14 @@ func TestAWireIsLeftBareAfterAMessage(t *testing.T) {
 		}
 		w := newWire(&pipe)
 		want := word{Do: strings.Repeat("x", n)}
-		if err := w.send(want); err != nil {
+		if err := w.sendMessage(want); err != nil {
 			t.Fatal(err)
 		}
 		var got word
-		if err := w.read(&got); err != nil || got != want {
+		if err := w.readMessage(&got); err != nil || got != want {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
-		if err := w.bare(&pipe); err != nil || pipe.Len() != 0 {
+		if err := w.skipNewline(&pipe); err != nil || pipe.Len() != 0 {
 			t.Fatalf("%d bytes: %v, and %d bytes are left", n, err, pipe.Len())
 		}
 	}
@@ -124,7 +124,7 @@ func unzero(t *testing.T, texts ...[]byte) (list []string) {
 func FuzzFrames(f *testing.F) {
 	e := Errand{ID: 1, Path: "/bin/true", Args: []string{"true"}, Env: []string{"A=1"}, Stdin: []byte("in")}
 	f.Add(appendErrand(nil, &e))
-	f.Add((&errandEnd{id: 2}).append(appendBegan(nil, 2, 3, time.Unix(0, 0))))
+	f.Add((&errandEnd{id: 2}).appendTo(appendBegan(nil, 2, 3, time.Unix(0, 0))))
 	f.Add([]byte{1, 0, 0, 0, frameErrand})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		taken := 0
@@ -147,7 +147,7 @@ func FuzzFrames(f *testing.F) {
 					t.Fatalf("a frame of %d bytes held %d", len(body.b), total)
 				}
 			}
-			_, _ = (&order{}).spawned(kind, body)
+			_, _ = (&order{}).parseSpawned(kind, body)
 		}
 		if taken > len(b) {
 			t.Fatalf("%d bytes taken of %d", taken, len(b))

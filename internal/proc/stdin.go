@@ -61,7 +61,7 @@ func LookStdin(f *os.File) *Stdin {
 		s.Kind, s.start, s.size = FileStdin, offset, st.Size
 	case unix.S_IFIFO, unix.S_IFSOCK:
 		s.Kind = PipeStdin
-		s.bytes, s.closed = s.pipe()
+		s.bytes, s.closed = s.pipeState()
 	case unix.S_IFCHR:
 		var null unix.Stat_t
 		switch {
@@ -76,8 +76,8 @@ func LookStdin(f *os.File) *Stdin {
 	return s
 }
 
-// pipe returns how many bytes can be read from a pipe now, and whether none can come.
-func (s *Stdin) pipe() (bytes int, closed bool) {
+// pipeState returns how many bytes can be read from a pipe now, and whether none can come.
+func (s *Stdin) pipeState() (bytes int, closed bool) {
 	bytes = Readable(s.File)
 	polled := []unix.PollFd{{Fd: int32(s.File.Fd()), Events: unix.POLLIN}}
 	if _, err := unix.Poll(polled, 0); err != nil {
@@ -106,7 +106,7 @@ func (s *Stdin) Holds() bool {
 		offset, err := unix.Seek(int(s.File.Fd()), 0, io.SeekCurrent)
 		return err == nil && offset < s.size
 	case PipeStdin:
-		bytes, _ := s.pipe()
+		bytes, _ := s.pipeState()
 		return bytes > 0
 	}
 	return false
@@ -193,7 +193,7 @@ func (s *Stdin) Again() error {
 			return fault.Wrap(err, fault.Invalid, "Type the command again.", "read standard input once more")
 		}
 	case PipeStdin:
-		bytes, closed := s.pipe()
+		bytes, closed := s.pipeState()
 		untouched := s.closed && closed && bytes == s.bytes
 		silent := s.bytes == 0 && bytes == 0 && !s.came.Load()
 		if !untouched && !silent {

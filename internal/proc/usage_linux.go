@@ -23,7 +23,7 @@ type uses struct {
 // anyhow, such as its libraries.
 const muchResident = 8 << 20
 
-func (u *uses) add(stat []byte) bool {
+func (u *uses) addFromStat(stat []byte) bool {
 	f := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(f) < 22 {
 		return false
@@ -50,7 +50,7 @@ func (u *uses) add(stat []byte) bool {
 func measure(tree []process) (u uses) {
 	for _, p := range tree {
 		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat"); err == nil {
-			u.add(stat)
+			u.addFromStat(stat)
 		}
 	}
 	return u
@@ -90,19 +90,19 @@ func parseRollup(text []byte) int64 {
 	return n["Pss:"] + n["SwapPss:"]
 }
 
-// tree is every living process below the minder.
-func (p *Process) tree() ([]process, error) {
+// livingProcesses is every living process below the minder.
+func (p *Process) livingProcesses() ([]process, error) {
 	all, err := census()
 	return under(all, func(q process) bool { return q.parent == p.minder.Pid }), err
 }
 
-func (p *Process) usage() (Usage, error) {
+func (p *Process) treeUsage() (Usage, error) {
 	select {
 	case <-p.done:
 		return Usage{}, os.ErrProcessDone
 	default:
 	}
-	tree, err := p.tree()
+	tree, err := p.livingProcesses()
 	if err != nil {
 		return Usage{}, err
 	}
@@ -111,8 +111,8 @@ func (p *Process) usage() (Usage, error) {
 	u := Usage{
 		CPU: now.own + now.waited + minder.waited, Count: len(tree), Threads: now.threads, Memory: now.resident,
 	}
-	if g := p.hold.by(forMemory); g != nil {
-		u.Memory, u.Peak = g.memory(), g.peak()
+	if g := p.hold.groupHolding(forMemory); g != nil {
+		u.Memory, u.Peak = g.memoryInUse(), g.peakBytes()
 	} else if now.large > 1 {
 		u.Memory = 0
 		for _, t := range tree {
@@ -125,7 +125,7 @@ func (p *Process) usage() (Usage, error) {
 			u.Read, u.Written = u.Read+read, u.Written+written
 		}
 	}
-	return p.seen.add(u), nil
+	return p.seen.noteUsage(u), nil
 }
 
 // parseIO reads proc(5)'s io. What was written and then removed before it came to

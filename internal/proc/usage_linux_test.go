@@ -63,7 +63,7 @@ func TestWhatIsSharedIsCountedOnce(t *testing.T) {
 	c.Stdin, c.Stdout = in, out.w
 	p := start(t, c)
 	out.hears("ready", 10)
-	tree, err := p.tree()
+	tree, err := p.livingProcesses()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestWhatIsSharedIsCountedOnce(t *testing.T) {
 	if all := measure(tree).resident; all < 190*mib {
 		t.Fatalf("they have %d, so this shows nothing", all)
 	}
-	if oom, _ := looker.over(); oom || looker.seen.Peak < 19*mib {
+	if oom, _ := looker.limitsPassed(); oom || looker.seen.Peak < 19*mib {
 		t.Errorf("they are beyond 150 MB with %d", looker.seen.Peak)
 	}
 	if u, err := p.Usage(); err != nil || u.Memory > 150*mib || u.Memory < 19*mib {

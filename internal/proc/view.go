@@ -104,8 +104,8 @@ func (r *raw) UnmarshalJSON(b []byte) error {
 
 const longestHostname = 64 // Linux's HOST_NAME_MAX
 
-// scene checks a view and finds out what each target needs.
-func (v *View) scene(program string) (*scene, error) {
+// resolveScene checks a view and finds out what each target needs.
+func (v *View) resolveScene(program string) (*scene, error) {
 	if v == nil {
 		return nil, nil
 	}
@@ -113,17 +113,17 @@ func (v *View) scene(program string) (*scene, error) {
 		return nil, fault.New(fault.Invalid, "", "start %s: hostname %q: want at most %d bytes", program, v.Hostname, longestHostname)
 	}
 	s := &scene{Hostname: v.Hostname}
-	wishes := v.wishes()
+	wishes := v.listWishes()
 	for i := range wishes {
 		b := &wishes[i]
-		if !b.isAbs() || filepath.Clean(b.Target) == "/" {
+		if !b.targetIsAbs() || filepath.Clean(b.Target) == "/" {
 			return nil, fault.New(fault.Invalid, "", "start %s: show %q at %q: want absolute paths, and no target /", program, b.Source, b.Target)
 		}
 		b.Target = filepath.Clean(b.Target)
 	}
 	slices.SortFunc(wishes, func(a, b wish) int { return strings.Compare(a.Target, b.Target) }) // outer before inner
 	for i, b := range wishes {
-		made, err := s.makeOut(b, wishes[:i])
+		made, err := s.resolveWish(b, wishes[:i])
 		if err != nil {
 			return nil, fault.Wrap(errors.New(reason(err)), fault.Invalid, "", "start %s: show %q at %q", program, b.Source, b.Target)
 		}
@@ -140,7 +140,7 @@ type wish struct {
 	also    bool // one of overlay.Also
 }
 
-func (v *View) wishes() (all []wish) {
+func (v *View) listWishes() (all []wish) {
 	for _, b := range v.Binds {
 		all = append(all, wish{Bind: b})
 	}
@@ -154,7 +154,7 @@ func (v *View) wishes() (all []wish) {
 	return all
 }
 
-func (w wish) isAbs() bool {
+func (w wish) targetIsAbs() bool {
 	all := []string{w.Source, w.Target}
 	if o := w.overlay; o != nil {
 		all = append(append(all, o.Work), o.Lower...)
@@ -162,8 +162,8 @@ func (w wish) isAbs() bool {
 	return !slices.ContainsFunc(all, func(path string) bool { return !filepath.IsAbs(path) })
 }
 
-// layers follows the links of an overlay's folders.
-func (o *Overlay) layers() (*layers, error) {
+// resolveLayers follows the links of an overlay's folders.
+func (o *Overlay) resolveLayers() (*layers, error) {
 	if len(o.Lower) == 0 {
 		return nil, errors.New("nothing to lay the upper folder over")
 	}
@@ -185,8 +185,8 @@ func (o *Overlay) layers() (*layers, error) {
 	return &layers{Upper: real[0], Work: real[1], Lower: real[2:]}, nil
 }
 
-// find is where the machine has a name of an overlay: in the uppermost folder with it.
-func (l *layers) find(rest string) string {
+// machinePath is where the machine has a name of an overlay: in the uppermost folder with it.
+func (l *layers) machinePath(rest string) string {
 	at := ""
 	for _, layer := range append([]raw{l.Upper}, l.Lower...) {
 		at = filepath.Join(string(layer), rest)
@@ -197,8 +197,8 @@ func (l *layers) find(rest string) string {
 	return at
 }
 
-// makeOut follows the links of b. s shows the wishes before it.
-func (s *scene) makeOut(b wish, before []wish) (show, error) {
+// resolveWish follows the links of b. s shows the wishes before it.
+func (s *scene) resolveWish(b wish, before []wish) (show, error) {
 	source, err := filepath.EvalSymlinks(b.Source)
 	if err != nil {
 		return show{}, err
@@ -209,7 +209,7 @@ func (s *scene) makeOut(b wish, before []wish) (show, error) {
 	}
 	made := show{Source: raw(source), Folder: st.IsDir()}
 	if b.overlay != nil {
-		if made.Layers, err = b.overlay.layers(); err != nil {
+		if made.Layers, err = b.overlay.resolveLayers(); err != nil {
 			return show{}, err
 		}
 		made.Source = ""
@@ -233,7 +233,7 @@ func (s *scene) makeOut(b wish, before []wish) (show, error) {
 		if s.Shows[i].Same != "" {
 			return show{}, errors.New("it lies where an overlay is shown once more")
 		}
-		there = s.Shows[i].at(rest)
+		there = s.Shows[i].machinePathOf(rest)
 		made.Target = raw(filepath.Join(string(s.Shows[i].Target), rest))
 		break
 	}
@@ -278,30 +278,30 @@ func settle(path string) (real, in string, err error) {
 	}
 }
 
-// source is where the machine has what is at path in the view. No part of path
+// sourceOf is where the machine has what is at path in the view. No part of path
 // may be a link.
-func (s *scene) source(path string) string {
+func (s *scene) sourceOf(path string) string {
 	for _, b := range slices.Backward(s.Shows) {
 		if rest, inside := strings.CutPrefix(path+"/", string(b.Target)+"/"); inside {
-			return b.at(rest)
+			return b.machinePathOf(rest)
 		}
 	}
 	return path
 }
 
-// at is where the machine has rest, a name below the target.
-func (b *show) at(rest string) string {
+// machinePathOf is where the machine has rest, a name below the target.
+func (b *show) machinePathOf(rest string) string {
 	if b.Layers != nil {
-		return b.Layers.find(rest)
+		return b.Layers.machinePath(rest)
 	}
 	return filepath.Join(string(b.Source), rest)
 }
 
 const mostLinks = 40 // as many as the kernel follows
 
-// outside is where the machine has what the program sees at path, an absolute
+// machinePath is where the machine has what the program sees at path, an absolute
 // one. It follows links as the program would. Without a view it is path itself.
-func (s *scene) outside(path string) string {
+func (s *scene) machinePath(path string) string {
 	if s == nil {
 		return path
 	}
@@ -317,7 +317,7 @@ func (s *scene) outside(path string) string {
 			continue
 		}
 		at = filepath.Join(at, name)
-		to, err := os.Readlink(s.source(at))
+		to, err := os.Readlink(s.sourceOf(at))
 		if err != nil || links == mostLinks {
 			continue // no link, or none to be followed: whoever opens it learns the rest
 		}
@@ -328,7 +328,7 @@ func (s *scene) outside(path string) string {
 		}
 		rest = append(strings.Split(to, "/"), rest...)
 	}
-	return s.source(at)
+	return s.sourceOf(at)
 }
 
 // errNoView is the error of Start for a view that this machine refuses.

@@ -34,33 +34,33 @@ func arrange(s *scene, fresh bool) error {
 			return fmt.Errorf("set the hostname: %w", err)
 		}
 	}
-	anew := s.anew()
+	anew := s.foldersToBuild()
 	if len(anew) == 0 { // the least: nothing but mounts on what is there
 		if err := mountProc(fresh); err != nil {
 			return err
 		}
-		return s.mount("/")
+		return s.mountShows("/")
 	}
 	defer syscall.Umask(syscall.Umask(0o022))
 	if err := newRoot(); err != nil {
 		return err
 	}
 	for _, f := range anew {
-		if err := f.fill(fresh); err != nil {
+		if err := f.fillFolder(fresh); err != nil {
 			return err
 		}
 	}
 	if err := mountProc(fresh); err != nil {
 		return err
 	}
-	if err := s.mount(oldRoot); err != nil {
+	if err := s.mountShows(oldRoot); err != nil {
 		return err
 	}
 	if err := dropOldRoot(); err != nil {
 		return err
 	}
 	for _, f := range anew {
-		f.finish()
+		f.copyAttributes()
 	}
 	return nil
 }
@@ -106,10 +106,10 @@ type folder struct {
 	uid, gid int
 }
 
-// anew lists the folders to build, outer before inner. With any, / is one: then
+// foldersToBuild lists the folders to build, outer before inner. With any, / is one: then
 // the machine's own root is at hand, which a show whose source lies below
 // another's target needs, too.
-func (s *scene) anew() []*folder {
+func (s *scene) foldersToBuild() []*folder {
 	found := map[string]*folder{}
 	add := func(path string) *folder {
 		if found[path] == nil {
@@ -118,7 +118,7 @@ func (s *scene) anew() []*folder {
 		return found[path]
 	}
 	for _, b := range s.Shows {
-		if b.Layers == nil && s.source(string(b.Source)) != string(b.Source) {
+		if b.Layers == nil && s.sourceOf(string(b.Source)) != string(b.Source) {
 			add("/")
 		}
 		if b.In == "" {
@@ -132,9 +132,9 @@ func (s *scene) anew() []*folder {
 	return slices.SortedFunc(maps.Values(found), func(a, b *folder) int { return strings.Compare(a.path, b.path) })
 }
 
-// fill gives the folder what the machine's has, but for what a show gives it,
+// fillFolder gives the folder what the machine's has, but for what a show gives it,
 // and for /proc where a fresh one is to come.
-func (f *folder) fill(fresh bool) error {
+func (f *folder) fillFolder(fresh bool) error {
 	machine := filepath.Join(oldRoot, f.path)
 	st, err := os.Stat(machine)
 	if err != nil {
@@ -207,19 +207,19 @@ func stub(at string, folder bool) error {
 	return f.Close()
 }
 
-// finish makes the folder look as the machine's. A plain user cannot give it
+// copyAttributes makes the folder look as the machine's. A plain user cannot give it
 // away: it stays his.
-func (f *folder) finish() {
+func (f *folder) copyAttributes() {
 	_ = os.Chown(f.path, f.uid, f.gid)
 	_ = os.Chmod(f.path, f.mode)
 }
 
-// mount mounts what s shows; machine is where the machine's root is.
-func (s *scene) mount(machine string) error {
+// mountShows mounts what s shows; machine is where the machine's root is.
+func (s *scene) mountShows(machine string) error {
 	overlays, err := s.openOverlays(machine) // before a show hides one of their folders
 	defer func() {
 		for _, o := range overlays {
-			o.close()
+			o.closeFolders()
 		}
 	}()
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *scene) mount(machine string) error {
 	for i, b := range s.Shows {
 		at := string(b.Target)
 		if b.Layers != nil && b.Same == "" {
-			if err := overlays[i].mount(at); err != nil {
+			if err := overlays[i].mountOverlay(at); err != nil {
 				return err
 			}
 			continue

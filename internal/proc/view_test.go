@@ -109,7 +109,7 @@ func TestPathsOfTheViewAreFoundOnTheMachine(t *testing.T) {
 		{dir + "/hosts", "/drover-test/hosts"},
 		{dir + "/ml", "/drover-test/ml"},
 		{dir + "/ml", "/drover-test/ml2"},
-	}}).scene("x")
+	}}).resolveScene("x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,11 +131,11 @@ func TestPathsOfTheViewAreFoundOnTheMachine(t *testing.T) {
 		dir + "/machine/ml/code/run.sh":      dir + "/ml/code/run.sh",
 		"/drover-test/ml/loop/x":             dir + "/ml/loop/x",
 	} {
-		if got := s.outside(path); got != want {
+		if got := s.machinePath(path); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}
-	if got := (*scene)(nil).outside("a/../b"); got != "a/../b" {
+	if got := (*scene)(nil).machinePath("a/../b"); got != "a/../b" {
 		t.Errorf("without a view: got %s", got)
 	}
 }
@@ -153,11 +153,11 @@ func TestPathsInAnOverlayAreFoundInItsFolders(t *testing.T) {
 	view := &View{Binds: []Bind{{dir + "/inner", dir + "/live/data"}, {dir + "/ml", "/drover-test/ml"}}, Overlays: []Overlay{
 		{Target: dir + "/live", Lower: []string{dir + "/shipped", dir + "/live"}, Upper: dir + "/up", Work: dir + "/work", Also: []string{"/drover-test/ml/code"}},
 	}}
-	if _, err := view.scene("x"); err == nil {
+	if _, err := view.resolveScene("x"); err == nil {
 		t.Fatal("an overlay without its work folder")
 	}
 	write(t, dir+"/work/x", "", 0o644)
-	s, err := view.scene("x")
+	s, err := view.resolveScene("x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestPathsInAnOverlayAreFoundInItsFolders(t *testing.T) {
 		"/drover-test/ml/code/gone":   dir + "/live/gone",
 		"/drover-test/ml/other":       dir + "/ml/other",
 	} {
-		if got := s.outside(path); got != want {
+		if got := s.machinePath(path); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}

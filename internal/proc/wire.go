@@ -84,13 +84,13 @@ func newWire(rw io.ReadWriteCloser) *wire {
 	return &wire{Closer: rw, enc: json.NewEncoder(rw), dec: json.NewDecoder(rw)}
 }
 
-func (w *wire) send(v any) error { return w.enc.Encode(v) }
-func (w *wire) read(v any) error { return w.dec.Decode(v) }
+func (w *wire) sendMessage(v any) error { return w.enc.Encode(v) }
+func (w *wire) readMessage(v any) error { return w.dec.Decode(v) }
 
-// bare takes from r, which the wire reads, the newline behind the last message, so
+// skipNewline takes from r, which the wire reads, the newline behind the last message, so
 // that what comes next need not be JSON. The other end must still be silent: else
 // some of it could have been read with the message, and would be lost.
-func (w *wire) bare(r io.Reader) error {
+func (w *wire) skipNewline(r io.Reader) error {
 	if n, _ := w.dec.Buffered().Read(make([]byte, 1)); n > 0 {
 		return nil
 	}

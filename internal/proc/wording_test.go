@@ -53,7 +53,7 @@ func TestASpawnerThatCannotBeSaysWhatIsWrong(t *testing.T) {
 	reads(t, err, fault.Invalid, "start a spawner: 0 slots: want 1 or more", "")
 	_, err = OpenSpawner(t.Context(), SpawnerConfig{Slots: 1, Token: "a:b"})
 	reads(t, err, fault.Invalid, `start a spawner: token "a:b": want 1 to 64 of A-Z a-z 0-9 _ -`, "")
-	reads(t, (&Errand{Path: "true"}).check(), fault.Invalid, `start "true": want a path with a slash`, "")
+	reads(t, (&Errand{Path: "true"}).checkErrand(), fault.Invalid, `start "true": want a path with a slash`, "")
 }
 
 func TestWhatTheKernelRefusesHasItsNextStep(t *testing.T) {
@@ -110,7 +110,7 @@ func TestAnErrandThatCannotBeSaysWhatIsWrong(t *testing.T) {
 		"start /a\x00: its path holds a zero byte":            {Path: "/a\x00"},
 		"start /a: an argument or variable holds a zero byte": {Path: "/a", Env: []string{"A=\x00"}},
 	} {
-		reads(t, e.check(), fault.Invalid, want, "")
+		reads(t, e.checkErrand(), fault.Invalid, want, "")
 	}
 }
 
@@ -154,7 +154,7 @@ func TestASupervisorThatEndedIsLost(t *testing.T) {
 	ours, theirs := net.Pipe()
 	theirs.Close()
 	p := &Process{name: "/bin/sh", wire: newWire(ours)}
-	if err := p.first(order{}, nil); err == nil || !strings.HasPrefix(err.Error(), "start /bin/sh: its supervisor ended: ") || fault.KindOf(err) != fault.Lost {
+	if err := p.sendOrder(order{}, nil); err == nil || !strings.HasPrefix(err.Error(), "start /bin/sh: its supervisor ended: ") || fault.KindOf(err) != fault.Lost {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
 	}
 }

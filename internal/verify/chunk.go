@@ -91,16 +91,16 @@ func newChunk(w *walk, id string, s protocol.Seed, g ground) *chunk {
 	return c
 }
 
-func (c *chunk) doubt(rule Rule, n int, e protocol.Entry, item int, why string, args ...any) {
-	c.w.v.doubt(rule, Note{Log: c.id, Entry: n, Item: item, By: e.By, Why: fmt.Sprintf(why, args...)})
+func (c *chunk) addFinding(rule Rule, n int, e protocol.Entry, item int, why string, args ...any) {
+	c.w.v.addFinding(rule, Note{Log: c.id, Entry: n, Item: item, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
-func (c *chunk) note(n int, e protocol.Entry, why string, args ...any) {
-	c.w.v.note(Note{Log: c.id, Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+func (c *chunk) addNote(n int, e protocol.Entry, why string, args ...any) {
+	c.w.v.addNote(Note{Log: c.id, Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
-// take folds entry n.
-func (c *chunk) take(n int, e protocol.Entry) {
+// foldEntry folds entry n.
+func (c *chunk) foldEntry(n int, e protocol.Entry) {
 	c.n, c.counted = n+1, nil
 	rest := e
 	rest.Claim, rest.Claimed, rest.Results, rest.Starting = 0, nil, nil, nil
@@ -108,62 +108,62 @@ func (c *chunk) take(n int, e protocol.Entry) {
 	own := count(len(e.Results) > 0, len(e.Starting) > 0, e.Handed != nil, e.Released != nil, e.Ended != nil)
 	switch {
 	case !bare(rest):
-		c.doubt(RuleEntry, n, e, 0, "it holds a fact that does not belong in the log of a chunk")
+		c.addFinding(RuleEntry, n, e, 0, "it holds a fact that does not belong in the log of a chunk")
 	case e.Again != nil && own == 0 && e.Claimed == nil && e.Claim == 0:
-		c.again(n, e)
+		c.foldReopened(n, e)
 	case e.Claimed != nil && own == 0 && e.Again == nil && e.Claim == 0:
-		c.claim(n, e)
+		c.foldClaim(n, e)
 	case e.Ended != nil && own == 1 && e.Claimed == nil && e.Again == nil && e.Claim == 0:
-		c.stop(n, e)
+		c.foldEnded(n, e)
 	case own > 0 && e.Claimed == nil && e.Again == nil && e.Claim > 0 && (e.Released == nil || e.Ended == nil):
-		c.own(n, e)
+		c.foldOwnEntry(n, e)
 	default:
-		c.doubt(RuleEntry, n, e, 0, "it is empty, or holds facts that cannot be in one entry")
+		c.addFinding(RuleEntry, n, e, 0, "it is empty, or holds facts that cannot be in one entry")
 	}
 	if c.closed {
 		c.ends = append(c.ends, ending{n, c.mark, len(c.children), c.tally})
 	}
 }
 
-// claim is M1: who claims says why he may.
-func (c *chunk) claim(n int, e protocol.Entry) {
+// foldClaim is M1: who claims says why he may.
+func (c *chunk) foldClaim(n int, e protocol.Entry) {
 	x := *e.Claimed
 	why := map[protocol.Grounds]bool{protocol.Untouched: c.claims == 0, protocol.FreeAgain: c.claims > 0 && c.owner == "",
 		protocol.Silence: c.owner != "", protocol.TakenAway: c.owner != ""}
 	switch {
 	case c.closed:
-		c.note(n, e, "it takes a chunk that had ended")
+		c.addNote(n, e, "it takes a chunk that had ended")
 		return
 	case x.Agent != e.By || x.N != c.claims+1 || x.Risk < 0:
-		c.doubt(RuleClaim, n, e, 0, "it takes the chunk as number %d, for agent %s, and should do so as number %d, for its writer", x.N, x.Agent, c.claims+1)
+		c.addFinding(RuleClaim, n, e, 0, "it takes the chunk as number %d, for agent %s, and should do so as number %d, for its writer", x.N, x.Agent, c.claims+1)
 		return
 	case !why[x.Why]:
-		c.doubt(RuleClaim, n, e, 0, "it takes the chunk as %q, which it was not", x.Why)
+		c.addFinding(RuleClaim, n, e, 0, "it takes the chunk as %q, which it was not", x.Why)
 		return
 	}
 	if c.owner != "" {
-		c.lose(x.Why == protocol.Silence)
+		c.countLoss(x.Why == protocol.Silence)
 	}
 	c.claims, c.owner, c.risk, c.starting = x.N, x.Agent, x.Risk, nil
 	clear(c.retried)
 	items := c.openItems()
-	c.isolated = len(items) > 0 && !slices.ContainsFunc(items, func(item int) bool { return !c.suspect(item) })
+	c.isolated = len(items) > 0 && !slices.ContainsFunc(items, func(item int) bool { return !c.isSuspect(item) })
 	c.w.v.r.Claims++
 }
 
-// suspect says whether an item may run alone only (M13).
-func (c *chunk) suspect(item int) bool { return c.behind[item].Suspicions >= suspectFrom }
+// isSuspect says whether an item may run alone only (M13).
+func (c *chunk) isSuspect(item int) bool { return c.behind[item].Suspicions >= suspectFrom }
 
-// accuse counts a silent loss against the items that may have caused it: those that
+// accuseStarting counts a silent loss against the items that may have caused it: those that
 // the owner may have begun, which it does in the order of their numbers, and no more
 // than its risk before their results are in the log; and those that it tries again.
-func (c *chunk) accuse() {
+func (c *chunk) accuseStarting() {
 	if c.isolated {
 		return // what is named is blamed
 	}
 	fresh := 0
 	for _, item := range c.openItems() {
-		if c.suspect(item) {
+		if c.isSuspect(item) {
 			continue
 		}
 		if !c.retried[item] {
@@ -177,16 +177,16 @@ func (c *chunk) accuse() {
 	}
 }
 
-// lose counts what the owner's death means for the items it was starting (M13).
-func (c *chunk) lose(silent bool) {
+// countLoss counts what the owner's death means for the items it was starting (M13).
+func (c *chunk) countLoss(silent bool) {
 	c.w.v.r.Losses++
 	c.w.v.r.Bound += c.risk
 	c.w.risk += c.risk
 	if silent {
-		c.accuse()
+		c.accuseStarting()
 	}
 	for _, item := range c.starting {
-		place, ok := c.g.at(item)
+		place, ok := c.g.placeOfItem(item)
 		if !ok || c.stands[place] != open {
 			continue
 		}
@@ -196,25 +196,25 @@ func (c *chunk) lose(silent bool) {
 		} else {
 			had.Interruptions++
 		}
-		c.broke(item, place, had)
+		c.recordBroken(item, place, had)
 	}
 }
 
-// broke records a try that came to no result.
-func (c *chunk) broke(item, place int, had protocol.Carry) {
+// recordBroken records a try that came to no result.
+func (c *chunk) recordBroken(item, place int, had protocol.Carry) {
 	c.behind[item] = had
 	c.breaks++
-	c.w.run.add(item)
+	c.w.run.addItem(item)
 	switch {
 	case had.Blames > blamesAllowed:
-		c.set(place, quarantined)
+		c.moveItem(place, quarantined)
 	case had.Interruptions > interruptionsCap:
-		c.set(place, failed)
+		c.moveItem(place, failed)
 	}
 }
 
-// set moves an item and the counts.
-func (c *chunk) set(place int, to standing) {
+// moveItem moves an item and the counts.
+func (c *chunk) moveItem(place int, to standing) {
 	for _, change := range []struct {
 		s  standing
 		by int
@@ -237,7 +237,7 @@ func (c *chunk) set(place int, to standing) {
 
 // openItems are those without a result that were not handed on.
 func (c *chunk) openItems() (items []int) {
-	c.g.each(func(item, place int) {
+	c.g.eachItem(func(item, place int) {
 		if c.stands[place] == open {
 			items = append(items, item)
 		}
@@ -245,68 +245,68 @@ func (c *chunk) openItems() (items []int) {
 	return items
 }
 
-func (c *chunk) close() { c.closed, c.owner, c.starting = true, "", nil }
+func (c *chunk) closeChunk() { c.closed, c.owner, c.starting = true, "", nil }
 
-// stop is `ended(n)` by anyone (E2). It is void in a chunk with a higher mark, and in
+// foldEnded is `ended(n)` by anyone (E2). It is void in a chunk with a higher mark, and in
 // an ended one it only dismisses a reopen.
-func (c *chunk) stop(n int, e protocol.Entry) {
+func (c *chunk) foldEnded(n int, e protocol.Entry) {
 	by := e.Ended.By
 	switch {
 	case by == 0:
-		c.note(n, e, "it ends the chunk without a stop, and its writer does not say that it owns it")
+		c.addNote(n, e, "it ends the chunk without a stop, and its writer does not say that it owns it")
 		return
 	case by <= c.mark:
-		c.note(n, e, "it ends the chunk by entry %d of the job's log, and the chunk stands at %d", by, c.mark)
+		c.addNote(n, e, "it ends the chunk by entry %d of the job's log, and the chunk stands at %d", by, c.mark)
 		return
 	case !c.w.stops[by]:
-		c.doubt(RuleEnded, n, e, 0, "it ends the chunk by entry %d of the job's log, which is not a stop in force", by)
+		c.addFinding(RuleEnded, n, e, 0, "it ends the chunk by entry %d of the job's log, which is not a stop in force", by)
 	}
 	if !c.closed {
 		for _, item := range c.openItems() {
-			place, _ := c.g.at(item)
-			c.set(place, cancelled)
+			place, _ := c.g.placeOfItem(item)
+			c.moveItem(place, cancelled)
 		}
-		c.close()
+		c.closeChunk()
 	}
 	c.mark = by
 }
 
-// again is a chunk's `reopened(n)` (M4).
-func (c *chunk) again(n int, e protocol.Entry) {
+// foldReopened is a chunk's `reopened(n)` (M4).
+func (c *chunk) foldReopened(n int, e protocol.Entry) {
 	x := *e.Again
 	if !c.closed || x.By <= c.mark {
-		c.note(n, e, "it has items of a chunk run again that has not ended, or has entry %d of the job's log behind it", c.mark)
+		c.addNote(n, e, "it has items of a chunk run again that has not ended, or has entry %d of the job's log behind it", c.mark)
 		return
 	}
-	if !c.w.reopened(x.By) {
-		c.doubt(RuleReopened, n, e, 0, "it follows from entry %d of the job's log, by which nothing is to run again", x.By)
+	if !c.w.isReopening(x.By) {
+		c.addFinding(RuleReopened, n, e, 0, "it follows from entry %d of the job's log, by which nothing is to run again", x.By)
 	} else {
-		c.count(x.By)
+		c.countInRounds(x.By)
 	}
 	g, ok := groundOf(x.Items)
-	if !ok || !c.g.holds(g) {
-		c.doubt(RuleReopened, n, e, 0, "it has items run again that are not this chunk's")
+	if !ok || !c.g.containsAll(g) {
+		c.addFinding(RuleReopened, n, e, 0, "it has items run again that are not this chunk's")
 		return
 	}
-	want := c.selected(x.By)
+	want := c.selectedItems(x.By)
 	var fresh []int
 	said := false
-	g.each(func(item, _ int) {
-		place, _ := c.g.at(item)
+	g.eachItem(func(item, _ int) {
+		place, _ := c.g.placeOfItem(item)
 		switch s := c.stands[place]; {
 		case s == failed || s == quarantined || s == cancelled:
 			fresh = append(fresh, item)
 		case !said:
 			said = true
-			c.doubt(RuleReopened, n, e, item, "it has an item run again that %s", s)
+			c.addFinding(RuleReopened, n, e, item, "it has an item run again that %s", s)
 		}
 	})
-	if !said && c.w.reopened(x.By) && !slices.Equal(fresh, want) {
-		c.doubt(RuleReopened, n, e, 0, "it has %s run again, and %d were selected", numbered(len(fresh), "item", "items"), len(want))
+	if !said && c.w.isReopening(x.By) && !slices.Equal(fresh, want) {
+		c.addFinding(RuleReopened, n, e, 0, "it has %s run again, and %d were selected", numbered(len(fresh), "item", "items"), len(want))
 	}
 	for _, item := range fresh {
-		place, _ := c.g.at(item)
-		c.set(place, open)
+		place, _ := c.g.placeOfItem(item)
+		c.moveItem(place, open)
 		delete(c.behind, item)
 	}
 	c.closed, c.mark = false, x.By
@@ -317,9 +317,9 @@ func (s standing) String() string {
 	return [...]string{"has not ended", "has succeeded", "has failed", "was quarantined", "was cancelled", "was given to another chunk"}[s]
 }
 
-// selected are the items that the job's reopens above the mark, up to n, select as
+// selectedItems are the items that the job's reopens above the mark, up to n, select as
 // they stand now.
-func (c *chunk) selected(n int) (items []int) {
+func (c *chunk) selectedItems(n int) (items []int) {
 	states := map[standing]job.ItemState{failed: job.ItemFailed, quarantined: job.ItemQuarantined, cancelled: job.ItemCancelled}
 	var asked []reopen
 	for _, r := range c.w.reopens {
@@ -330,7 +330,7 @@ func (c *chunk) selected(n int) (items []int) {
 	if len(asked) == 0 || c.tally.Succeeded == c.tally.Items {
 		return nil
 	}
-	c.g.each(func(item, place int) {
+	c.g.eachItem(func(item, place int) {
 		state, ended := states[c.stands[place]]
 		if ended && slices.ContainsFunc(asked, func(r reopen) bool {
 			in := func(s [2]int) bool { return s[0] <= item && item <= s[1] }
@@ -342,9 +342,9 @@ func (c *chunk) selected(n int) (items []int) {
 	return items
 }
 
-// count adds the chunk, as it stands, to the rounds of the job that settled before
+// countInRounds adds the chunk, as it stands, to the rounds of the job that settled before
 // entry n of its log: all of them were settled when every chunk had ended (E3).
-func (c *chunk) count(n int) {
+func (c *chunk) countInRounds(n int) {
 	for c.rounds < len(c.w.settled) && c.w.settled[c.rounds].at < n {
 		r := &c.w.settled[c.rounds]
 		c.rounds++
@@ -357,11 +357,11 @@ func (c *chunk) count(n int) {
 		case !c.closed:
 			r.early = true
 			note.Why = fmt.Sprintf("it has not ended, and entry %d of the job's log has ended the job", r.at)
-			c.w.v.doubt(RuleSettled, note)
-		case len(c.selected(r.at)) > 0:
+			c.w.v.addFinding(RuleSettled, note)
+		case len(c.selectedItems(r.at)) > 0:
 			r.early = true
 			note.Why = fmt.Sprintf("items of it were to run again and did not, and entry %d of the job's log has ended the job", r.at)
-			c.w.v.doubt(RuleSettled, note)
+			c.w.v.addFinding(RuleSettled, note)
 		}
 	}
 }

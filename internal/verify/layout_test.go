@@ -64,13 +64,13 @@ func TestAGroundFindsItsItems(t *testing.T) {
 			t.Fatalf("%v: %d items, %v", spans, g.n, ok)
 		}
 		for item := -1; item <= 62; item++ {
-			place, ok := g.at(item)
+			place, ok := g.placeOfItem(item)
 			if want := slices.Index(items, item); ok != (want >= 0) || ok && place != want {
 				t.Fatalf("%v: item %d is at %d, %v; want %d", spans, item, place, ok, want)
 			}
 		}
 		var all []int
-		g.each(func(item, place int) {
+		g.eachItem(func(item, place int) {
 			if place != len(all) {
 				t.Fatalf("%v: item %d is given at %d", spans, item, place)
 			}
@@ -88,7 +88,7 @@ func TestAGroundFindsItsItems(t *testing.T) {
 	five, _ := groundOf(protocol.Spans{{1, 3}, {7, 8}})
 	for spans, want := range map[[2]int]bool{{1, 3}: true, {2, 2}: true, {7, 8}: true, {3, 7}: false, {1, 4}: false, {6, 7}: false, {8, 9}: false} {
 		g, _ := groundOf(protocol.Spans{spans})
-		if five.holds(g) != want {
+		if five.containsAll(g) != want {
 			t.Errorf("%v in 1-3, 7-8: %v, want %v", spans, !want, want)
 		}
 	}
@@ -102,7 +102,7 @@ func TestAnItemIsInOneChunk(t *testing.T) {
 	w := &walk{v: v, rounds: newRounds(v), items: 5, placed: newBits(5), run: newBits(5), ended: newBits(5)}
 	for i, spans := range []protocol.Spans{{{1, 2}}, {{2, 3}}, {{5, 5}}} {
 		g, _ := groundOf(spans)
-		w.sum(newChunk(w, fmt.Sprintf("%06d", i), protocol.Seed{Items: spans}, g))
+		w.addTotals(newChunk(w, fmt.Sprintf("%06d", i), protocol.Seed{Items: spans}, g))
 	}
 	w.checkPlaced()
 	if diff := cmp.Diff([]string{"items 000001 item 2", "items job item 4"}, brief(v.r.Doubts)); diff != "" {

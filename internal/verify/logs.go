@@ -19,17 +19,17 @@ import (
 // format is what this code knows to read.
 const format = 1
 
-// readLog gives the entries of a log to take, in order. last is the highest number
+// readEntries gives the entries of a log to take, in order. last is the highest number
 // that a listing, made before, has shown; -1: none. whole is false where the log has a
 // hole, or an entry that cannot be read: a doubt says so, and nothing after that is given.
-func (v *verifier) readLog(ctx context.Context, name, dir string, last int, take func(n int, e protocol.Entry) error) (whole bool, err error) {
+func (v *verifier) readEntries(ctx context.Context, name, dir string, last int, take func(n int, e protocol.Entry) error) (whole bool, err error) {
 	for n := 0; ; n++ {
 		b, err := v.s.Get(ctx, fmt.Sprintf("%s/%08d", dir, n))
 		if errors.Is(err, store.ErrNotExist) {
 			if n > last {
 				return true, nil
 			}
-			v.doubt(RuleHole, Note{Log: name, Entry: n, Why: fmt.Sprintf("it is missing, and entry %d is there", last)})
+			v.addFinding(RuleHole, Note{Log: name, Entry: n, Why: fmt.Sprintf("it is missing, and entry %d is there", last)})
 			return false, nil
 		}
 		if err != nil && !errors.Is(err, store.ErrMalformed) {
@@ -41,7 +41,7 @@ func (v *verifier) readLog(ctx context.Context, name, dir string, last int, take
 			e, err = decode(b)
 		}
 		if err != nil {
-			v.doubt(RuleEntry, Note{Log: name, Entry: n, Why: fmt.Sprintf("it cannot be read: %v", err)})
+			v.addFinding(RuleEntry, Note{Log: name, Entry: n, Why: fmt.Sprintf("it cannot be read: %v", err)})
 			return false, nil
 		}
 		if err := take(n, e); err != nil {
@@ -76,8 +76,8 @@ func bare(e protocol.Entry) bool {
 	return reflect.DeepEqual(e, protocol.Entry{})
 }
 
-// listed gives every object below a prefix, by the rest of its key.
-func (v *verifier) listed(ctx context.Context, prefix string, each func(rest string)) error {
+// listObjects gives every object below a prefix, by the rest of its key.
+func (v *verifier) listObjects(ctx context.Context, prefix string, each func(rest string)) error {
 	for o, err := range v.s.List(ctx, prefix) {
 		if err != nil {
 			return fmt.Errorf("list %s: %w", prefix, err)
@@ -87,14 +87,14 @@ func (v *verifier) listed(ctx context.Context, prefix string, each func(rest str
 	return nil
 }
 
-// lastOf lists a log: the highest of its numbers, -1 when it is empty. What is no
+// lastSequence lists a log: the highest of its numbers, -1 when it is empty. What is no
 // number is a doubt.
-func (v *verifier) lastOf(ctx context.Context, name, dir string) (last int, err error) {
+func (v *verifier) lastSequence(ctx context.Context, name, dir string) (last int, err error) {
 	last = -1
-	err = v.listed(ctx, dir+"/", func(rest string) {
+	err = v.listObjects(ctx, dir+"/", func(rest string) {
 		n, ok := number(rest)
 		if !ok {
-			v.doubt(RuleStray, Note{Log: name, Entry: -1, Why: fmt.Sprintf("%s is not an entry of it", rest)})
+			v.addFinding(RuleStray, Note{Log: name, Entry: -1, Why: fmt.Sprintf("%s is not an entry of it", rest)})
 			return
 		}
 		last = max(last, n)

@@ -26,26 +26,26 @@ func (v *verifier) checkOutputs(ctx context.Context, chunk string, n int, by str
 			continue
 		}
 		if len(v.j.Spec.Out) > 0 && len(r.Outputs) == 0 {
-			v.doubt(RuleOutput, Note{Log: chunk, Entry: n, Item: r.Item, By: by, Why: "it has no output, and each item must leave some"})
+			v.addFinding(RuleOutput, Note{Log: chunk, Entry: n, Item: r.Item, By: by, Why: "it has no output, and each item must leave some"})
 		}
 		for i, o := range r.Outputs {
-			why, err := v.output(ctx, r, i, o)
+			why, err := v.checkOutput(ctx, r, i, o)
 			if err != nil {
 				return err
 			}
 			if why != "" {
-				v.doubt(RuleOutput, Note{Log: chunk, Entry: n, Item: r.Item, By: by, Why: fmt.Sprintf("its output %q %s", o.Name, why)})
+				v.addFinding(RuleOutput, Note{Log: chunk, Entry: n, Item: r.Item, By: by, Why: fmt.Sprintf("its output %q %s", o.Name, why)})
 			}
 			if v.r.Outputs%256 == 0 {
-				v.tell()
+				v.reportProgress()
 			}
 		}
 	}
 	return nil
 }
 
-// output says what is wrong with an output, "" when it is whole.
-func (v *verifier) output(ctx context.Context, r protocol.Result, i int, o protocol.Output) (why string, err error) {
+// checkOutput says what is wrong with an output, "" when it is whole.
+func (v *verifier) checkOutput(ctx context.Context, r protocol.Result, i int, o protocol.Output) (why string, err error) {
 	clean := o.Name != "" && path.Clean(o.Name) == o.Name && !path.IsAbs(o.Name) && o.Name != "." && o.Name != ".." && !strings.HasPrefix(o.Name, "../")
 	key := outputKey(v.dir, r.Item, r.Try, o.Name)
 	if !clean || store.CheckKey(key) != nil {
@@ -56,7 +56,7 @@ func (v *verifier) output(ctx context.Context, r protocol.Result, i int, o proto
 			return "is named twice", nil
 		}
 	}
-	size, sum, err := v.digest(ctx, key)
+	size, sum, err := v.digestObject(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
 		return "is not there", nil
@@ -70,8 +70,8 @@ func (v *verifier) output(ctx context.Context, r protocol.Result, i int, o proto
 	return "", nil
 }
 
-// digest reads an object.
-func (v *verifier) digest(ctx context.Context, key string) (size int64, sum string, err error) {
+// digestObject reads an object.
+func (v *verifier) digestObject(ctx context.Context, key string) (size int64, sum string, err error) {
 	r, err := v.s.Open(ctx, key, 0, -1)
 	if err != nil {
 		return 0, "", err
@@ -94,7 +94,7 @@ func (v *verifier) checkManifest(ctx context.Context, l list) error {
 		if l.ext > 0 {
 			n.Log, n.Entry = "job", l.ext
 		}
-		v.doubt(RuleManifest, n)
+		v.addFinding(RuleManifest, n)
 	}
 	m := l.m
 	if m.Key == "" {
@@ -155,7 +155,7 @@ func (v *verifier) checkPart(ctx context.Context, key string, size int64, doubt 
 		return nil
 	}
 	outputs, bytes := v.r.Outputs, v.r.Bytes
-	got, sum, err := v.digest(ctx, key)
+	got, sum, err := v.digestObject(ctx, key)
 	v.r.Outputs, v.r.Bytes = outputs, bytes // it is none
 	switch {
 	case errors.Is(err, store.ErrNotExist):

@@ -130,13 +130,13 @@ const (
 // thousand are enough.
 const maxNamed = 1000
 
-func (v *verifier) doubt(rule Rule, n Note) {
+func (v *verifier) addFinding(rule Rule, n Note) {
 	if v.r.Doubted++; len(v.r.Doubts) < maxNamed {
 		v.r.Doubts = append(v.r.Doubts, Doubt{rule, n})
 	}
 }
 
-func (v *verifier) note(n Note) {
+func (v *verifier) addNote(n Note) {
 	if v.r.Told++; len(v.r.Ignored) < maxNamed {
 		v.r.Ignored = append(v.r.Ignored, n)
 	}

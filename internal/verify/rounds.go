@@ -42,7 +42,7 @@ type list struct {
 	m           job.Manifest
 }
 
-func (l list) chunks() int { return (l.m.Count + l.size - 1) / l.size }
+func (l list) chunkCount() int { return (l.m.Count + l.size - 1) / l.size }
 
 // reopen is a `reopened` that counts.
 type reopen struct {
@@ -68,19 +68,19 @@ func newRounds(v *verifier) *rounds {
 		fewest: r, most: r, rules: []job.RetryOn{v.j.Spec.RetryOn}, told: v.j.Spec.Stream, spoken: -1}
 }
 
-func (r *rounds) items() (n int) {
+func (r *rounds) itemCount() (n int) {
 	for _, l := range r.lists {
 		n += l.m.Count
 	}
 	return n
 }
 
-func (r *rounds) reopened(n int) bool {
+func (r *rounds) isReopening(n int) bool {
 	return slices.ContainsFunc(r.reopens, func(x reopen) bool { return x.n == n })
 }
 
-// take folds an entry: facts of one entry in the order in which they are decided (L4).
-func (r *rounds) take(n int, e protocol.Entry) {
+// foldEntry folds an entry: facts of one entry in the order in which they are decided (L4).
+func (r *rounds) foldEntry(n int, e protocol.Entry) {
 	r.n = n + 1
 	rest := e
 	rest.Placed, rest.Amended, rest.Paused, rest.Resumed, rest.Told, rest.Drained = nil, nil, nil, nil, nil, nil
@@ -89,13 +89,13 @@ func (r *rounds) take(n int, e protocol.Entry) {
 	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Drained != nil,
 		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, round)
 	if !bare(rest) || one != 1 {
-		r.v.doubt(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it is empty, or holds a fact that does not belong in the log of a map"})
+		r.v.addFinding(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it is empty, or holds a fact that does not belong in the log of a map"})
 		return
 	}
 	if n == 0 && (e.Cancelled != nil || e.Failing != nil || e.Extended != nil || e.Reopened != nil) {
-		r.doubt(RuleEntry, n, e, "it begins the log, and chunks must name what follows from it: 0 is not a number to name")
+		r.addFinding(RuleEntry, n, e, "it begins the log, and chunks must name what follows from it: 0 is not a number to name")
 	}
-	if e.Reopened != nil && !r.reopen(n, e) {
+	if e.Reopened != nil && !r.foldReopened(n, e) {
 		return
 	}
 	if a := e.Amended; a != nil && a.Settings != nil {
@@ -110,20 +110,20 @@ func (r *rounds) take(n int, e protocol.Entry) {
 	}
 	switch {
 	case e.Extended != nil:
-		r.extend(n, e)
+		r.foldExtended(n, e)
 	case e.Drained != nil && e.Drained.Agent == "":
-		r.note(n, e, "it drains an agent without naming one")
+		r.addNote(n, e, "it drains an agent without naming one")
 	case e.Placed != nil && r.over:
-		r.note(n, e, "it requests agents after the job had ended")
+		r.addNote(n, e, "it requests agents after the job had ended")
 	case e.Cancelled != nil || e.Failing != nil:
-		r.halt(n, e)
+		r.foldStop(n, e)
 	case e.Settled != nil:
-		r.settle(n, e)
+		r.foldSettled(n, e)
 	}
 }
 
-// ends says whether a failure may be final although retries are left.
-func (r *rounds) ends(x protocol.Result) bool {
+// endsItem says whether a failure may be final although retries are left.
+func (r *rounds) endsItem(x protocol.Result) bool {
 	return r.told || slices.ContainsFunc(r.rules, func(on job.RetryOn) bool { return !on.Matches(x.Code, x.Signal, x.Kind) })
 }
 
@@ -132,35 +132,35 @@ func (r *rounds) endsAlways(x protocol.Result) bool {
 	return !slices.ContainsFunc(r.rules, func(on job.RetryOn) bool { return on.Matches(x.Code, x.Signal, x.Kind) })
 }
 
-func (r *rounds) note(n int, e protocol.Entry, why string, args ...any) {
-	r.v.note(Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+func (r *rounds) addNote(n int, e protocol.Entry, why string, args ...any) {
+	r.v.addNote(Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
-func (r *rounds) doubt(rule Rule, n int, e protocol.Entry, why string, args ...any) {
-	r.v.doubt(rule, Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+func (r *rounds) addFinding(rule Rule, n int, e protocol.Entry, why string, args ...any) {
+	r.v.addFinding(rule, Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
 // checkPlaces sees that the task's log has submitted the job again wherever a round
 // began or was declined (T2). That log was read to its end after the job's.
 func (r *rounds) checkPlaces() {
 	for _, x := range r.places {
-		if place := x.Item; !r.v.task.broken && !r.v.task.again(place) {
+		if place := x.Item; !r.v.task.broken && !r.v.task.wasResubmitted(place) {
 			x.Item, x.Why = 0, fmt.Sprintf("it is for entry %d of the task's log, which does not submit the job again", place)
-			r.v.doubt(RuleTask, x)
+			r.v.addFinding(RuleTask, x)
 		}
 	}
 }
 
-// halt is the lower number (E1): a later stop, or one after the end, does not count.
+// foldStop is the lower number (E1): a later stop, or one after the end, does not count.
 // But who has let items end may have them ended (E2); chunks name the entry that
 // stopped the job all the same.
-func (r *rounds) halt(n int, e protocol.Entry) {
+func (r *rounds) foldStop(n int, e protocol.Entry) {
 	if !r.over && r.stop != nil && r.stop.Drain && e.Cancelled != nil && !e.Cancelled.Drain {
 		r.stop = e.Cancelled
 		return
 	}
 	if r.over || r.stop != nil {
-		r.note(n, e, "it stops the job, which was stopped or had ended")
+		r.addNote(n, e, "it stops the job, which was stopped or had ended")
 		return
 	}
 	r.stops[n] = true
@@ -170,30 +170,30 @@ func (r *rounds) halt(n int, e protocol.Entry) {
 	}
 }
 
-// extend is E4. An extension's items follow those that the job has.
-func (r *rounds) extend(n int, e protocol.Entry) {
+// foldExtended is E4. An extension's items follow those that the job has.
+func (r *rounds) foldExtended(n int, e protocol.Entry) {
 	x := *e.Extended
 	switch {
 	case r.over || r.stop != nil:
-		r.note(n, e, "it adds items to a job that was stopped or had ended")
-	case x.First != r.items()+1 || x.Size < 1 || x.Manifest.Count < 1 || x.Manifest.Count > maxItems:
-		r.doubt(RuleManifest, n, e, "it adds items %d to %d in chunks of %d, and the job has %d", x.First, x.First+x.Manifest.Count-1, x.Size, r.items())
+		r.addNote(n, e, "it adds items to a job that was stopped or had ended")
+	case x.First != r.itemCount()+1 || x.Size < 1 || x.Manifest.Count < 1 || x.Manifest.Count > maxItems:
+		r.addFinding(RuleManifest, n, e, "it adds items %d to %d in chunks of %d, and the job has %d", x.First, x.First+x.Manifest.Count-1, x.Size, r.itemCount())
 	default:
 		r.lists = append(r.lists, list{ext: n, first: x.First, size: x.Size, m: x.Manifest})
 	}
 }
 
-// reopen begins a new round of a job that has settled, for a place of the task's log
+// foldReopened begins a new round of a job that has settled, for a place of the task's log
 // that is not settled for (T2); in a live one it selects more. After a stop it
 // would have had to wait (E4).
-func (r *rounds) reopen(n int, e protocol.Entry) bool {
+func (r *rounds) foldReopened(n int, e protocol.Entry) bool {
 	x := *e.Reopened
 	switch {
 	case !r.over && r.stop != nil:
-		r.note(n, e, "it has items run again of a job that was stopped and had not ended")
+		r.addNote(n, e, "it has items run again of a job that was stopped and had not ended")
 		return false
 	case r.over && x.Place <= r.spoken:
-		r.note(n, e, "it has items run again for entry %d of the task's log, for which the job had ended", x.Place)
+		r.addNote(n, e, "it has items run again for entry %d of the task's log, for which the job had ended", x.Place)
 		return false
 	case r.over:
 		r.places = append(r.places, Note{Log: "job", Entry: n, By: e.By, Item: x.Place})
@@ -203,36 +203,36 @@ func (r *rounds) reopen(n int, e protocol.Entry) bool {
 	return true
 }
 
-// settle ends a round, or declines a later place for a job that has settled (T2).
-func (r *rounds) settle(n int, e protocol.Entry) {
+// foldSettled ends a round, or declines a later place for a job that has settled (T2).
+func (r *rounds) foldSettled(n int, e protocol.Entry) {
 	s := *e.Settled
 	switch {
 	case r.over && s.Place <= r.spoken:
-		r.note(n, e, "it ends the job, which had ended")
+		r.addNote(n, e, "it ends the job, which had ended")
 		return
 	case r.over:
 		r.spoken = s.Place
 		r.places = append(r.places, Note{Log: "job", Entry: n, By: e.By, Item: s.Place})
 		last := r.settled[len(r.settled)-1].said
 		if s.State != last.State || s.Tally == nil || last.Tally == nil || *s.Tally != *last.Tally {
-			r.doubt(RuleSettled, n, e, "it ends the job again with another outcome")
+			r.addFinding(RuleSettled, n, e, "it ends the job again with another outcome")
 		}
 		return
 	case s.Place != r.place:
-		r.note(n, e, "it ends the job for entry %d of the task's log, and this round is for entry %d", s.Place, r.place)
+		r.addNote(n, e, "it ends the job for entry %d of the task's log, and this round is for entry %d", s.Place, r.place)
 		return
 	}
 	r.over, r.spoken = true, s.Place
-	r.settled = append(r.settled, round{at: n, by: e.By, said: s, stop: r.stop, failing: r.failing, items: r.items()})
+	r.settled = append(r.settled, round{at: n, by: e.By, said: s, stop: r.stop, failing: r.failing, items: r.itemCount()})
 }
 
-// speaks says whether the log has settled the job for a place.
-func (r *rounds) speaks(place int) bool { return r.spoken >= place }
+// settledFor says whether the log has settled the job for a place.
+func (r *rounds) settledFor(place int) bool { return r.spoken >= place }
 
-// check compares what a round has settled with what it came to (E1, E3).
-func (x round) check(v *verifier) {
+// checkCounts compares what a round has settled with what it came to (E1, E3).
+func (x round) checkCounts(v *verifier) {
 	doubt := func(rule Rule, why string, args ...any) {
-		v.doubt(rule, Note{Log: "job", Entry: x.at, By: x.by, Why: fmt.Sprintf(why, args...)})
+		v.addFinding(rule, Note{Log: "job", Entry: x.at, By: x.by, Why: fmt.Sprintf(why, args...)})
 	}
 	switch {
 	case x.said.Tally == nil:
@@ -242,15 +242,15 @@ func (x round) check(v *verifier) {
 		doubt(RuleTally, "it counts %s; the logs say %s", tallied(*x.said.Tally), tallied(x.tally))
 	case x.tally.Items != x.items:
 		doubt(RuleTally, "it counts %d items, and the job had %d", x.tally.Items, x.items)
-	case x.said.State != x.state():
-		doubt(RuleSettled, "it says %s, and by the logs it is %s", x.said.State, x.state())
+	case x.said.State != x.endState():
+		doubt(RuleSettled, "it says %s, and by the logs it is %s", x.said.State, x.endState())
 	case (x.said.State == job.Succeeded) != (x.said.Code == 0):
 		doubt(RuleSettled, "it says %s with exit status %d", x.said.State, x.said.Code)
 	}
 }
 
-// state is how a round has ended by its counts and stop.
-func (x round) state() job.State {
+// endState is how a round has ended by its counts and stop.
+func (x round) endState() job.State {
 	switch {
 	case x.stop != nil && x.failing:
 		return job.Failed

@@ -23,16 +23,16 @@ type attempts struct {
 	by      string // its writer
 }
 
-// run verifies a job that is no map: its log, how the ranks of the attempt that counts
+// verifyRun verifies a job that is no map: its log, how the ranks of the attempt that counts
 // ended, and what they left.
-func (v *verifier) run(ctx context.Context) error {
-	last, err := v.lastOf(ctx, "job", v.dir+"/log")
+func (v *verifier) verifyRun(ctx context.Context) error {
+	last, err := v.lastSequence(ctx, "job", v.dir+"/log")
 	if err != nil {
 		return err
 	}
 	a := &attempts{v: v, at: -1}
-	whole, err := v.readLog(ctx, "job", v.dir+"/log", last, func(n int, e protocol.Entry) error {
-		a.take(n, e)
+	whole, err := v.readEntries(ctx, "job", v.dir+"/log", last, func(n int, e protocol.Entry) error {
+		a.foldEntry(n, e)
 		return nil
 	})
 	if err != nil || !whole {
@@ -49,24 +49,24 @@ func (v *verifier) run(ctx context.Context) error {
 		want = job.Cancelled
 	}
 	if s := a.settled.State; a.stop != nil && s != want {
-		v.doubt(RuleSettled, Note{Log: "job", Entry: a.at, By: a.by, Why: fmt.Sprintf("it says %s, and by the log it is %s", s, want)})
+		v.addFinding(RuleSettled, Note{Log: "job", Entry: a.at, By: a.by, Why: fmt.Sprintf("it says %s, and by the log it is %s", s, want)})
 	}
 	for rank := range v.j.Spec.Nodes {
-		if err := v.rank(ctx, a, rank); err != nil {
+		if err := v.verifyRank(ctx, a, rank); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// take folds an entry. What L3 says does not count is told.
-func (a *attempts) take(n int, e protocol.Entry) {
+// foldEntry folds an entry. What L3 says does not count is told.
+func (a *attempts) foldEntry(n int, e protocol.Entry) {
 	rest := e
 	rest.Placed, rest.Attempt, rest.Cancelled, rest.Failing, rest.Settled, rest.Drained = nil, nil, nil, nil, nil, nil
 	note := Note{Log: "job", Entry: n, By: e.By}
 	if !bare(rest) || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Drained != nil) != 1 {
 		note.Why = "it is empty, or holds a fact that does not belong in the log of a run"
-		a.v.doubt(RuleEntry, note)
+		a.v.addFinding(RuleEntry, note)
 		return
 	}
 	ended := a.stop != nil || a.settled != nil
@@ -81,7 +81,7 @@ func (a *attempts) take(n int, e protocol.Entry) {
 		note.Why = fmt.Sprintf("it begins attempt %d, and attempt %d had not ended", e.Attempt.K, a.k)
 	case e.Attempt != nil && e.Attempt.K != a.k+1:
 		note.Why = fmt.Sprintf("it begins attempt %d after attempt %d", e.Attempt.K, a.k)
-		a.v.doubt(RuleAttempt, note)
+		a.v.addFinding(RuleAttempt, note)
 		return
 	case e.Attempt != nil:
 		a.k = e.Attempt.K
@@ -97,54 +97,54 @@ func (a *attempts) take(n int, e protocol.Entry) {
 		note.Why = fmt.Sprintf("it ends the job by attempt %d, and attempt %d had not ended", e.Settled.Attempt, a.k)
 	case e.Settled != nil && a.stop == nil && e.Settled.State != job.Succeeded && e.Settled.State != job.Failed:
 		note.Why = fmt.Sprintf("it says %s, and no entry stopped the job", e.Settled.State)
-		a.v.doubt(RuleSettled, note)
+		a.v.addFinding(RuleSettled, note)
 		return
 	case e.Settled != nil:
 		a.settled, a.at, a.by = e.Settled, n, e.By
 	}
 	if note.Why != "" {
-		a.v.note(note)
+		a.v.addNote(note)
 	}
 }
 
-// rank verifies how one rank of the attempt that settled names has ended.
-func (v *verifier) rank(ctx context.Context, a *attempts, rank int) error {
+// verifyRank verifies how one rank of the attempt that settled names has ended.
+func (v *verifier) verifyRank(ctx context.Context, a *attempts, rank int) error {
 	s := a.settled
 	note := Note{Log: fmt.Sprintf("attempt %d rank %d", s.Attempt, rank), Entry: -1}
 	var join protocol.Join
 	var exit protocol.Exit
-	joined, err := v.record(ctx, fmt.Sprintf("%s/attempts/%d/join/%d", v.dir, s.Attempt, rank), &join, note)
+	joined, err := v.readRecord(ctx, fmt.Sprintf("%s/attempts/%d/join/%d", v.dir, s.Attempt, rank), &join, note)
 	if err != nil {
 		return err
 	}
-	ended, err := v.record(ctx, fmt.Sprintf("%s/attempts/%d/exit/%d", v.dir, s.Attempt, rank), &exit, note)
+	ended, err := v.readRecord(ctx, fmt.Sprintf("%s/attempts/%d/exit/%d", v.dir, s.Attempt, rank), &exit, note)
 	if err != nil {
 		return err
 	}
 	switch {
 	case s.State == job.Succeeded && !ended:
 		note.Why = "it has not ended, and the job has succeeded"
-		v.doubt(RuleExit, note)
+		v.addFinding(RuleExit, note)
 	case s.State == job.Succeeded && (exit.Verdict != protocol.Done || exit.Code != 0):
 		note.Why = fmt.Sprintf("it ended %s with exit status %d, and the job has succeeded", exit.Verdict, exit.Code)
-		v.doubt(RuleExit, note)
+		v.addFinding(RuleExit, note)
 	case ended && (!joined || join.Agent != exit.Agent):
 		note.Why = fmt.Sprintf("agent %s ended it without having joined", exit.Agent)
-		v.doubt(RuleExit, note)
+		v.addFinding(RuleExit, note)
 	}
 	if !v.outputs {
 		return nil
 	}
 	for _, name := range sortedKeys(exit.Outputs) {
-		if err := v.tree(ctx, name, exit.Outputs[name], note); err != nil {
+		if err := v.checkTree(ctx, name, exit.Outputs[name], note); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// record reads a write-once record; ok is false where there is none that can be read.
-func (v *verifier) record(ctx context.Context, key string, into any, note Note) (ok bool, err error) {
+// readRecord reads a write-once record; ok is false where there is none that can be read.
+func (v *verifier) readRecord(ctx context.Context, key string, into any, note Note) (ok bool, err error) {
 	b, err := v.s.Get(ctx, key)
 	if errors.Is(err, store.ErrNotExist) {
 		return false, nil
@@ -158,20 +158,20 @@ func (v *verifier) record(ctx context.Context, key string, into any, note Note) 
 	}
 	if err != nil {
 		note.Why = fmt.Sprintf("%s cannot be read: %v", key, err)
-		v.doubt(RuleEntry, note)
+		v.addFinding(RuleEntry, note)
 		return false, nil
 	}
 	return true, nil
 }
 
-// tree reads a folder that a rank left: a list of files, and each of them, as blobs.
-func (v *verifier) tree(ctx context.Context, name string, d store.Digest, note Note) error {
+// checkTree reads a folder that a rank left: a list of files, and each of them, as blobs.
+func (v *verifier) checkTree(ctx context.Context, name string, d store.Digest, note Note) error {
 	doubt := func(why string, args ...any) {
 		note.Why = name + ": " + fmt.Sprintf(why, args...)
-		v.doubt(RuleOutput, note)
+		v.addFinding(RuleOutput, note)
 	}
 	var list []byte
-	if why, _, err := v.blob(ctx, d, &list); err != nil || why != "" {
+	if why, _, err := v.checkBlob(ctx, d, &list); err != nil || why != "" {
 		if why != "" {
 			doubt("the list of its files %s", why)
 		}
@@ -189,7 +189,7 @@ func (v *verifier) tree(ctx context.Context, name string, d store.Digest, note N
 		return nil
 	}
 	for _, f := range tree.Files {
-		why, size, err := v.blob(ctx, f.SHA256, nil)
+		why, size, err := v.checkBlob(ctx, f.SHA256, nil)
 		switch {
 		case err != nil:
 			return err
@@ -206,8 +206,8 @@ func (v *verifier) tree(ctx context.Context, name string, d store.Digest, note N
 // which is the most, has 300 bytes for each.
 const maxList = 2 << 30
 
-// list reads a list of files whole, which may be larger than other objects that are.
-func (v *verifier) list(ctx context.Context, key string) ([]byte, error) {
+// readFileList reads a list of files whole, which may be larger than other objects that are.
+func (v *verifier) readFileList(ctx context.Context, key string) ([]byte, error) {
 	r, err := v.s.Open(ctx, key, 0, -1)
 	if err != nil {
 		return nil, err
@@ -216,16 +216,16 @@ func (v *verifier) list(ctx context.Context, key string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, maxList))
 }
 
-// blob reads a blob, into keep where that is not nil, and says what is wrong with it.
-func (v *verifier) blob(ctx context.Context, d store.Digest, keep *[]byte) (why string, size int64, err error) {
+// checkBlob reads a blob, into keep where that is not nil, and says what is wrong with it.
+func (v *verifier) checkBlob(ctx context.Context, d store.Digest, keep *[]byte) (why string, size int64, err error) {
 	if _, err := store.ParseDigest(string(d)); err != nil {
 		return "has no digest", 0, nil
 	}
 	key := "blobs/" + string(d)
 	var sum string
-	size, sum, err = v.digest(ctx, key)
+	size, sum, err = v.digestObject(ctx, key)
 	if err == nil && sum == string(d) && keep != nil {
-		*keep, err = v.list(ctx, key)
+		*keep, err = v.readFileList(ctx, key)
 	}
 	switch {
 	case errors.Is(err, store.ErrNotExist):

@@ -49,7 +49,7 @@ func (w *walk) snapshots(ctx context.Context, c *chunk) error {
 	for _, name := range w.shots[c.id] {
 		s, ok := parseSnapshot(name)
 		if !ok {
-			w.v.doubt(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its name is not valid"})
+			w.v.addFinding(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its name is not valid"})
 			continue
 		}
 		b, err := w.v.s.Get(ctx, w.v.dir+"/results/"+name)
@@ -61,7 +61,7 @@ func (w *walk) snapshots(ctx context.Context, c *chunk) error {
 		}
 		var held protocol.Snapshot
 		if err != nil || json.Unmarshal(b, &held) != nil || held.V != format || held.ID != c.id || held.N != s.n {
-			w.v.doubt(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its content does not match its name"})
+			w.v.addFinding(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its content does not match its name"})
 			continue
 		}
 		s.results, s.cut = held.Results, held.Cut
@@ -71,9 +71,9 @@ func (w *walk) snapshots(ctx context.Context, c *chunk) error {
 	return nil
 }
 
-// compare holds the results of entry n against those of the snapshots that hold any:
+// compareSnapshots holds the results of entry n against those of the snapshots that hold any:
 // of each item the one that counts, in the order of the log.
-func (c *chunk) compare(n int) {
+func (c *chunk) compareSnapshots(n int) {
 	for _, s := range c.snaps {
 		for _, r := range c.counted {
 			if s.cut || s.wrong || n > s.n || r.Failed && !r.Final {
@@ -81,7 +81,7 @@ func (c *chunk) compare(n int) {
 			}
 			if s.met == len(s.results) || !reflect.DeepEqual(s.results[s.met], r) {
 				s.wrong = true
-				c.w.v.doubt(RuleSnapshot, Note{Log: "results/" + s.name, Entry: -1, Item: r.Item, Why: fmt.Sprintf("it does not have the result of entry %d", n)})
+				c.w.v.addFinding(RuleSnapshot, Note{Log: "results/" + s.name, Entry: -1, Item: r.Item, Why: fmt.Sprintf("it does not have the result of entry %d", n)})
 			}
 			s.met++
 		}
@@ -102,13 +102,13 @@ func (c *chunk) checkSnapshots() {
 		case s.wrong || c.cut:
 		case at == nil:
 			note.Why = fmt.Sprintf("after entry %d the chunk was still open", s.n)
-			c.w.v.doubt(RuleSnapshot, note)
+			c.w.v.addFinding(RuleSnapshot, note)
 		case *at != s.ending:
 			note.Why = fmt.Sprintf("it counts %s; the log says %s", words(s.ending), words(*at))
-			c.w.v.doubt(RuleSnapshot, note)
+			c.w.v.addFinding(RuleSnapshot, note)
 		case !s.cut && s.met < len(s.results):
 			note.Item, note.Why = s.results[s.met].Item, "it has a result that the log does not have"
-			c.w.v.doubt(RuleSnapshot, note)
+			c.w.v.addFinding(RuleSnapshot, note)
 		}
 	}
 }

@@ -31,8 +31,8 @@ func groundOf(s protocol.Spans) (g ground, ok bool) {
 	return g, true
 }
 
-// at is the place of an item.
-func (g ground) at(item int) (place int, ok bool) {
+// placeOfItem is the place of an item.
+func (g ground) placeOfItem(item int) (place int, ok bool) {
 	i, exact := slices.BinarySearchFunc(g.spans, item, func(r [2]int, item int) int { return r[0] - item })
 	if !exact {
 		i--
@@ -43,11 +43,11 @@ func (g ground) at(item int) (place int, ok bool) {
 	return g.start[i] + item - g.spans[i][0], true
 }
 
-// holds says whether all of o's items are here.
-func (g ground) holds(o ground) bool {
+// containsAll says whether all of o's items are here.
+func (g ground) containsAll(o ground) bool {
 	for _, r := range o.spans {
-		first, ok := g.at(r[0])
-		last, both := g.at(r[1])
+		first, ok := g.placeOfItem(r[0])
+		last, both := g.placeOfItem(r[1])
 		if !ok || !both || last-first != r[1]-r[0] {
 			return false
 		}
@@ -55,8 +55,8 @@ func (g ground) holds(o ground) bool {
 	return true
 }
 
-// each calls f for every item and its place, in order.
-func (g ground) each(f func(item, place int)) {
+// eachItem calls f for every item and its place, in order.
+func (g ground) eachItem(f func(item, place int)) {
 	for i, r := range g.spans {
 		for item := r[0]; item <= r[1]; item++ {
 			f(item, g.start[i]+item-r[0])
@@ -69,8 +69,8 @@ type bits []uint64
 
 func newBits(items int) bits { return make(bits, items/64+1) }
 
-// add says whether the item is new.
-func (b bits) add(item int) bool {
+// addItem says whether the item is new.
+func (b bits) addItem(item int) bool {
 	i, bit := item/64, uint64(1)<<(item%64)
 	if i >= len(b) || b[i]&bit != 0 {
 		return false
@@ -79,9 +79,9 @@ func (b bits) add(item int) bool {
 	return true
 }
 
-func (b bits) has(item int) bool { return item/64 < len(b) && b[item/64]&(1<<(item%64)) != 0 }
+func (b bits) hasItem(item int) bool { return item/64 < len(b) && b[item/64]&(1<<(item%64)) != 0 }
 
-func (b bits) count() (n int) {
+func (b bits) countItems() (n int) {
 	for _, word := range b {
 		n += mathbits.OnesCount64(word)
 	}

@@ -18,39 +18,41 @@ type task struct {
 	broken  bool // the log could not be read to its end
 }
 
-// again says whether the job was submitted once more, at this place.
-func (t task) again(place int) bool { return len(t.places) > 1 && slices.Contains(t.places[1:], place) }
+// wasResubmitted says whether the job was submitted once more, at this place.
+func (t task) wasResubmitted(place int) bool {
+	return len(t.places) > 1 && slices.Contains(t.places[1:], place)
+}
 
-// readTask folds the task's log (T1): a second `submitted` of a live task does not
+// foldTaskLog folds the task's log (T1): a second `submitted` of a live task does not
 // count, nor a `closed` of a job that is not the live one.
-func (v *verifier) readTask(ctx context.Context) error {
+func (v *verifier) foldTaskLog(ctx context.Context) error {
 	v.task = task{}
 	dir := v.p.Project + "/" + v.p.Task + "/log"
-	last, err := v.lastOf(ctx, "task", dir)
+	last, err := v.lastSequence(ctx, "task", dir)
 	if err != nil {
 		return err
 	}
 	live := ""
 	gone := map[string]bool{}
-	whole, err := v.readLog(ctx, "task", dir, last, func(n int, e protocol.Entry) error {
+	whole, err := v.readEntries(ctx, "task", dir, last, func(n int, e protocol.Entry) error {
 		rest := e
 		rest.Submitted, rest.Closed, rest.Removed, rest.Beside = nil, nil, nil, nil
 		facts := count(e.Submitted != nil, e.Closed != nil, e.Removed != nil, e.Beside != nil)
 		nameless := e.Submitted != nil && e.Submitted.Job == "" || e.Closed != nil && e.Closed.Job == "" || e.Removed != nil && e.Removed.Job == ""
 		if !bare(rest) || facts != 1 || nameless {
-			v.doubt(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it holds a fact that does not belong in a task's log"})
+			v.addFinding(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it holds a fact that does not belong in a task's log"})
 			return nil
 		}
-		v.takeTask(n, e, &live, gone)
+		v.foldTaskEntry(n, e, &live, gone)
 		return nil
 	})
 	v.task.broken = !whole
 	return err
 }
 
-func (v *verifier) takeTask(n int, e protocol.Entry, live *string, gone map[string]bool) {
+func (v *verifier) foldTaskEntry(n int, e protocol.Entry, live *string, gone map[string]bool) {
 	note := func(why string, args ...any) {
-		v.note(Note{Log: "task", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+		v.addNote(Note{Log: "task", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 	}
 	t, id := &v.task, v.p.Job
 	switch {
@@ -88,7 +90,7 @@ func (v *verifier) takeTask(n int, e protocol.Entry, live *string, gone map[stri
 // What there is to say of it was said.
 func (v *verifier) readTaskAgain(ctx context.Context) error {
 	was := v.r
-	err := v.readTask(ctx)
+	err := v.foldTaskLog(ctx)
 	v.r = was
 	return err
 }
@@ -108,7 +110,7 @@ func (v *verifier) checkTask(speaks func(place int) bool) {
 			said = 0 // the first round is said to be of place 0
 		}
 		if !speaks(said) {
-			v.doubt(RuleTask, Note{Log: "task", Entry: v.task.closed[i], Why: "it records the end of the job, and the job's own log does not say that it has ended"})
+			v.addFinding(RuleTask, Note{Log: "task", Entry: v.task.closed[i], Why: "it records the end of the job, and the job's own log does not say that it has ended"})
 		}
 	}
 }

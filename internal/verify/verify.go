@@ -71,24 +71,24 @@ func verify(ctx context.Context, s *store.Store, p job.Path, told func(Progress)
 	}
 	v := &verifier{s: s, p: p, dir: p.Project + "/" + p.Task + "/" + p.Job, told: told, outputs: outputs}
 	v.r.V, v.r.Job = 1, p.String()
-	if err := v.readTask(ctx); err != nil {
+	if err := v.foldTaskLog(ctx); err != nil {
 		return v.r, err
 	}
-	there, err := v.readJob(ctx)
+	there, err := v.readJobRecord(ctx)
 	if err != nil || !there {
 		return v.r, err
 	}
 	if v.j.Spec.Verb == job.Map {
-		err = v.mapJob(ctx)
+		err = v.verifyMap(ctx)
 	} else {
-		err = v.run(ctx)
+		err = v.verifyRun(ctx)
 	}
-	v.tell()
+	v.reportProgress()
 	return v.r, err
 }
 
-// readJob reads job.json and sees that it is this job's.
-func (v *verifier) readJob(ctx context.Context) (there bool, err error) {
+// readJobRecord reads job.json and sees that it is this job's.
+func (v *verifier) readJobRecord(ctx context.Context) (there bool, err error) {
 	if v.task.removed { // what is left of it goes, in whatever order
 		return false, fault.New(fault.Missing, "", "verify job %s: it was removed", v.p.Job)
 	}
@@ -98,39 +98,39 @@ func (v *verifier) readJob(ctx context.Context) (there bool, err error) {
 	case absent && len(v.task.places) == 0 && !v.task.broken:
 		return false, fault.New(fault.Missing, "Name a job by its id, its task, or last.", "verify job %s: there is no such job in %s", v.p.Job, v.s)
 	case absent:
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: "it is not there, and the task's log says that the job was submitted"})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: "it is not there, and the task's log says that the job was submitted"})
 		return false, nil
 	case errors.Is(err, store.ErrMalformed):
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("verify job: %w", err)
 	}
 	if sum := sha256.Sum256(b); v.task.record != "" && hex.EncodeToString(sum[:]) != string(v.task.record) {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: "it was changed after the job was submitted: the task's log names another digest"})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: "it was changed after the job was submitted: the task's log names another digest"})
 	}
 	if err := json.Unmarshal(b, &v.j); err != nil {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
 		return false, nil
 	}
 	if v.j.V != format {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("its format is %d, this drover knows %d", v.j.V, format)})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("its format is %d, this drover knows %d", v.j.V, format)})
 		return false, nil
 	}
 	if err := v.j.Check(); err != nil {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is out of bounds: %v", err)})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is out of bounds: %v", err)})
 		return false, nil
 	}
 	isMap := v.j.Spec.Verb == job.Map
 	if hasItems := v.j.ChunkSize != 0 || v.j.Manifest.Count != 0; isMap != hasItems || !slices.Contains(verbs, v.j.Spec.Verb) {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of verb %q, and has %s in chunks of %d", v.j.Spec.Verb, numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of verb %q, and has %s in chunks of %d", v.j.Spec.Verb, numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
 		return false, nil
 	}
 	if v.j.Path() != v.p {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of job %s", v.j.Path())})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of job %s", v.j.Path())})
 	}
 	if len(v.task.places) == 0 && !v.task.broken {
-		v.doubt(RuleTask, Note{Log: "task", Entry: -1, Why: "it has no entry that submits the job"})
+		v.addFinding(RuleTask, Note{Log: "task", Entry: -1, Why: "it has no entry that submits the job"})
 	}
 	return true, v.checkShort(ctx)
 }
@@ -140,7 +140,7 @@ var verbs = []job.Verb{job.Run, job.Shell, job.Process, job.Map}
 // checkShort sees that the short id leads to the job.
 func (v *verifier) checkShort(ctx context.Context) error {
 	if v.j.Short == "" || store.CheckKey(v.j.Short) != nil {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%q is not a short id", v.j.Short)})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%q is not a short id", v.j.Short)})
 		return nil
 	}
 	b, err := v.s.Get(ctx, "ids/"+v.j.Short)
@@ -149,13 +149,13 @@ func (v *verifier) checkShort(ctx context.Context) error {
 	}
 	var to job.Path
 	if err != nil || json.Unmarshal(b, &to) != nil || to != v.p {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("ids/%s does not lead to it", v.j.Short)})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("ids/%s does not lead to it", v.j.Short)})
 	}
 	return nil
 }
 
-// tell says how far it has come.
-func (v *verifier) tell() {
+// reportProgress says how far it has come.
+func (v *verifier) reportProgress() {
 	v.told(Progress{Items: v.done, Of: v.r.Items, Chunks: v.r.Chunks, Entries: v.r.Entries, Outputs: v.r.Outputs,
 		Bytes: v.r.Bytes, Doubts: v.r.Doubted, Notes: v.r.Told})
 }

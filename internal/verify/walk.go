@@ -32,30 +32,30 @@ type walk struct {
 	risk   int  // tries that lost owners may not have recorded
 }
 
-// mapJob verifies a map. Each log is read after those that speak of it were
+// verifyMap verifies a map. Each log is read after those that speak of it were
 // listed, and before those that it speaks of: so a live one is never found to
 // say what is not there yet.
-func (v *verifier) mapJob(ctx context.Context) error {
+func (v *verifier) verifyMap(ctx context.Context) error {
 	if v.j.ChunkSize < 1 || v.j.Manifest.Count < 0 || v.j.Manifest.Count > maxItems {
-		v.doubt(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%s in chunks of %d cannot be", numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
+		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%s in chunks of %d cannot be", numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
 		return nil
 	}
 	w := &walk{v: v, rounds: newRounds(v), listed: map[string]int{}, shots: map[string][]string{}}
-	if err := w.look(ctx); err != nil {
+	if err := w.listLogs(ctx); err != nil {
 		return err
 	}
-	last, err := v.lastOf(ctx, "job", v.dir+"/log")
+	last, err := v.lastSequence(ctx, "job", v.dir+"/log")
 	if err != nil {
 		return err
 	}
-	whole, err := v.readLog(ctx, "job", v.dir+"/log", last, func(n int, e protocol.Entry) error {
-		w.take(n, e)
+	whole, err := v.readEntries(ctx, "job", v.dir+"/log", last, func(n int, e protocol.Entry) error {
+		w.foldEntry(n, e)
 		return nil
 	})
 	if err != nil || !whole {
 		return err // what is said there is what all else goes by
 	}
-	v.checkTask(w.speaks)
+	v.checkTask(w.settledFor)
 	if err := v.readTaskAgain(ctx); err != nil {
 		return err
 	}
@@ -63,21 +63,21 @@ func (v *verifier) mapJob(ctx context.Context) error {
 	if w.live = !w.over; w.over {
 		v.r.State = w.rounds.settled[len(w.rounds.settled)-1].said.State
 	}
-	w.settled, w.items = slices.Clone(w.rounds.settled), w.rounds.items()
+	w.settled, w.items = slices.Clone(w.rounds.settled), w.rounds.itemCount()
 	v.r.Rounds, v.r.Items = len(w.settled), w.items
-	return w.all(ctx)
+	return w.walkChunks(ctx)
 }
 
-// look lists the chunks' logs and the snapshots.
-func (w *walk) look(ctx context.Context) error {
-	err := w.v.listed(ctx, w.v.dir+"/chunks/", func(rest string) {
+// listLogs lists the chunks' logs and the snapshots.
+func (w *walk) listLogs(ctx context.Context) error {
+	err := w.v.listObjects(ctx, w.v.dir+"/chunks/", func(rest string) {
 		parts := strings.Split(rest, "/")
 		n, ok := 0, false
 		if len(parts) == 3 && chunkDir(parts[1]) == "chunks/"+parts[0]+"/"+parts[1] {
 			n, ok = number(parts[2])
 		}
 		if !ok {
-			w.v.doubt(RuleStray, Note{Log: "chunks", Entry: -1, Why: fmt.Sprintf("%s is not an entry of a chunk", rest)})
+			w.v.addFinding(RuleStray, Note{Log: "chunks", Entry: -1, Why: fmt.Sprintf("%s is not an entry of a chunk", rest)})
 			return
 		}
 		if before, there := w.listed[parts[1]]; !there || n > before {
@@ -87,48 +87,48 @@ func (w *walk) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.v.listed(ctx, w.v.dir+"/results/", func(rest string) {
+	return w.v.listObjects(ctx, w.v.dir+"/results/", func(rest string) {
 		id, _, _ := strings.Cut(rest, "_")
 		w.shots[id] = append(w.shots[id], rest)
 	})
 }
 
-// all walks the chunks and says what they come to together.
-func (w *walk) all(ctx context.Context) error {
+// walkChunks walks the chunks and says what they come to together.
+func (w *walk) walkChunks(ctx context.Context) error {
 	w.placed, w.run, w.ended = newBits(w.items), newBits(w.items), newBits(w.items)
 	for _, l := range slices.Clone(w.lists) {
 		if err := w.v.checkManifest(ctx, l); err != nil {
 			return err
 		}
-		for k := range l.chunks() {
+		for k := range l.chunkCount() {
 			first := l.first + k*l.size
 			last := min(first+l.size, l.first+l.m.Count) - 1
-			if err := w.below(ctx, child{chunkID(l.ext, k), protocol.Seed{Items: protocol.Spans{{first, last}}, Mark: l.ext}}); err != nil {
+			if err := w.walkSubtree(ctx, child{chunkID(l.ext, k), protocol.Seed{Items: protocol.Spans{{first, last}}, Mark: l.ext}}); err != nil {
 				return err
 			}
 		}
 	}
-	w.strays()
+	w.noteStrays()
 	w.checkPlaced()
 	for _, r := range w.settled {
-		r.check(w.v)
+		r.checkCounts(w.v)
 	}
 	x := &w.v.r.Extra
-	x.Retries = w.runs - w.ended.count()
-	x.Interrupted = w.runs + w.breaks - w.run.count() - x.Retries
+	x.Retries = w.runs - w.ended.countItems()
+	x.Interrupted = w.runs + w.breaks - w.run.countItems() - x.Retries
 	if x.Unexplained > w.risk {
-		w.v.doubt(RuleExtra, Note{Log: "job", Entry: -1, Why: fmt.Sprintf("%s recorded by agents that had lost their chunks, and at most %d may have run", numbered(x.Unexplained, "try was", "tries were"), w.risk)})
+		w.v.addFinding(RuleExtra, Note{Log: "job", Entry: -1, Why: fmt.Sprintf("%s recorded by agents that had lost their chunks, and at most %d may have run", numbered(x.Unexplained, "try was", "tries were"), w.risk)})
 	}
 	return nil
 }
 
-// below walks a chunk and those handed over from it.
-func (w *walk) below(ctx context.Context, top child) error {
+// walkSubtree walks a chunk and those handed over from it.
+func (w *walk) walkSubtree(ctx context.Context, top child) error {
 	stack := []child{top}
 	for len(stack) > 0 {
 		next := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		children, err := w.chunk(ctx, next)
+		children, err := w.readChunk(ctx, next)
 		if err != nil {
 			return err
 		}
@@ -139,8 +139,8 @@ func (w *walk) below(ctx context.Context, top child) error {
 	return nil
 }
 
-// chunk reads one chunk, from its first entry to its last.
-func (w *walk) chunk(ctx context.Context, of child) ([]child, error) {
+// readChunk reads one chunk, from its first entry to its last.
+func (w *walk) readChunk(ctx context.Context, of child) ([]child, error) {
 	g, _ := groundOf(of.seed.Items)
 	c := newChunk(w, of.id, of.seed, g)
 	if err := w.snapshots(ctx, c); err != nil {
@@ -151,12 +151,12 @@ func (w *walk) chunk(ctx context.Context, of child) ([]child, error) {
 		last = -1
 	}
 	delete(w.listed, of.id)
-	whole, err := w.v.readLog(ctx, c.id, w.v.dir+"/"+chunkDir(c.id), last, func(n int, e protocol.Entry) error {
-		if err := w.keepUp(ctx, e); err != nil {
+	whole, err := w.v.readEntries(ctx, c.id, w.v.dir+"/"+chunkDir(c.id), last, func(n int, e protocol.Entry) error {
+		if err := w.readNewerEntries(ctx, e); err != nil {
 			return err
 		}
-		c.take(n, e)
-		c.compare(n)
+		c.foldEntry(n, e)
+		c.compareSnapshots(n)
 		return w.v.checkOutputs(ctx, c.id, n, e.By, c.counted)
 	})
 	if err != nil {
@@ -164,14 +164,14 @@ func (w *walk) chunk(ctx context.Context, of child) ([]child, error) {
 	}
 	c.cut = !whole
 	w.v.blind = w.v.blind || c.cut
-	c.count(math.MaxInt)
+	c.countInRounds(math.MaxInt)
 	c.checkSnapshots()
-	w.sum(c)
+	w.addTotals(c)
 	return c.children, nil
 }
 
-// sum adds what a chunk came to.
-func (w *walk) sum(c *chunk) {
+// addTotals adds what a chunk came to.
+func (w *walk) addTotals(c *chunk) {
 	r := &w.v.r
 	t := &r.Tally
 	t.Items += c.tally.Items
@@ -183,16 +183,16 @@ func (w *walk) sum(c *chunk) {
 	r.Extra.Unexplained += c.discarded
 	w.runs += c.runs
 	w.breaks += c.breaks
-	c.g.each(func(item, place int) {
-		if c.stands[place] != handedOn && !w.placed.add(item) {
-			w.v.doubt(RuleItems, Note{Log: c.id, Entry: -1, Item: item, Why: "it is in another chunk too"})
+	c.g.eachItem(func(item, place int) {
+		if c.stands[place] != handedOn && !w.placed.addItem(item) {
+			w.v.addFinding(RuleItems, Note{Log: c.id, Entry: -1, Item: item, Why: "it is in another chunk too"})
 		}
 		if c.cut && c.stands[place] == open {
-			w.placed.add(item) // wherever it is
+			w.placed.addItem(item) // wherever it is
 		}
 	})
 	w.v.done += c.tally.Items
-	w.v.tell()
+	w.v.reportProgress()
 }
 
 // checkPlaced sees that every item was in a chunk. What lies below a log that cannot
@@ -202,15 +202,15 @@ func (w *walk) checkPlaced() {
 		return
 	}
 	for item := 1; item <= w.items; item++ {
-		if !w.placed.has(item) {
-			w.v.doubt(RuleItems, Note{Log: "job", Entry: -1, Item: item, Why: "it is not in any chunk"})
+		if !w.placed.hasItem(item) {
+			w.v.addFinding(RuleItems, Note{Log: "job", Entry: -1, Item: item, Why: "it is not in any chunk"})
 		}
 	}
 }
 
-// keepUp reads on in the job's log where a chunk's entry may follow from what has
+// readNewerEntries reads on in the job's log where a chunk's entry may follow from what has
 // come there since: the job is live.
-func (w *walk) keepUp(ctx context.Context, e protocol.Entry) error {
+func (w *walk) readNewerEntries(ctx context.Context, e protocol.Entry) error {
 	by := -1
 	if e.Again != nil {
 		by = e.Again.By
@@ -236,20 +236,20 @@ func (w *walk) keepUp(ctx context.Context, e protocol.Entry) error {
 		if err != nil || broken != nil {
 			return nil
 		}
-		w.take(w.rounds.n, e)
+		w.foldEntry(w.rounds.n, e)
 	}
 }
 
-// strays are logs of chunks, and snapshots, that no entry has named.
-func (w *walk) strays() {
+// noteStrays are logs of chunks, and snapshots, that no entry has named.
+func (w *walk) noteStrays() {
 	if w.v.blind {
 		return
 	}
 	for _, id := range sortedKeys(w.listed) {
-		w.v.doubt(RuleStray, Note{Log: id, Entry: w.listed[id], Why: "it is of a chunk that no log names"})
+		w.v.addFinding(RuleStray, Note{Log: id, Entry: w.listed[id], Why: "it is of a chunk that no log names"})
 	}
 	for _, id := range sortedKeys(w.shots) {
-		w.v.doubt(RuleSnapshot, Note{Log: "results/" + w.shots[id][0], Entry: -1, Why: "it is of a chunk that no log names"})
+		w.v.addFinding(RuleSnapshot, Note{Log: "results/" + w.shots[id][0], Entry: -1, Why: "it is of a chunk that no log names"})
 	}
 }
 

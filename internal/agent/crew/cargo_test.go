@@ -12,7 +12,7 @@ func TestTheLoopNeverWaitsForWhatStoresOutputs(t *testing.T) {
 	const tries, porters = 20_000, 4 // a program that stays is sent up to 8,192 items ahead
 	q, done := newCargoQueue(), make(chan struct{})
 	for range tries {
-		q.add(&try{})
+		q.addTry(&try{})
 	}
 	var mu sync.Mutex
 	taken := map[*try]bool{}
@@ -20,7 +20,7 @@ func TestTheLoopNeverWaitsForWhatStoresOutputs(t *testing.T) {
 	for range porters {
 		all.Go(func() {
 			for {
-				next := q.next(done)
+				next := q.nextTry(done)
 				if next == nil {
 					return
 				}

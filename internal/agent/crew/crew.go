@@ -174,7 +174,7 @@ type crew struct {
 	end   context.CancelFunc
 	hands sync.WaitGroup // shelves, porters, and who waits for the notice
 
-	chores chan func(context.Context) error // of putAway, which has ended when index is done
+	chores chan func(context.Context) error // of runChores, which has ended when index is done
 	index  sync.WaitGroup
 
 	stale                  bool               // it leaves once nothing runs: see goes
@@ -191,34 +191,34 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	}
 	w := &crew{Config: c, clock: c.World.Store.Clock(), tries: map[uint64]*try{}, hurry: make(chan struct{}),
 		reports: make(chan report, 8), pages: make(chan page), stored: make(chan carried), chores: make(chan func(context.Context) error, maxChores), cargo: newCargoQueue()}
-	w.member = mapagent.NewMapMember(c.World, c.Job, c.ID, c.Self, mapagent.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.later})
+	w.member = mapagent.NewMapMember(c.World, c.Job, c.ID, c.Self, mapagent.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.queueChore})
 	w.life, w.end = context.WithCancel(ctx)
-	w.stores.open(w.life)
-	w.hands.Go(w.listen)
-	w.index.Go(w.putAway)
+	w.stores.openContext(w.life)
+	w.hands.Go(w.watchNotice)
+	w.index.Go(w.runChores)
 	for range porters(c.Slots) {
-		w.hands.Go(w.carry)
+		w.hands.Go(w.runPorter)
 	}
-	status, err = w.loop(ctx)
+	status, err = w.runLoop(ctx)
 	if close(w.chores); err != nil {
 		w.end()
 	}
 	w.index.Wait()
-	w.shut(err)
+	w.shutDown(err)
 	return status, err
 }
 
-// listen ends with the notice, or with life. Programs hear of it at once. It closes
+// watchNotice ends with the notice, or with life. Programs hear of it at once. It closes
 // hurry, which also ends a wait for room in the store.
-func (c *crew) listen() {
+func (c *crew) watchNotice() {
 	select {
 	case c.notice = <-c.Notice:
 		c.leaving.Store(true)
-		left := c.grace()
+		left := c.gracePeriod()
 		if c.notice.Signal != 0 {
 			left *= 2
 		}
-		c.warn(cmp.Or(c.notice.Why, "the agent leaves"), left)
+		c.warnPrograms(cmp.Or(c.notice.Why, "the agent leaves"), left)
 		close(c.hurry)
 	case <-c.life.Done():
 	}
@@ -227,33 +227,33 @@ func (c *crew) listen() {
 // maxChores may wait before the loop does.
 const maxChores = 16
 
-// later has indexes stored beside the loop, which waits for the store often enough.
-func (c *crew) later(store func(context.Context) error) { c.chores <- store }
+// queueChore has indexes stored beside the loop, which waits for the store often enough.
+func (c *crew) queueChore(store func(context.Context) error) { c.chores <- store }
 
-// putAway stores them until the loop is over.
-func (c *crew) putAway() {
+// runChores stores them until the loop is over.
+func (c *crew) runChores() {
 	for store := range c.chores {
 		_ = store(c.life) // a store that is full loses nothing by it
 	}
 }
 
-// loop is the crew's one decider.
-func (c *crew) loop(ctx context.Context) (status int, err error) {
+// runLoop is the crew's one decider.
+func (c *crew) runLoop(ctx context.Context) (status int, err error) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
 		case <-c.hurry:
-			return c.leave(ctx)
+			return c.leaveEarly(ctx)
 		case k := <-c.Kit:
 			c.Kit = nil
-			err = c.begin(ctx, k)
+			err = c.beginWithKit(ctx, k)
 		case r := <-c.reports:
-			err = c.take(ctx, r)
+			err = c.handleReport(ctx, r)
 		case p := <-c.pages:
-			err = c.shelve(p)
+			err = c.acceptPage(p)
 		case s := <-c.stored:
-			err = c.recorded(s)
+			err = c.acceptDelivered(s)
 		case <-c.arrived:
 		case <-timer.C:
 		case <-ctx.Done():
@@ -262,62 +262,62 @@ func (c *crew) loop(ctx context.Context) (status int, err error) {
 		if err != nil {
 			return fault.ExitDrover, err
 		}
-		gone, err := c.turn(ctx)
+		gone, err := c.handleDueWork(ctx)
 		if err != nil {
 			return fault.ExitDrover, err
 		}
 		if gone {
 			return c.order.Status, nil
 		}
-		timer.Reset(c.wait())
+		timer.Reset(c.timeUntilDue())
 	}
 }
 
-// turn does what is due: the job's log, the holds' flushes, chunks, tries.
-func (c *crew) turn(ctx context.Context) (gone bool, err error) {
-	if c.now() >= c.polled || c.stale && len(c.tries) == 0 { // before it would seek
-		if gone, err = c.poll(ctx); gone || err != nil {
+// handleDueWork does what is due: the job's log, the holds' flushes, chunks, tries.
+func (c *crew) handleDueWork(ctx context.Context) (gone bool, err error) {
+	if c.bootTime() >= c.polled || c.stale && len(c.tries) == 0 { // before it would seek
+		if gone, err = c.pollOrder(ctx); gone || err != nil {
 			return gone, err
 		}
 	}
 	if c.order.Do != mapagent.Cease {
-		err = c.flush(ctx) // in a drain, what ends is not kept until the last item has
+		err = c.flushHolds(ctx) // in a drain, what ends is not kept until the last item has
 	}
 	if c.member.TooMany() {
-		c.recall()
+		c.recallQueued()
 		c.polled = 0
 	}
-	if err == nil && c.stopped() {
-		err = c.wind(ctx)
+	if err == nil && c.jobWasStopped() {
+		err = c.endIdleHolds(ctx)
 	}
 	if err == nil {
-		err = c.rearm(ctx)
+		err = c.reopenGangs(ctx)
 	}
-	c.believe(false)
+	c.releaseHeldBack(false)
 	if err == nil {
-		err = c.fill(ctx)
+		err = c.fillGangs(ctx)
 	}
-	if err == nil && c.idle() && c.now() >= c.sought {
-		err = c.seek(ctx)
+	if err == nil && c.slotsAreIdle() && c.bootTime() >= c.sought {
+		err = c.claimChunk(ctx)
 	}
-	c.license()
-	c.beat()
+	c.extendStartDeadline()
+	c.updateHeartbeat()
 	return false, err
 }
 
-// now is the boot time, by which all is measured.
-func (c *crew) now() time.Duration { return c.clock.Boot() }
+// bootTime is the boot time, by which all is measured.
+func (c *crew) bootTime() time.Duration { return c.clock.Boot() }
 
-// wait is how long nothing is due.
-func (c *crew) wait() time.Duration {
+// timeUntilDue is how long nothing is due.
+func (c *crew) timeUntilDue() time.Duration {
 	due := min(c.polled, c.beaten)
-	if c.idle() {
+	if c.slotsAreIdle() {
 		due = min(due, c.sought)
 	}
-	now := c.now()
+	now := c.bootTime()
 	for _, w := range c.works {
 		if c.order.Do != mapagent.Cease {
-			due = min(due, now+w.due(now))
+			due = min(due, now+w.timeUntilFlush(now))
 		}
 	}
 	if c.rest > now {
@@ -329,35 +329,37 @@ func (c *crew) wait() time.Duration {
 	return max(0, due-now)
 }
 
-// stopped says that the job was: each hold is wound up once nothing of it runs.
-func (c *crew) stopped() bool { return c.order.Do == mapagent.Drain || c.order.Do == mapagent.Cease }
+// jobWasStopped says that the job was: each hold is wound up once nothing of it runs.
+func (c *crew) jobWasStopped() bool {
+	return c.order.Do == mapagent.Drain || c.order.Do == mapagent.Cease
+}
 
-// idle says that slots are free and the holds have nothing for them. While the job
+// slotsAreIdle says that slots are free and the holds have nothing for them. While the job
 // is paused or was stopped, others' chunks may want tending.
-func (c *crew) idle() bool {
+func (c *crew) slotsAreIdle() bool {
 	if c.order.Do != mapagent.Work {
-		return len(c.tries) == 0 && (len(c.works) == 0 || !c.stopped())
+		return len(c.tries) == 0 && (len(c.works) == 0 || !c.jobWasStopped())
 	}
-	if c.kit == nil || c.lone != nil || !c.needs.same(c.order.Limits) {
+	if c.kit == nil || c.lone != nil || !c.needs.hasSameLimits(c.order.Limits) {
 		return false
 	}
 	if c.larder != nil {
-		return c.stock() < max(fetchHands, c.Slots) // files take their time: what comes next is known before a slot is free
+		return c.itemsInStock() < max(fetchHands, c.Slots) // files take their time: what comes next is known before a slot is free
 	}
-	return c.roomiest() != nil
+	return c.gangWithMostRoom() != nil
 }
 
-// beat tells the heartbeat how far the work is, when that has changed.
-func (c *crew) beat() {
-	if c.now() < c.beaten {
+// updateHeartbeat tells the heartbeat how far the work is, when that has changed.
+func (c *crew) updateHeartbeat() {
+	if c.bootTime() < c.beaten {
 		return
 	}
 	if c.beaten = math.MaxInt64; c.kit == nil {
 		return // nothing to tell before
 	}
-	c.beaten = c.now() + protocol.HeartbeatEvery
+	c.beaten = c.bootTime() + protocol.HeartbeatEvery
 	if c.Near {
-		c.beaten = c.now() + nearBeat
+		c.beaten = c.bootTime() + nearBeat
 	}
 	var b protocol.Heartbeat
 	c.member.FillHeartbeat(&b)
@@ -374,11 +376,11 @@ func (c *crew) beat() {
 // store would never take it.
 const shutTime = 10 * time.Second
 
-// shut ends all that still runs and all goroutines.
-func (c *crew) shut(err error) {
+// shutDown ends all that still runs and all goroutines.
+func (c *crew) shutDown(err error) {
 	c.end()
 	for _, g := range c.gangs {
-		g.abandon()
+		g.stopPassingOn()
 	}
 	if err != nil { // a scribe may wait for a store that takes nothing
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), shutTime)
@@ -388,12 +390,12 @@ func (c *crew) shut(err error) {
 		}
 	}
 	for _, g := range c.gangs {
-		g.close()
+		g.closeRunner()
 	}
 	c.hands.Wait()
-	c.stores.close()
+	c.stores.endForGood()
 	if c.larder != nil {
 		c.larder.Close()
 	}
-	c.unstage()
+	c.removeStaged()
 }

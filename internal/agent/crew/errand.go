@@ -40,8 +40,8 @@ type source struct {
 	places  []string // of the manifest, then of the job's: the first that names a bucket opens it
 }
 
-// at is the source of item n.
-func (h *chart) at(ctx context.Context, m *chunks.Map, n int) (*source, error) {
+// sourceOfItem is the source of item n.
+func (h *chart) sourceOfItem(ctx context.Context, m *chunks.Map, n int) (*source, error) {
 	for _, s := range h.sources {
 		if s.First() <= n && n <= s.Last() {
 			return s, nil
@@ -98,24 +98,24 @@ const (
 	maxVariable = 100 << 10
 )
 
-// errand is the command of a try. What no program could be given is fault.Invalid.
-func (c *crew) errand(ctx context.Context, t *try, it manifest.Item) (e proc.Errand, err error) {
+// tryErrand is the command of a try. What no program could be given is fault.Invalid.
+func (c *crew) tryErrand(ctx context.Context, t *try, it manifest.Item) (e proc.Errand, err error) {
 	s, spec := t.work.source, &c.Job.Spec
-	stored, files := s.provided(it, t.share)
+	stored, files := s.providedFiles(it, t.share)
 	told := it // what variables say: where its files are from, of those that were asked for
 	if spec.Fetch {
 		files = append(stored, files...)
-	} else if told, err = s.restored(it, stored); err != nil {
+	} else if told, err = s.itemWithStored(it, stored); err != nil {
 		return e, err
 	}
-	named := s.with(it, files) // what its outputs are named by
-	it = s.with(told, files)
+	named := s.itemWithFiles(it, files) // what its outputs are named by
+	it = s.itemWithFiles(told, files)
 	var places []string
 	if len(spec.Out) > 0 {
 		if t.outs, err = s.command.Outputs(named); err != nil {
 			return e, err
 		}
-		if places, err = c.stage(ctx, t); err != nil {
+		if places, err = c.stageOutputs(ctx, t); err != nil {
 			return e, err
 		}
 	}
@@ -133,7 +133,7 @@ func (c *crew) errand(ctx context.Context, t *try, it manifest.Item) (e proc.Err
 		return e, fault.New(fault.Invalid, "", "run item %d: it is too long for a variable: use --stdin", it.N)
 	}
 	t.timeout = c.order.Timeout
-	e = proc.Errand{ID: t.id, Path: c.kit.Path, Timeout: t.timeout, Env: environ(t, s, told, places, files), Memory: int64(c.memory(t))}
+	e = proc.Errand{ID: t.id, Path: c.kit.Path, Timeout: t.timeout, Env: environ(t, s, told, places, files), Memory: int64(c.memoryOfTry(t))}
 	e.Args = append(make([]string, 0, 1+len(args)), c.kit.Name)
 	if c.kit.Name == "" {
 		e.Args[0] = c.kit.Path
@@ -177,10 +177,10 @@ func environ(t *try, s *source, it manifest.Item, places []string, files []provi
 // stagingName is the folder of all staged outputs, below the agent's.
 const stagingName = "out"
 
-// stage makes a folder for a try's outputs, and the folders that they lie in.
-func (c *crew) stage(ctx context.Context, t *try) (places []string, err error) {
+// stageOutputs makes a folder for a try's outputs, and the folders that they lie in.
+func (c *crew) stageOutputs(ctx context.Context, t *try) (places []string, err error) {
 	t.staging = filepath.Join(c.Root, stagingName, t.Name)
-	err = c.patient(ctx, func() error {
+	err = c.retryWhileFull(ctx, func() error {
 		places = places[:0]
 		err := os.MkdirAll(filepath.Dir(t.staging), 0o700)
 		if err == nil {
@@ -210,8 +210,8 @@ func (c *crew) stage(ctx context.Context, t *try) (places []string, err error) {
 	return slices.Clip(places), err
 }
 
-// unstage removes what is left of staged outputs.
-func (c *crew) unstage() {
+// removeStaged removes what is left of staged outputs.
+func (c *crew) removeStaged() {
 	if err := tree.RemoveAll(filepath.Join(c.Root, stagingName)); err != nil {
 		c.Log.Warn("folder stays", "err", err)
 	}

@@ -65,22 +65,22 @@ func plain(l job.Limits, gpus []string) bool {
 	return l.Memory == 0 && l.Processes == 0 && gpus == nil
 }
 
-func (n needs) same(l job.Limits) bool {
+func (n needs) hasSameLimits(l job.Limits) bool {
 	return n.open && n.limits.Memory == l.Memory && n.limits.Processes == l.Processes && n.limits.CPUs == l.CPUs
 }
 
-// rearm opens the gangs, and opens them anew when other limits bind (J2): once what
+// reopenGangs opens the gangs, and opens them anew when other limits bind (J2): once what
 // runs by the old ones has ended.
-func (c *crew) rearm(ctx context.Context) error {
-	if c.kit == nil || c.order.Do != mapagent.Work || c.needs.same(c.order.Limits) {
+func (c *crew) reopenGangs(ctx context.Context) error {
+	if c.kit == nil || c.order.Do != mapagent.Work || c.needs.hasSameLimits(c.order.Limits) {
 		return nil
 	}
-	if c.recall(); len(c.tries) > 0 {
+	if c.recallQueued(); len(c.tries) > 0 {
 		return nil
 	}
 	for _, g := range c.gangs {
-		g.abandon()
-		g.close()
+		g.stopPassingOn()
+		g.closeRunner()
 	}
 	c.gangs, c.needs = nil, needs{c.order.Limits, true}
 	n := min(runtime.GOMAXPROCS(0), c.Slots)
@@ -89,7 +89,7 @@ func (c *crew) rearm(ctx context.Context) error {
 	}
 	for i := range n {
 		g := &gang{c: c, slots: (c.Slots + n - 1 - i) / n}
-		if err := g.open(ctx); err != nil {
+		if err := g.openRunner(ctx); err != nil {
 			return err
 		}
 		c.gangs = append(c.gangs, g)
@@ -97,12 +97,12 @@ func (c *crew) rearm(ctx context.Context) error {
 	return nil
 }
 
-// open starts the runner and its scribe.
-func (g *gang) open(ctx context.Context) (err error) {
-	c, grace := g.c, g.c.grace()
+// openRunner starts the runner and its scribe.
+func (g *gang) openRunner(ctx context.Context) (err error) {
+	c, grace := g.c, g.c.gracePeriod()
 	g.quit, g.scribed = make(chan struct{}), make(chan struct{})
 	g.flight, g.queued, g.bytes, g.trial, g.batch = 0, 0, 0, nil, nil
-	g.moved, c.licensed = c.now(), 0
+	g.moved, c.licensed = c.bootTime(), 0
 	if c.Job.Spec.Stream {
 		return g.openStreams(ctx)
 	}
@@ -118,7 +118,7 @@ func (g *gang) open(ctx context.Context) (err error) {
 		return fmt.Errorf("start items: %w", err)
 	}
 	g.runner = r
-	go newScribe(c.Out, c.Redact).run(g, r.Events(), g.quit, g.scribed) // close waits for it
+	go newScribe(c.Out, c.Redact).recordEvents(g, r.Events(), g.quit, g.scribed) // close waits for it
 	return nil
 }
 
@@ -126,21 +126,21 @@ func (g *gang) open(ctx context.Context) (err error) {
 func (g *gang) openStreams(ctx context.Context) error {
 	c, l := g.c, g.c.needs.limits
 	p := &printer{c: c, streams: map[[2]int]*voice{}}
-	r, err := stream.Open(ctx, stream.Config{Seats: g.slots, Dir: c.Root, Grace: c.grace(), Print: p.print, Environ: c.seat, Recycle: int64(l.Memory) / 10 * 9,
+	r, err := stream.Open(ctx, stream.Config{Seats: g.slots, Dir: c.Root, Grace: c.gracePeriod(), Print: p.printFrame, Environ: c.seatEnviron, Recycle: int64(l.Memory) / 10 * 9,
 		Command: proc.Command{Path: c.kit.Path, Args: append([]string{cmp.Or(c.kit.Name, c.kit.Path)}, c.kit.Args...), Dir: c.kit.Dir, Env: c.kit.Environ, Token: c.Token,
 			Limits: proc.Limits{CPUs: l.CPUs, Cores: c.kit.Cores, Memory: int64(l.Memory), Processes: l.Processes}}})
 	if err != nil {
 		return fmt.Errorf("start programs: %w", err)
 	}
-	c.stay(r)
+	c.endStreamPrograms(r)
 	s := streams{r, c}
 	g.runner = s
-	go s.report(g, g.quit, g.scribed) // close waits for it
+	go s.passReports(g, g.quit, g.scribed) // close waits for it
 	return nil
 }
 
-// seat is what a program that stays is told of its slot.
-func (c *crew) seat(n int) []string {
+// seatEnviron is what a program that stays is told of its slot.
+func (c *crew) seatEnviron(n int) []string {
 	env := []string{fmt.Sprintf("%s=%d", slotVariable, n)}
 	if c.kit.GPUs != nil {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+c.kit.GPUs[n])
@@ -148,15 +148,15 @@ func (c *crew) seat(n int) []string {
 	return env
 }
 
-// abandon has the scribe pass nothing on any more.
-func (g *gang) abandon() {
+// stopPassingOn has the scribe pass nothing on any more.
+func (g *gang) stopPassingOn() {
 	if g.runner != nil {
 		close(g.quit)
 	}
 }
 
-// close ends all that the gang runs, and its scribe.
-func (g *gang) close() {
+// closeRunner ends all that the gang runs, and its scribe.
+func (g *gang) closeRunner() {
 	if g.runner != nil {
 		g.runner.Close()
 		<-g.scribed
@@ -164,9 +164,9 @@ func (g *gang) close() {
 	g.runner = nil
 }
 
-// roomiest is the gang that has most places for tries; nil: none has any.
-func (c *crew) roomiest() (best *gang) {
-	if c.storing >= max(leastStoring, c.Slots) || c.cargoLeft() <= 0 {
+// gangWithMostRoom is the gang that has most places for tries; nil: none has any.
+func (c *crew) gangWithMostRoom() (best *gang) {
+	if c.storing >= max(leastStoring, c.Slots) || c.waitingCargo() <= 0 {
 		return nil
 	}
 	most := 0
@@ -174,33 +174,33 @@ func (c *crew) roomiest() (best *gang) {
 		if len(g.suspects) > 0 || g.trial != nil || g.useless {
 			continue
 		}
-		if places := g.window() - g.flight; places > most {
+		if places := g.maxTriesSent() - g.flight; places > most {
 			best, most = g, places
 		}
 	}
 	return best
 }
 
-// window is how many tries the gang may have been sent at once.
-func (g *gang) window() int {
-	n := g.most()
+// maxTriesSent is how many tries the gang may have been sent at once.
+func (g *gang) maxTriesSent() int {
+	n := g.maxConcurrent()
 	if bulk := g.c.bulk; bulk > 0 { // what begins leaves as much, and waits to be stored
-		n = max(g.slots, int(min(int64(n), g.c.cargoLeft()/bulk)))
+		n = max(g.slots, int(min(int64(n), g.c.waitingCargo()/bulk)))
 	}
 	return n
 }
 
-func (g *gang) most() int {
+func (g *gang) maxConcurrent() int {
 	if g.bytes > manyBytes {
 		return g.slots // a runner keeps what it is sent in memory
 	}
 	if g.c.larder != nil {
-		return min(g.c.pace.window(g.slots), ahead(g.slots)) // each has files here
+		return min(g.c.pace.processWindow(g.slots), ahead(g.slots)) // each has files here
 	}
 	if g.c.Job.Spec.Stream {
-		return g.c.pace.ahead(g.slots)
+		return g.c.pace.streamWindow(g.slots)
 	}
-	return g.c.pace.window(g.slots)
+	return g.c.pace.processWindow(g.slots)
 }
 
 // manyBytes of items are more than short items come to.
@@ -209,9 +209,9 @@ const manyBytes = 8 << 20
 // leastStoring tries may wait for their outputs to be stored before no more begin.
 const leastStoring = 64
 
-// license lets queued tries begin for as long as the least licence of their holds
+// extendStartDeadline lets queued tries begin for as long as the least licence of their holds
 // (M5): also when this process is stopped, nothing begins later.
-func (c *crew) license() {
+func (c *crew) extendStartDeadline() {
 	var least time.Duration
 	for _, w := range c.works {
 		if w.queued > 0 && (least == 0 || w.hold.StartDeadline() < least) {
@@ -223,29 +223,29 @@ func (c *crew) license() {
 	}
 	c.licensed = least
 	for _, g := range c.gangs {
-		g.runner.Until(least - c.now())
+		g.runner.Until(least - c.bootTime())
 	}
 }
 
-// recall takes back what has not begun.
-func (c *crew) recall() {
+// recallQueued takes back what has not begun.
+func (c *crew) recallQueued() {
 	if t := c.lone; t != nil {
 		c.lone = nil
-		c.back(t)
+		c.returnTry(t)
 	}
 	for _, t := range c.waiting {
-		c.back(t)
+		c.returnTry(t)
 	}
 	c.waiting = nil
 	for _, w := range c.works {
 		if t := w.waits; t != nil {
 			w.waits = nil
-			c.back(t)
+			c.returnTry(t)
 		}
 	}
 	for _, g := range c.gangs {
 		for _, t := range g.suspects {
-			c.back(t)
+			c.returnTry(t)
 		}
 		if g.suspects = nil; g.queued > 0 {
 			g.runner.Drop()
@@ -253,13 +253,13 @@ func (c *crew) recall() {
 	}
 }
 
-// unstick takes queued tries back from a gang in which nothing has moved, so that
+// recallFromStalled takes queued tries back from a gang in which nothing has moved, so that
 // they can be handed over: they are not as short as those before them.
-func (c *crew) unstick() {
+func (c *crew) recallFromStalled() {
 	for _, g := range c.gangs {
-		if g.queued > 0 && g.trial == nil && (c.now()-g.moved > stuckAfter || c.now() > c.licensed) {
+		if g.queued > 0 && g.trial == nil && (c.bootTime()-g.moved > stuckAfter || c.bootTime() > c.licensed) {
 			g.runner.Drop()
-			c.pace.slow()
+			c.pace.noteSlowTries()
 		}
 	}
 }
@@ -267,13 +267,13 @@ func (c *crew) unstick() {
 // stuckAfter is longer than a slow store keeps the loop from hearing of an end.
 const stuckAfter = 250 * time.Millisecond
 
-// kill ends those of the tries that are chosen and run; what is only waiting is
+// killTries ends those of the tries that are chosen and run; what is only waiting is
 // forgotten. Their holds are over, or will say that they were interrupted.
-func (c *crew) kill(chosen func(*try) bool) { c.signal(syscall.SIGTERM, chosen) }
+func (c *crew) killTries(chosen func(*try) bool) { c.signalTries(syscall.SIGTERM, chosen) }
 
-// signal is kill that begins with another signal than SIGTERM, and leaves the rest to a
+// signalTries is kill that begins with another signal than SIGTERM, and leaves the rest to a
 // later kill.
-func (c *crew) signal(sig syscall.Signal, chosen func(*try) bool) {
+func (c *crew) signalTries(sig syscall.Signal, chosen func(*try) bool) {
 	doomed := map[*gang][]uint64{}
 	for id, t := range c.tries {
 		if t.void && !t.signalled || t.ended || !chosen(t) {
@@ -281,7 +281,7 @@ func (c *crew) signal(sig syscall.Signal, chosen func(*try) bool) {
 		}
 		t.signalled = sig != syscall.SIGTERM
 		if t.gang == nil || slices.Contains(t.gang.suspects, t) {
-			c.forget(t)
+			c.forgetTry(t)
 			continue
 		}
 		t.void = true
@@ -292,10 +292,10 @@ func (c *crew) signal(sig syscall.Signal, chosen func(*try) bool) {
 	}
 }
 
-// forget drops a try that is in no runner.
-func (c *crew) forget(t *try) {
+// forgetTry drops a try that is in no runner.
+func (c *crew) forgetTry(t *try) {
 	delete(c.tries, t.id)
-	c.consume(t)
+	c.removeFiles(t)
 	c.waiting = slices.DeleteFunc(c.waiting, func(o *try) bool { return o == t })
 	if c.lone == t {
 		c.lone = nil

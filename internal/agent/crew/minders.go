@@ -58,7 +58,7 @@ func (m *minders) Send(errands ...proc.Errand) error {
 	m.mu.Lock()
 	m.queue = append(m.queue, errands...)
 	m.mu.Unlock()
-	m.fill()
+	m.startErrands()
 	return nil
 }
 
@@ -67,34 +67,34 @@ func (m *minders) Until(d time.Duration) {
 	m.mu.Lock()
 	m.until = store.System.Boot() + d
 	m.mu.Unlock()
-	m.fill()
+	m.startErrands()
 }
 
-// fill begins errands in free slots. The goroutine of each ends with its tree.
-func (m *minders) fill() {
+// startErrands begins errands in free slots. The goroutine of each ends with its tree.
+func (m *minders) startErrands() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for len(m.queue) > 0 && len(m.free) > 0 && !m.closed && store.System.Boot() < m.until && m.fits(m.queue[0]) {
+	for len(m.queue) > 0 && len(m.free) > 0 && !m.closed && store.System.Boot() < m.until && m.memorySuffices(m.queue[0]) {
 		e, slot := m.queue[0], m.free[len(m.free)-1]
-		m.used += m.memory(e)
+		m.used += m.errandMemory(e)
 		m.queue, m.free = m.queue[1:], m.free[:len(m.free)-1]
 		m.running[e.ID] = nil
-		m.runs.Go(func() { m.run(e, slot) })
+		m.runs.Go(func() { m.runErrand(e, slot) })
 	}
 }
 
-// memory is the limit of an errand.
-func (m *minders) memory(e proc.Errand) int64 {
+// errandMemory is the limit of an errand.
+func (m *minders) errandMemory(e proc.Errand) int64 {
 	if e.Memory > 0 {
 		return e.Memory
 	}
 	return m.limits.Memory
 }
 
-// fits says whether there is memory for an errand beside those that run. One that
+// memorySuffices says whether there is memory for an errand beside those that run. One that
 // needs more than there is for all of them runs alone.
-func (m *minders) fits(e proc.Errand) bool {
-	return m.used == 0 || m.room == 0 || m.used+m.memory(e) <= m.room
+func (m *minders) memorySuffices(e proc.Errand) bool {
+	return m.used == 0 || m.room == 0 || m.used+m.errandMemory(e) <= m.room
 }
 
 // Drop gives back what has not begun.
@@ -107,11 +107,11 @@ func (m *minders) Drop() {
 	for _, e := range queue {
 		batch = append(batch, proc.Spawned{ID: e.ID, Kind: proc.SpawnedUnstarted})
 	}
-	m.post(batch)
+	m.postReports(batch)
 }
 
-// post is not waited for by the loop, which is who takes the reports in the end.
-func (m *minders) post(batch []proc.Spawned) {
+// postReports is not waited for by the loop, which is who takes the reports in the end.
+func (m *minders) postReports(batch []proc.Spawned) {
 	if len(batch) > 0 {
 		m.runs.Go(func() { m.events <- batch })
 	}
@@ -140,7 +140,7 @@ func (m *minders) Kill(sig syscall.Signal, ids ...uint64) {
 			}
 		}
 	}
-	m.post(batch)
+	m.postReports(batch)
 }
 
 // Events gives what happened; Close closes it.
@@ -165,10 +165,10 @@ func (m *minders) Close() {
 	}
 }
 
-// run runs one errand in a slot, from its start to its end.
-func (m *minders) run(e proc.Errand, slot int) {
+// runErrand runs one errand in a slot, from its start to its end.
+func (m *minders) runErrand(e proc.Errand, slot int) {
 	end := proc.Spawned{ID: e.ID, Kind: proc.SpawnedEnded, Began: time.Now()}
-	err := m.start(&e, slot, &end)
+	err := m.startErrand(&e, slot, &end)
 	if err != nil {
 		end.Err = err
 	}
@@ -178,21 +178,21 @@ func (m *minders) run(e proc.Errand, slot int) {
 	delete(m.running, e.ID)
 	delete(m.doomed, e.ID)
 	m.free = append(m.free, slot)
-	m.used -= m.memory(e)
+	m.used -= m.errandMemory(e)
 	m.mu.Unlock()
 	m.events <- []proc.Spawned{end}
-	m.fill()
+	m.startErrands()
 }
 
-// start runs the program, and waits for its tree and all that it says.
-func (m *minders) start(e *proc.Errand, slot int, end *proc.Spawned) error {
+// startErrand runs the program, and waits for its tree and all that it says.
+func (m *minders) startErrand(e *proc.Errand, slot int, end *proc.Spawned) error {
 	env := append(append([]string{}, m.env...), e.Env...)
 	env = append(env, fmt.Sprintf("%s=%d", slotVariable, slot))
 	if m.gpus != nil {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+m.gpus[slot])
 	}
 	c := proc.Command{Path: e.Path, Args: e.Args, Dir: m.dir, Env: env, Token: fmt.Sprintf("%s-%d", m.token, slot), Limits: m.limits}
-	c.Limits.Memory = m.memory(*e)
+	c.Limits.Memory = m.errandMemory(*e)
 	var files []*os.File
 	defer func() {
 		for _, f := range files {
@@ -222,13 +222,13 @@ func (m *minders) start(e *proc.Errand, slot int, end *proc.Spawned) error {
 	}
 	c.Stdout.Close()
 	c.Stderr.Close()
-	m.began(e.ID, p)
+	m.reportBegan(e.ID, p)
 	m.events <- []proc.Spawned{{ID: e.ID, Kind: proc.SpawnedBegan, Began: end.Began}}
-	m.attend(e, p, out, end)
+	m.readUntilGone(e, p, out, end)
 	return nil
 }
 
-func (m *minders) began(id uint64, p *proc.Process) {
+func (m *minders) reportBegan(id uint64, p *proc.Process) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running[id] = p
@@ -240,8 +240,8 @@ func (m *minders) began(id uint64, p *proc.Process) {
 	}
 }
 
-// attend reads what a tree says until it is gone.
-func (m *minders) attend(e *proc.Errand, p *proc.Process, out [2]*os.File, end *proc.Spawned) {
+// readUntilGone reads what a tree says until it is gone.
+func (m *minders) readUntilGone(e *proc.Errand, p *proc.Process, out [2]*os.File, end *proc.Spawned) {
 	var late *time.Timer
 	fired := make(chan struct{})
 	if e.Timeout > 0 {
@@ -252,7 +252,7 @@ func (m *minders) attend(e *proc.Errand, p *proc.Process, out [2]*os.File, end *
 	}
 	var pumps sync.WaitGroup
 	for i, r := range out {
-		pumps.Go(func() { end.Output[i] = m.pump(e.ID, i+1, r, p.Done()) })
+		pumps.Go(func() { end.Output[i] = m.forwardStream(e.ID, i+1, r, p.Done()) })
 	}
 	x := p.Wait()
 	if late != nil && !late.Stop() {
@@ -272,9 +272,9 @@ const (
 	pipeWait = 100 * time.Millisecond
 )
 
-// pump forwards a stream until it ends, or its tree is gone and what it left is
+// forwardStream forwards a stream until it ends, or its tree is gone and what it left is
 // read: a process outside the tree may hold the other end.
-func (m *minders) pump(id uint64, stream int, r *os.File, gone <-chan struct{}) (total int64) {
+func (m *minders) forwardStream(id uint64, stream int, r *os.File, gone <-chan struct{}) (total int64) {
 	for rest := int64(pipeRest); rest > 0; {
 		b := make([]byte, 64<<10)
 		over := false

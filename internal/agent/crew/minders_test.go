@@ -14,11 +14,11 @@ func TestAnErrandWithMoreMemoryTakesTheRoomOfOthers(t *testing.T) {
 		fits       bool
 	}{{0, 0, true}, {300, 0, true}, {300, 200, false}, {200, 200, true}, {0, 900, true}, {100, 900, false}} {
 		m.used = c.used
-		if got := m.fits(proc.Errand{Memory: c.asks}); got != c.fits {
+		if got := m.memorySuffices(proc.Errand{Memory: c.asks}); got != c.fits {
 			t.Errorf("beside %d one with %d fits: %v", c.used, c.asks, got)
 		}
 	}
-	if m.room = 0; !m.fits(proc.Errand{}) {
+	if m.room = 0; !m.memorySuffices(proc.Errand{}) {
 		t.Error("where it is not known what there is nothing runs beside others")
 	}
 }

@@ -22,10 +22,10 @@ func TestTheJobsLogIsLookedAtInTime(t *testing.T) {
 		life, end := context.WithCancel(t.Context())
 		defer end()
 		c.life = life
-		if gone, err := c.poll(t.Context()); gone || err != nil || c.order.Do != mapagent.Work {
+		if gone, err := c.pollOrder(t.Context()); gone || err != nil || c.order.Do != mapagent.Work {
 			t.Fatalf("near %t: gone %t, order %d, %v", near, gone, c.order.Do, err)
 		}
-		if again := c.polled - c.now(); again > most {
+		if again := c.polled - c.bootTime(); again > most {
 			t.Errorf("near %t: it looks again after %s", near, again)
 		}
 	}

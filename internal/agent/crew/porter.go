@@ -42,22 +42,22 @@ type cargoQueue struct {
 
 func newCargoQueue() *cargoQueue { return &cargoQueue{more: make(chan struct{}, 1)} }
 
-func (q *cargoQueue) add(t *try) {
+func (q *cargoQueue) addTry(t *try) {
 	q.mu.Lock()
 	q.tries = append(q.tries, t)
 	q.mu.Unlock()
-	q.wake()
+	q.wakeWaiters()
 }
 
-func (q *cargoQueue) wake() {
+func (q *cargoQueue) wakeWaiters() {
 	select {
 	case q.more <- struct{}{}:
 	default: // a porter is about to look
 	}
 }
 
-// next waits for a try, in the order in which they were added; nil once done is closed.
-func (q *cargoQueue) next(done <-chan struct{}) *try {
+// nextTry waits for a try, in the order in which they were added; nil once done is closed.
+func (q *cargoQueue) nextTry(done <-chan struct{}) *try {
 	for {
 		select {
 		case <-q.more:
@@ -72,7 +72,7 @@ func (q *cargoQueue) next(done <-chan struct{}) *try {
 		left := len(q.tries)
 		q.mu.Unlock()
 		if left > 0 {
-			q.wake() // for another porter
+			q.wakeWaiters() // for another porter
 		}
 		if t != nil {
 			return t
@@ -80,14 +80,14 @@ func (q *cargoQueue) next(done <-chan struct{}) *try {
 	}
 }
 
-// carry is a porter's life.
-func (c *crew) carry() {
+// runPorter is a porter's life.
+func (c *crew) runPorter() {
 	for {
-		t := c.cargo.next(c.life.Done())
+		t := c.cargo.nextTry(c.life.Done())
 		if t == nil {
 			return
 		}
-		err := c.deliver(t)
+		err := c.deliverOutputs(t)
 		select {
 		case c.stored <- carried{t, err}:
 		case <-c.life.Done():
@@ -96,8 +96,8 @@ func (c *crew) carry() {
 	}
 }
 
-// recorded takes a try back from the porters.
-func (c *crew) recorded(s carried) error {
+// acceptDelivered takes a try back from the porters.
+func (c *crew) acceptDelivered(s carried) error {
 	c.storing--
 	c.cargoes -= s.try.cargo
 	if errors.Is(s.err, errStoppedStoring) {
@@ -108,12 +108,12 @@ func (c *crew) recorded(s carried) error {
 	if s.err != nil {
 		return s.err
 	}
-	c.finish(s.try)
+	c.handInResult(s.try)
 	return nil
 }
 
-// load counts a try's outputs among those that wait.
-func (c *crew) load(t *try) {
+// countWaiting counts a try's outputs among those that wait.
+func (c *crew) countWaiting(t *try) {
 	t.cargo = weigh(t)
 	c.storing, c.cargoes = c.storing+1, c.cargoes+t.cargo
 	if c.bulk == 0 {
@@ -122,8 +122,8 @@ func (c *crew) load(t *try) {
 	c.bulk += (t.cargo - c.bulk) / 16
 }
 
-// cargoLeft is how many bytes of outputs there is room for beside those that wait.
-func (c *crew) cargoLeft() int64 { return int64(job.FetchRoom(c.Job.Spec.Disk)) - c.cargoes }
+// waitingCargo is how many bytes of outputs there is room for beside those that wait.
+func (c *crew) waitingCargo() int64 { return int64(job.FetchRoom(c.Job.Spec.Disk)) - c.cargoes }
 
 // weigh is about how much a try has left to be stored: while it waits it takes disk,
 // and too much of it has no more begin.
@@ -145,15 +145,15 @@ func weigh(t *try) (bytes int64) {
 	return bytes
 }
 
-// deliver stores the outputs of a try that succeeded, and takes its folder away. A
+// deliverOutputs stores the outputs of a try that succeeded, and takes its folder away. A
 // success that has not left what it should, or more than it may, is a failure.
-func (c *crew) deliver(t *try) error {
+func (c *crew) deliverOutputs(t *try) error {
 	var err error
 	if !t.void && !t.result.Failed {
-		ctx, why := c.stores.context(), c.tooMuch(t)
+		ctx, why := c.stores.storingContext(), c.exceedsDiskLimit(t)
 		if why == "" {
-			err = c.patient(ctx, func() (err error) {
-				t.result.Outputs, why, err = c.outputs(ctx, t)
+			err = c.retryWhileFull(ctx, func() (err error) {
+				t.result.Outputs, why, err = c.storeOutputs(ctx, t)
 				return err
 			})
 		}
@@ -184,8 +184,8 @@ const (
 	maxNames   = 1 << 20
 )
 
-// tooMuch says that a try has left more bytes than may be stored, holes and all.
-func (c *crew) tooMuch(t *try) (why string) {
+// exceedsDiskLimit says that a try has left more bytes than may be stored, holes and all.
+func (c *crew) exceedsDiskLimit(t *try) (why string) {
 	if c.MaxStored <= 0 || t.cargo <= c.MaxStored {
 		return ""
 	}
@@ -196,8 +196,8 @@ func (c *crew) tooMuch(t *try) (why string) {
 	return fmt.Sprintf("its outputs are %s, above %s: %s", job.Bytes(t.cargo).Words(), job.Bytes(c.MaxStored).Words(), limit)
 }
 
-// outputs stores what a try has left. why says what is missing.
-func (c *crew) outputs(ctx context.Context, t *try) (all []protocol.Output, why string, err error) {
+// storeOutputs stores what a try has left. why says what is missing.
+func (c *crew) storeOutputs(ctx context.Context, t *try) (all []protocol.Output, why string, err error) {
 	root, err := os.OpenRoot(t.staging)
 	if err != nil {
 		return nil, "its folder for outputs is gone", nil
@@ -206,10 +206,10 @@ func (c *crew) outputs(ctx context.Context, t *try) (all []protocol.Output, why 
 	for _, name := range t.outs {
 		var more []protocol.Output
 		if folder, is := strings.CutSuffix(name, "/"); is {
-			more, why, err = c.folder(ctx, root, t, folder)
+			more, why, err = c.storeFolder(ctx, root, t, folder)
 		} else {
 			var one protocol.Output
-			one, why, err = c.file(ctx, root, t, name, false)
+			one, why, err = c.storeFile(ctx, root, t, name, false)
 			more = []protocol.Output{one}
 		}
 		if why != "" || err != nil {
@@ -229,8 +229,8 @@ func (c *crew) outputs(ctx context.Context, t *try) (all []protocol.Output, why 
 
 var manyFiles = fmt.Sprintf("its outputs are more than %d files, or their names more than 1 MB: have it put them into an archive", maxOutputs)
 
-// folder stores all files in one. Their number is known before one is stored.
-func (c *crew) folder(ctx context.Context, root *os.Root, t *try, name string) (all []protocol.Output, why string, err error) {
+// storeFolder stores all files in one. Their number is known before one is stored.
+func (c *crew) storeFolder(ctx context.Context, root *os.Root, t *try, name string) (all []protocol.Output, why string, err error) {
 	if info, err := root.Lstat(name); err != nil || !info.IsDir() {
 		return nil, fmt.Sprintf("no output folder %s", name), nil
 	}
@@ -245,7 +245,7 @@ func (c *crew) folder(ctx context.Context, root *os.Root, t *try, name string) (
 			return nil
 		default:
 			var one protocol.Output
-			one, why, err = c.file(ctx, root, t, file, true)
+			one, why, err = c.storeFile(ctx, root, t, file, true)
 			all = append(all, one)
 		}
 		if why != "" || err != nil {
@@ -288,9 +288,9 @@ func (c *crew) countFiles(ctx context.Context, root *os.Root, name string) (why 
 	return why
 }
 
-// file stores one, which must be regular and within the try's folder, wherever
+// storeFile stores one, which must be regular and within the try's folder, wherever
 // links lead.
-func (c *crew) file(ctx context.Context, root *os.Root, t *try, name string, mayBeEmpty bool) (o protocol.Output, why string, err error) {
+func (c *crew) storeFile(ctx context.Context, root *os.Root, t *try, name string, mayBeEmpty bool) (o protocol.Output, why string, err error) {
 	info, err := root.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -314,7 +314,7 @@ func (c *crew) file(ctx context.Context, root *os.Root, t *try, name string, may
 	key := protocol.OutKey(c.Job.Path(), t.Item, t.Name, name)
 	var n int64
 	// Only what it had: one that grows as fast as it is read has no end.
-	o.SHA256, n, err = c.store(ctx, key, io.NewSectionReader(f, 0, o.Size))
+	o.SHA256, n, err = c.storeContent(ctx, key, io.NewSectionReader(f, 0, o.Size))
 	if ctx.Err() == nil && sizeChanged(f, o.Size) || err == nil && n != o.Size {
 		return o, fmt.Sprintf("output %s changed while it was stored", name), nil
 	}
@@ -338,8 +338,8 @@ func open(root *os.Root, name string, mode fs.FileMode) (*os.File, error) {
 	return f, err
 }
 
-// store stores a file, and gives the digest and the size of what is stored.
-func (c *crew) store(ctx context.Context, key string, f io.ReadSeeker) (digest string, n int64, err error) {
+// storeContent stores a file, and gives the digest and the size of what is stored.
+func (c *crew) storeContent(ctx context.Context, key string, f io.ReadSeeker) (digest string, n int64, err error) {
 	body := &summed{from: f, hash: sha256.New()}
 	if err := c.World.Store.CreateFile(ctx, key, body); err != nil {
 		return "", 0, err
@@ -399,8 +399,8 @@ type stores struct {
 	timer *time.Timer // nil: the job is not stopped
 }
 
-// open begins it anew, unless it goes on.
-func (s *stores) open(life context.Context) {
+// openContext begins it anew, unless it goes on.
+func (s *stores) openContext(life context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx != nil && s.timer == nil {
@@ -414,8 +414,8 @@ func (s *stores) open(life context.Context) {
 	s.ctx, s.end = context.WithCancelCause(life)
 }
 
-// endAfter has it end after the grace that is left to what is stored.
-func (s *stores) endAfter(grace time.Duration) {
+// endAfterGrace has it end after the grace that is left to what is stored.
+func (s *stores) endAfterGrace(grace time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer == nil {
@@ -424,8 +424,8 @@ func (s *stores) endAfter(grace time.Duration) {
 	}
 }
 
-// close ends it for good; it is after the last porter.
-func (s *stores) close() {
+// endForGood ends it for good; it is after the last porter.
+func (s *stores) endForGood() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.timer != nil {
@@ -434,8 +434,8 @@ func (s *stores) close() {
 	s.end(nil)
 }
 
-// context is what outputs are to be stored in.
-func (s *stores) context() context.Context {
+// storingContext is what outputs are to be stored in.
+func (s *stores) storingContext() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ctx

@@ -44,8 +44,8 @@ func storedName(f manifest.File, text string) string {
 	return fmt.Sprintf("%s%s:%d:%s:%s:%d:%s", storedMark, f.Blob, f.Size, exec, f.Pack, f.Off, filepath.Base(input.PathOf(text)))
 }
 
-// restore writes a stored file into a folder, under the last name of the one it was.
-func (c *crew) restore(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, err error) {
+// restoreStored writes a stored file into a folder, under the last name of the one it was.
+func (c *crew) restoreStored(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, err error) {
 	parts := strings.SplitN(strings.TrimPrefix(name, storedMark), ":", 6)
 	if len(parts) != 6 {
 		return "", fault.New(fault.Bug, "", "fetch file: %q is not the name of one", name)
@@ -97,21 +97,21 @@ func (c *crew) copyStored(ctx context.Context, stored manifest.File, name string
 	return errors.Join(err, f.Close())
 }
 
-// restored is an item with what was stored in the place of what names it: in its
+// itemWithStored is an item with what was stored in the place of what names it: in its
 // fields, and in its text as its format has it.
-func (s *source) restored(it manifest.Item, all []provision) (manifest.Item, error) {
+func (s *source) itemWithStored(it manifest.Item, all []provision) (manifest.Item, error) {
 	if len(all) == 0 {
 		return it, nil
 	}
 	text := it.Text
-	it = s.with(it, all)
+	it = s.itemWithFiles(it, all)
 	var err error
 	switch {
 	case it.Text != text: // a plain line
 	case s.format == manifest.CSV:
 		it.Text, err = row(it.Fields)
 	case s.format == manifest.JSONL:
-		it.Text, err = s.object(text, all)
+		it.Text, err = s.replaceValues(text, all)
 	}
 	if err != nil {
 		return it, fault.Wrap(err, fault.Invalid, "", "put files into item %d", it.N)
@@ -128,9 +128,9 @@ func row(fields []string) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), errors.Join(err, w.Error())
 }
 
-// object is a line of JSON with other values for some of its keys; all else is as
+// replaceValues is a line of JSON with other values for some of its keys; all else is as
 // written, in the order of the keys.
-func (s *source) object(text string, files []provision) (string, error) {
+func (s *source) replaceValues(text string, files []provision) (string, error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &object); err != nil {
 		return "", err

@@ -12,9 +12,9 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// result says how a try ended. Of a success with declared outputs the porters have
+// tryResult says how a try ended. Of a success with declared outputs the porters have
 // the last word.
-func (c *crew) result(t *try, e *proc.Spawned, said *said) protocol.Result {
+func (c *crew) tryResult(t *try, e *proc.Spawned, said *said) protocol.Result {
 	r := protocol.Result{Item: t.Item, Ended: e.Ended.UnixMicro(), Wall: e.Ended.Sub(e.Began).Microseconds(),
 		CPU: (e.Exit.User + e.Exit.System).Microseconds(), MaxRSS: e.Exit.MaxRSS,
 		Head: said.head, Tail: said.tail, Size: e.Output[0]}
@@ -35,8 +35,8 @@ func (c *crew) result(t *try, e *proc.Spawned, said *said) protocol.Result {
 	case x.TimedOut:
 		r.Code, r.Kind, r.Why = fault.ExitTimeLimit, job.FailTime, "timed out after "+job.Duration(t.timeout).String()
 	case x.OOM:
-		r.Signal, r.Kind, r.Why = "", job.FailMemory, fmt.Sprintf("out of memory: %s limit", c.memory(t).Words())
-		if most := job.Bytes(c.kit.Memory); c.order.Step > 1 && most > 0 && c.memory(t) >= most {
+		r.Signal, r.Kind, r.Why = "", job.FailMemory, fmt.Sprintf("out of memory: %s limit", c.memoryOfTry(t).Words())
+		if most := job.Bytes(c.kit.Memory); c.order.Step > 1 && most > 0 && c.memoryOfTry(t) >= most {
 			r.Why += ", which is all that is reserved here"
 		}
 	case x.Crowd:
@@ -49,8 +49,8 @@ func (c *crew) result(t *try, e *proc.Spawned, said *said) protocol.Result {
 	return r
 }
 
-// memory is the limit of a try: more, after its item had too little.
-func (c *crew) memory(t *try) job.Bytes {
+// memoryOfTry is the limit of a try: more, after its item had too little.
+func (c *crew) memoryOfTry(t *try) job.Bytes {
 	return c.needs.limits.Memory.Stepped(c.order.Step, t.OOMs, job.Bytes(c.kit.Memory))
 }
 
@@ -77,7 +77,7 @@ const (
 	fastWindow = 128 // at 8,000 tries a second it lasts longer than a sync of the disk
 )
 
-func (p *pace) note(wall time.Duration) {
+func (p *pace) noteWallTime(wall time.Duration) {
 	wall = max(wall, time.Microsecond)
 	if p.wall == 0 {
 		p.wall = wall
@@ -86,12 +86,12 @@ func (p *pace) note(wall time.Duration) {
 	p.wall += (wall - p.wall) / 16
 }
 
-// slow is said when tries turned out not to be short.
-func (p *pace) slow() { p.wall = max(p.wall, shortTry) }
+// noteSlowTries is said when tries turned out not to be short.
+func (p *pace) noteSlowTries() { p.wall = max(p.wall, shortTry) }
 
-// ahead is window for programs that stay: what waits for them is given to them many
+// streamWindow is window for programs that stay: what waits for them is given to them many
 // at a time.
-func (p *pace) ahead(slots int) int {
+func (p *pace) streamWindow(slots int) int {
 	if p.wall > 0 && p.wall < shortTry {
 		return max(aheadLeast, min(aheadMost, int(time.Duration(slots)*aheadTime/p.wall)))
 	}
@@ -115,7 +115,7 @@ func risk(s job.Spec) int {
 	return 0
 }
 
-func (p *pace) window(slots int) int {
+func (p *pace) processWindow(slots int) int {
 	if p.wall > 0 && p.wall < shortTry {
 		return max(fastWindow, 4*slots)
 	}

@@ -67,9 +67,9 @@ func newScribe(out *record.Writer, redact *redact.Redactor) *scribe {
 	return &scribe{out: out, redact: redact, printed: map[uint64]*print{}}
 }
 
-// run ends with the runner's events; then it closes done. The loop takes its
+// recordEvents ends with the runner's events; then it closes done. The loop takes its
 // reports until quit is closed.
-func (s *scribe) run(g *gang, events <-chan []proc.Spawned, quit <-chan struct{}, done chan<- struct{}) {
+func (s *scribe) recordEvents(g *gang, events <-chan []proc.Spawned, quit <-chan struct{}, done chan<- struct{}) {
 	defer close(done)
 	pass := func(r report) {
 		select {
@@ -78,13 +78,13 @@ func (s *scribe) run(g *gang, events <-chan []proc.Spawned, quit <-chan struct{}
 		}
 	}
 	for batch := range events {
-		pass(report{gang: g, batch: batch, said: s.record(batch)})
+		pass(report{gang: g, batch: batch, said: s.recordBatch(batch)})
 	}
 	pass(report{gang: g, gone: true})
 }
 
-// record records the output in a batch, and gives what its ended tries have said.
-func (s *scribe) record(batch []proc.Spawned) (all []said) {
+// recordBatch records the output in a batch, and gives what its ended tries have said.
+func (s *scribe) recordBatch(batch []proc.Spawned) (all []said) {
 	ends := 0
 	for i := range batch {
 		if batch[i].Kind == proc.SpawnedEnded {
@@ -97,15 +97,15 @@ func (s *scribe) record(batch []proc.Spawned) (all []said) {
 	for i := range batch {
 		switch e := &batch[i]; e.Kind {
 		case proc.SpawnedOutput:
-			s.output(e)
+			s.recordOutput(e)
 		case proc.SpawnedEnded:
-			all = append(all, s.end(e))
+			all = append(all, s.endOfTry(e))
 		}
 	}
 	return all
 }
 
-func (s *scribe) output(e *proc.Spawned) {
+func (s *scribe) recordOutput(e *proc.Spawned) {
 	p := s.printed[e.ID]
 	if p == nil {
 		if n := len(s.spare); n > 0 {
@@ -120,7 +120,7 @@ func (s *scribe) output(e *proc.Spawned) {
 	stream := e.Stream - 1
 	p.forward[stream] += int64(len(e.Data))
 	if s.redact == nil {
-		s.keep(p, e.Stream, e.Data)
+		s.recordAndKeep(p, e.Stream, e.Data)
 		return
 	}
 	if p.redact[stream] == nil {
@@ -137,21 +137,21 @@ type kept struct {
 }
 
 func (k kept) Write(b []byte) (int, error) {
-	k.s.keep(k.p, k.stream, b)
+	k.s.recordAndKeep(k.p, k.stream, b)
 	return len(b), nil
 }
 
-// keep records bytes, and remembers those that a result shows.
-func (s *scribe) keep(p *print, stream int, b []byte) {
+// recordAndKeep records bytes, and remembers those that a result shows.
+func (s *scribe) recordAndKeep(p *print, stream int, b []byte) {
 	if len(b) == 0 {
 		return
 	}
 	if stream == 2 {
-		s.write(record.Stderr, itemOf(p.id), b)
+		s.writeFrame(record.Stderr, itemOf(p.id), b)
 		p.last = ending(p.last, b, lastSize)
 		return
 	}
-	s.write(record.Stdout, itemOf(p.id), b)
+	s.writeFrame(record.Stdout, itemOf(p.id), b)
 	if room := headSize - len(p.head); room > 0 {
 		n := min(room, len(b))
 		p.head = append(p.head, b[:n]...)
@@ -171,15 +171,15 @@ func ending(end, b []byte, size int) []byte {
 	return append(end, b...)
 }
 
-// write records a frame. The writer refuses it only when it is closed, because the
+// writeFrame records a frame. The writer refuses it only when it is closed, because the
 // store is lost: then the job's items will run again.
-func (s *scribe) write(stream record.Stream, item uint64, b []byte) {
+func (s *scribe) writeFrame(stream record.Stream, item uint64, b []byte) {
 	s.reader.Reset(b)
 	_, _ = s.out.Copy(stream, item, &s.reader)
 }
 
-// end is what a try has said in all.
-func (s *scribe) end(e *proc.Spawned) (all said) {
+// endOfTry is what a try has said in all.
+func (s *scribe) endOfTry(e *proc.Spawned) (all said) {
 	p := s.printed[e.ID]
 	if p == nil {
 		return all
@@ -194,7 +194,7 @@ func (s *scribe) end(e *proc.Spawned) (all said) {
 	for i, stream := range []record.Stream{record.Stdout, record.Stderr} {
 		if cut[i] {
 			note := fmt.Sprintf("%s cut: the first %d of %d bytes are kept\n", stream, p.forward[i], e.Output[i])
-			s.write(record.Agent, itemOf(p.id), []byte(note))
+			s.writeFrame(record.Agent, itemOf(p.id), []byte(note))
 		}
 	}
 	all.head = text(p.head)

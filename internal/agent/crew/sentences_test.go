@@ -19,7 +19,7 @@ func TestATryThatIsBeyondItsLimitsSaysWhich(t *testing.T) {
 		"too many processes: limit of 8":        {Code: 1, Crowd: true},
 		"killed from outside, or out of memory": {Code: 137, Lost: true},
 	} {
-		r := c.result(&try{Try: mapagent.Try{Item: 3}}, &proc.Spawned{Began: now, Ended: now, Exit: exit}, &said{})
+		r := c.tryResult(&try{Try: mapagent.Try{Item: 3}}, &proc.Spawned{Began: now, Ended: now, Exit: exit}, &said{})
 		if !r.Failed || r.Why != want {
 			t.Errorf("it fails with %q, want %q", r.Why, want)
 		}
@@ -34,7 +34,7 @@ func TestOutputsThatAreTooLargeSayWhatAllowsMore(t *testing.T) {
 		1 << 20: "its outputs are 2 MB, above 1 MB: --disk",
 	} {
 		c.Job.Spec.Disk = disk
-		if got := c.tooMuch(&try{cargo: 2 << 20}); got != want {
+		if got := c.exceedsDiskLimit(&try{cargo: 2 << 20}); got != want {
 			t.Errorf("with --disk %d: %q, want %q", disk, got, want)
 		}
 	}

@@ -35,9 +35,9 @@ func (s streams) Send(errands ...proc.Errand) error {
 
 func (s streams) Until(d time.Duration) { s.Runner.Until(store.System.Boot() + d) }
 
-// report passes on what happens, as a scribe does: what programs print is recorded
+// passReports passes on what happens, as a scribe does: what programs print is recorded
 // apart.
-func (s streams) report(g *gang, quit <-chan struct{}, done chan<- struct{}) {
+func (s streams) passReports(g *gang, quit <-chan struct{}, done chan<- struct{}) {
 	defer close(done)
 	pass := func(r report) {
 		select {
@@ -49,7 +49,7 @@ func (s streams) report(g *gang, quit <-chan struct{}, done chan<- struct{}) {
 		r := report{gang: g, told: batch, said: make([]said, 0, len(batch)/2+1)}
 		for i := range batch {
 			if e := &batch[i]; e.Kind == stream.Ended {
-				r.said = append(r.said, s.said(e))
+				r.said = append(r.said, s.answerAsSaid(e))
 			}
 		}
 		pass(r)
@@ -57,8 +57,8 @@ func (s streams) report(g *gang, quit <-chan struct{}, done chan<- struct{}) {
 	pass(report{gang: g, gone: true, why: s.Err()})
 }
 
-// said is an answer as a scribe would say it.
-func (s streams) said(e *stream.Event) said {
+// answerAsSaid is an answer as a scribe would say it.
+func (s streams) answerAsSaid(e *stream.Event) said {
 	value := answer(e.Value)
 	all := said{head: s.c.Redact.String(value), size: len(value)}
 	if end := e.End; end != nil {
@@ -74,18 +74,18 @@ func (s streams) said(e *stream.Event) said {
 	return all
 }
 
-// hear takes what a program that stays has to say of a try, as take does of processes.
-func (c *crew) hear(g *gang, e *stream.Event, all []said) (rest []said) {
+// handleStreamEvent takes what a program that stays has to say of a try, as take does of processes.
+func (c *crew) handleStreamEvent(g *gang, e *stream.Event, all []said) (rest []said) {
 	t := c.tries[e.ID]
-	c.begun(t)
+	c.noteBegun(t)
 	switch e.Kind {
 	case stream.Waits:
 		t.began = false
 		g.queued++
 		t.work.queued++
 	case stream.Unstarted:
-		g.done(t)
-		c.unsent(t)
+		g.removeTry(t)
+		c.removeUnsent(t)
 	case stream.Ended:
 		end := proc.Spawned{ID: e.ID, Kind: proc.SpawnedEnded, Ended: time.Unix(0, e.Ended), Output: [2]int64{int64(all[0].size)}}
 		end.Began = end.Ended.Add(-e.Took)
@@ -98,8 +98,8 @@ func (c *crew) hear(g *gang, e *stream.Event, all []said) (rest []said) {
 				end.Exit.Code = 1
 			}
 		}
-		g.done(t)
-		c.ended(t, &end, &all[0])
+		g.removeTry(t)
+		c.handleTryEnd(t, &end, &all[0])
 		return all[1:]
 	}
 	return all
@@ -134,7 +134,7 @@ type voice struct {
 	reader bytes.Reader
 }
 
-func (p *printer) print(seat, number, item int, b []byte) {
+func (p *printer) printFrame(seat, number, item int, b []byte) {
 	p.mu.Lock()
 	s := p.streams[[2]int{seat, number}]
 	if s == nil {
@@ -199,7 +199,7 @@ func message(t *try, it manifest.Item, s *source, places []string, files []provi
 		b, err = appendJSON(append(b, `,"out":`...), places)
 	}
 	if err == nil && len(files) > 0 {
-		b, err = appendJSON(append(b, `,"file":`...), s.told(files))
+		b, err = appendJSON(append(b, `,"file":`...), s.filesForProgram(files))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("report item %d: %w", it.N, err)

@@ -23,8 +23,8 @@ type doubt struct {
 	until time.Duration
 }
 
-// struck says whether all processes here have got SIGTERM.
-func (c *crew) struck() bool {
+// signalHitAll says whether all processes here have got SIGTERM.
+func (c *crew) signalHitAll() bool {
 	select {
 	case <-c.Struck:
 		return true
@@ -33,31 +33,31 @@ func (c *crew) struck() bool {
 	}
 }
 
-// doubted says that the end of a try is not passed on now.
-func (c *crew) doubted(t *try, e *proc.Spawned, s *said) bool {
+// holdBackEnd says that the end of a try is not passed on now.
+func (c *crew) holdBackEnd(t *try, e *proc.Spawned, s *said) bool {
 	switch {
 	case c.Struck == nil || t.void || e.Err != nil:
 		return false
-	case c.struck():
+	case c.signalHitAll():
 		t.void = true
 		return false
 	case e.Exit.Status() == 0:
 		return false
 	}
-	d := doubt{try: t, end: *e, said: *s, until: c.now() + strikeTime}
+	d := doubt{try: t, end: *e, said: *s, until: c.bootTime() + strikeTime}
 	d.end.Data = nil // the buffer's
 	c.doubts = append(c.doubts, d)
 	return true
 }
 
-// believe passes on the ends that were doubted for long enough, or all. Those that the
+// releaseHeldBack passes on the ends that were doubted for long enough, or all. Those that the
 // signal explains say nothing of their items.
-func (c *crew) believe(all bool) {
-	for len(c.doubts) > 0 && (all || c.struck() || c.doubts[0].until <= c.now()) {
+func (c *crew) releaseHeldBack(all bool) {
+	for len(c.doubts) > 0 && (all || c.signalHitAll() || c.doubts[0].until <= c.bootTime()) {
 		d := c.doubts[0]
 		c.doubts[0] = doubt{}
 		c.doubts = c.doubts[1:]
-		d.try.void = d.try.void || c.struck() || !c.stands(d.try.work)
-		c.settle(d.try, &d.end, &d.said)
+		d.try.void = d.try.void || c.signalHitAll() || !c.holdIsOpen(d.try.work)
+		c.passTryEnd(d.try, &d.end, &d.said)
 	}
 }

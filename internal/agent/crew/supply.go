@@ -51,17 +51,17 @@ func (c *crew) openLarder() {
 	c.files = manifest.NewStored(c.World.Store)
 	c.larder = larder.New(c.life, larder.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Hands: hands,
 		Bring: func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error) {
-			err = c.patient(ctx, func() (err error) {
+			err = c.retryWhileFull(ctx, func() (err error) {
 				if address, is := strings.CutPrefix(name, addressMark); is {
 					place, address, _ := strings.Cut(address, placeEnd)
 					b := b
 					if c.OpenPlace != nil {
-						b.Open = func(ctx context.Context, url string) (*store.Store, error) { return known.get(ctx, url, place) }
+						b.Open = func(ctx context.Context, url string) (*store.Store, error) { return known.openBucket(ctx, url, place) }
 					}
 					file, ours, err = b.Bring(ctx, address, into, room)
 					return err
 				}
-				file, err = c.restore(ctx, name, into, room)
+				file, err = c.restoreStored(ctx, name, into, room)
 				ours = true
 				return err
 			})
@@ -75,9 +75,9 @@ func (c *crew) openLarder() {
 	c.arrived = c.larder.News()
 }
 
-// placeOf is what opens the bucket of an address, as who gave the item has it; "": its
+// bucketOpener is what opens the bucket of an address, as who gave the item has it; "": its
 // name alone does.
-func (s *source) placeOf(address string) string {
+func (s *source) bucketOpener(address string) string {
 	if !input.IsBucket(address) {
 		return ""
 	}
@@ -103,8 +103,8 @@ type buckets struct {
 	opened map[string]*store.Store
 }
 
-// get opens the bucket of url by its place, "": by its name.
-func (b *buckets) get(ctx context.Context, url, place string) (*store.Store, error) {
+// openBucket opens the bucket of url by its place, "": by its name.
+func (b *buckets) openBucket(ctx context.Context, url, place string) (*store.Store, error) {
 	full, query, asks := strings.Cut(url, "?")
 	if place != "" {
 		full = place
@@ -132,25 +132,25 @@ func (b *buckets) get(ctx context.Context, url, place string) (*store.Store, err
 	return b.opened[full], nil
 }
 
-// stock is how many items the holds could give once there are slots for them.
-func (c *crew) stock() (n int) {
+// itemsInStock is how many items the holds could give once there are slots for them.
+func (c *crew) itemsInStock() (n int) {
 	for _, w := range c.works {
 		n += w.hold.Waiting()
 	}
 	return n
 }
 
-// supply tells the larder what is needed next, once it is known what those items say.
-func (c *crew) supply() {
+// requestFiles tells the larder what is needed next, once it is known what those items say.
+func (c *crew) requestFiles() {
 	if c.larder == nil {
 		return
 	}
 	var wants []larder.Want
 	wanted := map[int]bool{}
 	want := func(w *work, n int) {
-		if it := w.text(n); it != nil && !wanted[n] {
+		if it := w.itemText(n); it != nil && !wanted[n] {
 			wanted[n] = true
-			wants = append(wants, larder.Want{Item: n, Names: w.source.names(*it)})
+			wants = append(wants, larder.Want{Item: n, Names: w.source.fileNames(*it)})
 		}
 	}
 	for _, t := range c.waiting {
@@ -172,10 +172,10 @@ func (c *crew) supply() {
 	c.larder.Want(wants)
 }
 
-// supplied is a try whose files are here, and its item.
-func (c *crew) supplied() (t *try, it manifest.Item) {
+// trySupplied is a try whose files are here, and its item.
+func (c *crew) trySupplied() (t *try, it manifest.Item) {
 	for i, t := range c.waiting {
-		if said := t.work.soon[t.Item]; said != nil && c.grab(t) {
+		if said := t.work.soon[t.Item]; said != nil && c.takeFiles(t) {
 			c.waiting = append(c.waiting[:i:i], c.waiting[i+1:]...)
 			return t, *said
 		}
@@ -183,15 +183,15 @@ func (c *crew) supplied() (t *try, it manifest.Item) {
 	for _, w := range c.works {
 		for {
 			soon := w.hold.Soon(1)
-			if len(soon) == 0 || !c.larder.Has(soon[0]) && (w.hold.Careful() || len(c.waiting) >= c.places()) {
+			if len(soon) == 0 || !c.larder.Has(soon[0]) && (w.hold.Careful() || len(c.waiting) >= c.freePlaces()) {
 				break // an item that is suspect is named when it begins, not while a download may be the end of us
 			}
 			n, ok := w.hold.Next()
 			if !ok {
 				break
 			}
-			t := c.newTry(w, n)
-			if said := w.soon[t.Item]; said != nil && c.grab(t) {
+			t := c.registerTry(w, n)
+			if said := w.soon[t.Item]; said != nil && c.takeFiles(t) {
 				return t, *said
 			}
 			c.waiting = append(c.waiting, t)
@@ -200,39 +200,39 @@ func (c *crew) supplied() (t *try, it manifest.Item) {
 	return nil, it
 }
 
-// grab gives a try its files.
-func (c *crew) grab(t *try) bool {
+// takeFiles gives a try its files.
+func (c *crew) takeFiles(t *try) bool {
 	t.share = c.larder.Take(t.Item)
 	return t.share != nil
 }
 
-// places is how many more tries the gangs would take.
-func (c *crew) places() (n int) {
+// freePlaces is how many more tries the gangs would take.
+func (c *crew) freePlaces() (n int) {
 	for _, g := range c.gangs {
-		n += max(0, g.window()-g.flight)
+		n += max(0, g.maxTriesSent()-g.flight)
 	}
 	return n
 }
 
-// consume removes the files of a try that has ended.
-func (c *crew) consume(t *try) {
+// removeFiles removes the files of a try that has ended.
+func (c *crew) removeFiles(t *try) {
 	if t.share != nil {
 		c.larder.Drop(t.share)
 		t.share = nil
 	}
 }
 
-// unsupplied is what becomes of a try whose files cannot be had: the item has failed.
+// unsuppliedTries is what becomes of a try whose files cannot be had: the item has failed.
 // What is not there, or cannot be, would not be there for another try either; a server
 // that is away may be back.
-func (c *crew) unsupplied(t *try) error {
+func (c *crew) unsuppliedTries(t *try) error {
 	err := t.share.Err
 	kind, here := fault.KindOf(err), new(os.PathError)
 	if kind == fault.Full { // it was waited for
 		return err
 	}
 	delete(c.tries, t.id)
-	c.consume(t)
+	c.removeFiles(t)
 	final := kind == fault.Missing || kind == fault.Invalid || kind == fault.Denied && !errors.As(err, &here)
 	t.work.hold.Done(protocol.Result{Item: t.Item, Failed: true, Final: final, Code: fault.ExitDrover,
 		Why: oneLine(c.Redact.String(middle(err.Error()))), Ended: c.clock.Now().UnixMicro()})
@@ -248,15 +248,15 @@ func middle(text string) string {
 	return text[:half] + "..." + text[len(text)-half:]
 }
 
-// text is what item n says; nil: it is being read.
-func (w *work) text(n int) *manifest.Item {
+// itemText is what item n says; nil: it is being read.
+func (w *work) itemText(n int) *manifest.Item {
 	if it := w.soon[n]; it != nil {
 		return it
 	}
-	it, found, wait := w.take(n)
+	it, found, wait := w.itemIfRead(n)
 	switch {
 	case found:
-		w.tell(n, &it)
+		w.keepItemText(n, &it)
 		return &it
 	case !wait && !w.asked[n]:
 		if w.asked == nil {
@@ -274,8 +274,8 @@ func (w *work) text(n int) *manifest.Item {
 	return nil
 }
 
-// tell keeps what an item says until it begins.
-func (w *work) tell(n int, it *manifest.Item) {
+// keepItemText keeps what an item says until it begins.
+func (w *work) keepItemText(n int, it *manifest.Item) {
 	if w.soon == nil {
 		w.soon = map[int]*manifest.Item{}
 	}
@@ -302,9 +302,9 @@ func fetches(fields []string, used []int) []int {
 	return all
 }
 
-// named are those of a source's fields that name a file in this item: a line does, and
+// namedFields are those of a source's fields that name a file in this item: a line does, and
 // what is an address in a row.
-func (s *source) named(it manifest.Item) (fields []int) {
+func (s *source) namedFields(it manifest.Item) (fields []int) {
 	for _, f := range s.fetches {
 		if slices.ContainsFunc(it.Files, func(file manifest.File) bool { return file.Field == f }) {
 			continue
@@ -316,19 +316,19 @@ func (s *source) named(it manifest.Item) (fields []int) {
 	return fields
 }
 
-// names are the names of an item's files: those that were stored, and then addresses.
-func (s *source) names(it manifest.Item) (names []string) {
+// fileNames are the names of an item's files: those that were stored, and then addresses.
+func (s *source) fileNames(it manifest.Item) (names []string) {
 	for _, f := range it.Files {
-		names = append(names, storedName(f, s.value(it, f.Field)))
+		names = append(names, storedName(f, s.fieldText(it, f.Field)))
 	}
-	for _, f := range s.named(it) {
-		names = append(names, addressMark+s.placeOf(s.value(it, f))+placeEnd+s.value(it, f))
+	for _, f := range s.namedFields(it) {
+		names = append(names, addressMark+s.bucketOpener(s.fieldText(it, f))+placeEnd+s.fieldText(it, f))
 	}
 	return names
 }
 
-// value is the text of a field.
-func (s *source) value(it manifest.Item, field int) string {
+// fieldText is the text of a field.
+func (s *source) fieldText(it manifest.Item, field int) string {
 	switch {
 	case field == wholeItem:
 		return it.Text
@@ -344,23 +344,23 @@ type provision struct {
 	file  string
 }
 
-// provided are the files that an item was given: those that were stored, and those that
+// providedFiles are the files that an item was given: those that were stored, and those that
 // were fetched.
-func (s *source) provided(it manifest.Item, share *larder.Share) (stored, fetched []provision) {
+func (s *source) providedFiles(it manifest.Item, share *larder.Share) (stored, fetched []provision) {
 	if share == nil {
 		return nil, nil
 	}
 	for i, f := range it.Files {
 		stored = append(stored, provision{f.Field, share.Files[i]})
 	}
-	for i, f := range s.named(it) {
+	for i, f := range s.namedFields(it) {
 		fetched = append(fetched, provision{f, share.Files[len(it.Files)+i]})
 	}
 	return stored, fetched
 }
 
-// with is an item with files in some fields.
-func (s *source) with(it manifest.Item, files []provision) manifest.Item {
+// itemWithFiles is an item with files in some fields.
+func (s *source) itemWithFiles(it manifest.Item, files []provision) manifest.Item {
 	for i, p := range files {
 		if p.field == wholeItem {
 			it.Text = p.file
@@ -374,9 +374,9 @@ func (s *source) with(it manifest.Item, files []provision) manifest.Item {
 	return it
 }
 
-// told is how a program that stays is told of files: by name of their field, or the
+// filesForProgram is how a program that stays is told of files: by name of their field, or the
 // one of a line.
-func (s *source) told(files []provision) any {
+func (s *source) filesForProgram(files []provision) any {
 	if files[0].field == wholeItem {
 		return files[0].file
 	}

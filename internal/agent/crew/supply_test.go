@@ -274,7 +274,7 @@ func TestOfManyBucketsAFewAreKept(t *testing.T) {
 	b := &buckets{opened: map[string]*store.Store{}, open: func(context.Context, string) (store.Bucket, error) { asked++; return mem.New(), nil }}
 	for range 2 {
 		for i := range maxBuckets {
-			if s, err := b.get(t.Context(), fmt.Sprintf("s3://b%d", i), ""); s == nil || err != nil {
+			if s, err := b.openBucket(t.Context(), fmt.Sprintf("s3://b%d", i), ""); s == nil || err != nil {
 				t.Fatal(s, err)
 			}
 		}
@@ -283,7 +283,7 @@ func TestOfManyBucketsAFewAreKept(t *testing.T) {
 		t.Errorf("%d were opened", asked)
 	}
 	for i := range 10 * maxBuckets {
-		if s, err := b.get(t.Context(), fmt.Sprintf("gs://b%d", i), ""); s == nil || err != nil || len(b.opened) > maxBuckets {
+		if s, err := b.openBucket(t.Context(), fmt.Sprintf("gs://b%d", i), ""); s == nil || err != nil || len(b.opened) > maxBuckets {
 			t.Fatalf("%v, %v, %d are kept", s, err, len(b.opened))
 		}
 	}

@@ -39,21 +39,21 @@ type try struct {
 	result  *protocol.Result // of one with outputs, while they are stored
 }
 
-// fill hands as many tries to the gangs as they have places for.
-func (c *crew) fill(ctx context.Context) error {
-	if c.order.Do != mapagent.Work || c.kit == nil || !c.needs.same(c.order.Limits) || c.now() < c.rest || c.leaving.Load() || c.struck() {
+// fillGangs hands as many tries to the gangs as they have places for.
+func (c *crew) fillGangs(ctx context.Context) error {
+	if c.order.Do != mapagent.Work || c.kit == nil || !c.needs.hasSameLimits(c.order.Limits) || c.bootTime() < c.rest || c.leaving.Load() || c.signalHitAll() {
 		return nil
 	}
-	c.supply()
-	if err := c.trials(ctx); err != nil {
+	c.requestFiles()
+	if err := c.runSuspects(ctx); err != nil {
 		return err
 	}
-	for now := c.now(); ; {
-		g := c.roomiest()
+	for now := c.bootTime(); ; {
+		g := c.gangWithMostRoom()
 		if g == nil || c.lone != nil && len(c.tries) > 1 {
 			break
 		}
-		t, it := c.next(now)
+		t, it := c.nextSendable(now)
 		if t == nil {
 			break
 		}
@@ -62,41 +62,41 @@ func (c *crew) fill(ctx context.Context) error {
 			c.lone, t.item = t, &waits
 			break
 		}
-		if err := c.put(ctx, g, t, it); err != nil {
+		if err := c.putInGang(ctx, g, t, it); err != nil {
 			return err
 		}
 	}
-	c.supply() // what was taken from the front is no longer among the next ones
-	return c.send()
+	c.requestFiles() // what was taken from the front is no longer among the next ones
+	return c.sendBatches()
 }
 
-// next is a try that can be sent, and its item; nil: there is none now.
-func (c *crew) next(now time.Duration) (t *try, it manifest.Item) {
+// nextSendable is a try that can be sent, and its item; nil: there is none now.
+func (c *crew) nextSendable(now time.Duration) (t *try, it manifest.Item) {
 	if t = c.lone; t != nil {
 		c.lone = nil
 		return t, *t.item
 	}
 	if c.larder != nil {
-		return c.supplied()
+		return c.trySupplied()
 	}
 	for _, w := range c.works {
-		if t, it = w.next(now); t != nil {
+		if t, it = w.nextSendable(now); t != nil {
 			return t, it
 		}
 	}
 	return nil, it
 }
 
-// newTry registers a try that a hold has given.
-func (c *crew) newTry(w *work, n mapagent.Try) *try {
+// registerTry registers a try that a hold has given.
+func (c *crew) registerTry(w *work, n mapagent.Try) *try {
 	t := &try{Try: n, work: w}
-	c.name(t)
+	c.assignTryID(t)
 	return t
 }
 
-// name gives a try an errand's id of its own: the item's number, for the scribe,
+// assignTryID gives a try an errand's id of its own: the item's number, for the scribe,
 // and what makes it unique.
-func (c *crew) name(t *try) {
+func (c *crew) assignTryID(t *try) {
 	delete(c.tries, t.id)
 	c.serial++
 	t.id = uint64(t.Item)<<32 | uint64(c.serial)
@@ -106,16 +106,16 @@ func (c *crew) name(t *try) {
 // itemOf is the item that an errand is about.
 func itemOf(id uint64) uint64 { return id >> 32 }
 
-// put gives a try to a gang. One that cannot be run has failed.
-func (c *crew) put(ctx context.Context, g *gang, t *try, it manifest.Item) error {
+// putInGang gives a try to a gang. One that cannot be run has failed.
+func (c *crew) putInGang(ctx context.Context, g *gang, t *try, it manifest.Item) error {
 	if t.share != nil && t.share.Err != nil {
-		return c.unsupplied(t)
+		return c.unsuppliedTries(t)
 	}
-	e, err := c.errand(ctx, t, it)
+	e, err := c.tryErrand(ctx, t, it)
 	switch {
 	case err == nil:
 	case fault.KindOf(err) == fault.Invalid:
-		c.unfit(t, err)
+		c.recordUnfit(t, err)
 		return nil
 	default:
 		return err
@@ -129,10 +129,10 @@ func (c *crew) put(ctx context.Context, g *gang, t *try, it manifest.Item) error
 	return nil
 }
 
-// unfit records that an item cannot be run as it is.
-func (c *crew) unfit(t *try, err error) {
+// recordUnfit records that an item cannot be run as it is.
+func (c *crew) recordUnfit(t *try, err error) {
 	delete(c.tries, t.id)
-	c.consume(t)
+	c.removeFiles(t)
 	t.work.hold.Done(protocol.Result{Item: t.Item, Failed: true, Code: notExecutable, Why: c.Redact.String(oneLine(err.Error())),
 		Ended: c.clock.Now().UnixMicro()})
 }
@@ -140,8 +140,8 @@ func (c *crew) unfit(t *try, err error) {
 // notExecutable is what a shell says of what it cannot run.
 const notExecutable = 126
 
-// send sends what was put. A runner that is gone has it reported by its scribe.
-func (c *crew) send() error {
+// sendBatches sends what was put. A runner that is gone has it reported by its scribe.
+func (c *crew) sendBatches() error {
 	for _, g := range c.gangs {
 		if len(g.batch) == 0 {
 			continue
@@ -156,19 +156,19 @@ func (c *crew) send() error {
 	return nil
 }
 
-// trials runs the suspects of each gang, one at a time.
-func (c *crew) trials(ctx context.Context) error {
+// runSuspects runs the suspects of each gang, one at a time.
+func (c *crew) runSuspects(ctx context.Context) error {
 	for _, g := range c.gangs {
 		if g.trial != nil || len(g.suspects) == 0 || g.flight > 0 {
 			continue
 		}
 		t := g.suspects[0]
 		if t.item == nil {
-			t.work.fetch(t)
+			t.work.fetchItem(t)
 			continue
 		}
 		g.suspects, g.trial = g.suspects[1:], t
-		if err := c.put(ctx, g, t, *t.item); err != nil {
+		if err := c.putInGang(ctx, g, t, *t.item); err != nil {
 			return err
 		}
 		if c.tries[t.id] == nil { // it could not be run
@@ -178,8 +178,8 @@ func (c *crew) trials(ctx context.Context) error {
 	return nil
 }
 
-// back gives a try that never began back to its hold.
-func (c *crew) back(t *try) {
+// returnTry gives a try that never began back to its hold.
+func (c *crew) returnTry(t *try) {
 	delete(c.tries, t.id)
 	if t.share != nil {
 		c.larder.Back(t.share)
@@ -188,20 +188,20 @@ func (c *crew) back(t *try) {
 	t.work.hold.Back(t.Item)
 }
 
-// unsent takes a try out that its runner did not begin.
-func (c *crew) unsent(t *try) {
-	if t.void && !c.stands(t.work) {
-		c.finish(t)
+// removeUnsent takes a try out that its runner did not begin.
+func (c *crew) removeUnsent(t *try) {
+	if t.void && !c.holdIsOpen(t.work) {
+		c.handInResult(t)
 		return
 	}
-	c.back(t)
+	c.returnTry(t)
 }
 
-// stands says whether a hold is not over.
-func (c *crew) stands(w *work) bool { return slices.Contains(c.works, w) }
+// holdIsOpen says whether a hold is not over.
+func (c *crew) holdIsOpen(w *work) bool { return slices.Contains(c.works, w) }
 
-// take hears what a gang has to report.
-func (c *crew) take(ctx context.Context, r report) error {
+// handleReport hears what a gang has to report.
+func (c *crew) handleReport(ctx context.Context, r report) error {
 	g, said := r.gang, r.said
 	for i := range r.batch {
 		e := &r.batch[i]
@@ -209,32 +209,32 @@ func (c *crew) take(ctx context.Context, r report) error {
 			continue
 		}
 		t := c.tries[e.ID]
-		c.begun(t)
+		c.noteBegun(t)
 		switch e.Kind {
 		case proc.SpawnedUnstarted:
-			g.done(t)
-			c.unsent(t)
+			g.removeTry(t)
+			c.removeUnsent(t)
 		case proc.SpawnedEnded:
-			g.done(t)
-			c.ended(t, e, &said[0])
+			g.removeTry(t)
+			c.handleTryEnd(t, e, &said[0])
 			said = said[1:]
 		}
 	}
 	for i := range r.told {
-		said = c.hear(g, &r.told[i], said)
+		said = c.handleStreamEvent(g, &r.told[i], said)
 	}
-	g.moved = c.now()
+	g.moved = c.bootTime()
 	switch {
 	case r.why != nil:
-		return c.useless(ctx, g, r.why)
+		return c.endUselessJob(ctx, g, r.why)
 	case r.gone:
-		return c.lost(ctx, g)
+		return c.reopenLostGang(ctx, g)
 	}
 	return nil
 }
 
-// begun notes that a try waits no longer in its runner.
-func (c *crew) begun(t *try) {
+// noteBegun notes that a try waits no longer in its runner.
+func (c *crew) noteBegun(t *try) {
 	if !t.began {
 		t.began = true
 		t.gang.queued--
@@ -242,7 +242,7 @@ func (c *crew) begun(t *try) {
 	}
 }
 
-func (g *gang) done(t *try) {
+func (g *gang) removeTry(t *try) {
 	g.flight--
 	g.bytes -= t.size
 	if g.trial == t {
@@ -250,68 +250,68 @@ func (g *gang) done(t *try) {
 	}
 }
 
-// ended takes the end of a try, and passes it on: to the porters where outputs are
+// handleTryEnd takes the end of a try, and passes it on: to the porters where outputs are
 // declared.
-func (c *crew) ended(t *try, e *proc.Spawned, said *said) {
+func (c *crew) handleTryEnd(t *try, e *proc.Spawned, said *said) {
 	t.ended = true
-	if !e.Stopped && c.stands(t.work) { // nobody had heard of its end yet, and it was one
+	if !e.Stopped && c.holdIsOpen(t.work) { // nobody had heard of its end yet, and it was one
 		t.void = false
 	}
 	if e.Err != nil && fault.KindOf(e.Err) == fault.Full && !t.void { // no room for a process: as if it had never been sent
-		c.rest = c.now() + roomPause
+		c.rest = c.bootTime() + roomPause
 		t.ended = false
-		c.back(t)
+		c.returnTry(t)
 		return
 	}
-	if c.doubted(t, e, said) {
+	if c.holdBackEnd(t, e, said) {
 		return
 	}
-	c.settle(t, e, said)
+	c.passTryEnd(t, e, said)
 }
 
-// settle passes the end of a try on.
-func (c *crew) settle(t *try, e *proc.Spawned, said *said) {
+// passTryEnd passes the end of a try on.
+func (c *crew) passTryEnd(t *try, e *proc.Spawned, said *said) {
 	if !t.void && e.Err == nil {
-		c.pace.note(e.Ended.Sub(e.Began))
+		c.pace.noteWallTime(e.Ended.Sub(e.Began))
 	}
-	c.consume(t)
+	c.removeFiles(t)
 	switch {
 	case t.staging != "":
 		if !t.void {
-			r := c.result(t, e, said)
+			r := c.tryResult(t, e, said)
 			t.result = &r
 		}
-		c.load(t)
-		c.cargo.add(t)
+		c.countWaiting(t)
+		c.cargo.addTry(t)
 	case t.void:
 		delete(c.tries, t.id)
 	default:
 		delete(c.tries, t.id)
-		t.work.hold.Done(c.result(t, e, said))
+		t.work.hold.Done(c.tryResult(t, e, said))
 	}
 }
 
 // roomPause is how long nothing is sent when the machine takes no more processes.
 const roomPause = 100 * time.Millisecond
 
-// finish hands a result to its hold.
-func (c *crew) finish(t *try) {
+// handInResult hands a result to its hold.
+func (c *crew) handInResult(t *try) {
 	delete(c.tries, t.id)
-	c.consume(t)
+	c.removeFiles(t)
 	if !t.void {
 		t.work.hold.Done(*t.result)
 	}
 }
 
-// useless ends the job: programs that stay do not get as far as to ask for an item,
+// endUselessJob ends the job: programs that stay do not get as far as to ask for an item,
 // and would not with any other agent.
-func (c *crew) useless(ctx context.Context, g *gang, why error) error {
+func (c *crew) endUselessJob(ctx context.Context, g *gang, why error) error {
 	g.useless = true
 	for _, t := range c.tries {
 		if t.gang == g && !t.ended { // sent after the last report
-			c.begun(t)
-			g.done(t)
-			c.unsent(t)
+			c.noteBegun(t)
+			g.removeTry(t)
+			c.removeUnsent(t)
 		}
 	}
 	reason, code := why.Error(), fault.Exit(why)
@@ -324,14 +324,14 @@ func (c *crew) useless(ctx context.Context, g *gang, why error) error {
 		}
 	}
 	c.polled = 0
-	return c.patient(ctx, func() error {
+	return c.retryWhileFull(ctx, func() error {
 		return c.member.Fail(ctx, protocol.Stop{Reason: oneLine(c.Redact.String(reason)), Code: code})
 	})
 }
 
-// lost opens a gang anew whose runner was killed, very likely by one of its items.
+// reopenLostGang opens a gang anew whose runner was killed, very likely by one of its items.
 // They run again one at a time, and who does it when alone has failed.
-func (c *crew) lost(ctx context.Context, g *gang) error {
+func (c *crew) reopenLostGang(ctx context.Context, g *gang) error {
 	trial := g.trial
 	var suspects []*try
 	for _, t := range c.tries {
@@ -343,22 +343,22 @@ func (c *crew) lost(ctx context.Context, g *gang) error {
 	if trial == nil && len(suspects) > 0 {
 		c.Note(fmt.Sprintf("the supervisor of %d items was killed: they run again, one at a time", len(suspects)))
 	}
-	g.abandon()
-	g.close()
+	g.stopPassingOn()
+	g.closeRunner()
 	for _, t := range suspects {
-		c.begun(t)
+		c.noteBegun(t)
 		switch {
 		case t.void:
-			c.finish(t)
+			c.handInResult(t)
 		case t == trial:
 			t.result = &protocol.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed its supervisor", Ended: c.clock.Now().UnixMicro()}
-			c.finish(t)
+			c.handInResult(t)
 		default:
-			c.name(t) // an end of it that is on its way means nothing any more
+			c.assignTryID(t) // an end of it that is on its way means nothing any more
 			g.suspects = append(g.suspects, t)
 		}
 	}
-	return c.patient(ctx, func() error { return g.open(ctx) })
+	return c.retryWhileFull(ctx, func() error { return g.openRunner(ctx) })
 }
 
 // killed is what a shell says of a program that SIGKILL ended.

@@ -15,9 +15,9 @@ type word struct {
 	stays *stream.Runner // of programs that stay; nil: there are none
 }
 
-// warn tells the programs that look for it that they should end. Those that stay are
+// warnPrograms tells the programs that look for it that they should end. Those that stay are
 // given nothing more: one that ends because it was told so is not started anew.
-func (c *crew) warn(why string, left time.Duration) {
+func (c *crew) warnPrograms(why string, left time.Duration) {
 	w := &c.word
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,8 +31,8 @@ func (c *crew) warn(why string, left time.Duration) {
 	}
 }
 
-// unwarn is for a job that has come back to life while we were here.
-func (c *crew) unwarn() {
+// withdrawWarning is for a job that has come back to life while we were here.
+func (c *crew) withdrawWarning() {
 	w := &c.word
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -44,8 +44,8 @@ func (c *crew) unwarn() {
 	c.needs.open = false // programs that were told of their end do not come back
 }
 
-// stay has the programs of a runner hear of their end, too late or not.
-func (c *crew) stay(r *stream.Runner) {
+// endStreamPrograms has the programs of a runner hear of their end, too late or not.
+func (c *crew) endStreamPrograms(r *stream.Runner) {
 	w := &c.word
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,5 +54,5 @@ func (c *crew) stay(r *stream.Runner) {
 	}
 }
 
-// grace is how long an item has from SIGTERM to SIGKILL.
-func (c *crew) grace() time.Duration { return time.Duration(c.Job.Spec.Grace) }
+// gracePeriod is how long an item has from SIGTERM to SIGKILL.
+func (c *crew) gracePeriod() time.Duration { return time.Duration(c.Job.Spec.Grace) }

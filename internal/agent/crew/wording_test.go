@@ -33,12 +33,12 @@ func lineOf(t *testing.T, args ...string) (*crew, *try) {
 func TestAnItemThatIsTooLongSaysHowItIsGiven(t *testing.T) {
 	t.Parallel()
 	c, one := lineOf(t)
-	_, err := c.errand(t.Context(), one, manifest.Item{N: 3, Text: strings.Repeat("x", maxVariable+1)})
+	_, err := c.tryErrand(t.Context(), one, manifest.Item{N: 3, Text: strings.Repeat("x", maxVariable+1)})
 	if err == nil || err.Error() != "run item 3: it is too long for a variable: use --stdin" || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("kind %v, %.200v", fault.KindOf(err), err)
 	}
 	c.Job.Spec.Stdin = true
-	_, err = c.errand(t.Context(), one, manifest.Item{N: 3, Text: strings.Repeat("x", proc.MaxStdin)})
+	_, err = c.tryErrand(t.Context(), one, manifest.Item{N: 3, Text: strings.Repeat("x", proc.MaxStdin)})
 	if err == nil || !strings.HasPrefix(err.Error(), "run item 3: its ") || !strings.HasSuffix(err.Error(), " bytes are too long for standard input") || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("kind %v, %.200v", fault.KindOf(err), err)
 	}
@@ -52,7 +52,7 @@ func TestOutputsWithoutRoomSayWhatToFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.leaving.Store(true) // it does not wait for room
-	_, err := c.stage(t.Context(), one)
+	_, err := c.stageOutputs(t.Context(), one)
 	if err == nil || !strings.HasPrefix(err.Error(), "make folder for outputs: ") || fault.KindOf(err) != fault.Full ||
 		fault.Hint(err) != "Free some space, or set XDG_STATE_HOME to a folder with room." {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))
@@ -68,12 +68,12 @@ func TestAStoredFileThatIsAnotherIsSaid(t *testing.T) {
 	}
 	c := &crew{files: manifest.NewStored(s)}
 	free := func(context.Context, int64) error { return nil }
-	_, err = c.restore(t.Context(), storedName(manifest.File{Blob: d, Size: n + 1}, "/a/b"), t.TempDir(), free)
+	_, err = c.restoreStored(t.Context(), storedName(manifest.File{Blob: d, Size: n + 1}, "/a/b"), t.TempDir(), free)
 	if err == nil || !strings.HasSuffix(err.Error(), "it has 7 bytes and not 8") || fault.KindOf(err) != fault.Lost {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
 	}
 	for _, name := range []string{storedMark + "x", storedName(manifest.File{Blob: d}, "..")} {
-		if _, err = c.restore(t.Context(), name, t.TempDir(), free); err == nil || !strings.HasPrefix(err.Error(), "fetch file: ") || !strings.HasSuffix(err.Error(), " is not the name of one") {
+		if _, err = c.restoreStored(t.Context(), name, t.TempDir(), free); err == nil || !strings.HasPrefix(err.Error(), "fetch file: ") || !strings.HasSuffix(err.Error(), " is not the name of one") {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
@@ -96,7 +96,7 @@ func TestAStoredFileWithoutRoomSaysWhatToFree(t *testing.T) {
 	}
 	c := &crew{files: manifest.NewStored(s)}
 	free := func(context.Context, int64) error { return nil }
-	_, err = c.restore(t.Context(), storedName(manifest.File{Blob: d, Size: n}, "/a/b.txt"), t.TempDir(), free)
+	_, err = c.restoreStored(t.Context(), storedName(manifest.File{Blob: d, Size: n}, "/a/b.txt"), t.TempDir(), free)
 	if err == nil || !strings.HasPrefix(err.Error(), "bring b.txt: ") || fault.KindOf(err) != fault.Full ||
 		fault.Hint(err) != "Free some space, or set XDG_STATE_HOME to a folder with room." {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))
@@ -106,7 +106,7 @@ func TestAStoredFileWithoutRoomSaysWhatToFree(t *testing.T) {
 func TestFilesOfAnItemThatIsNoObjectAreRefused(t *testing.T) {
 	t.Parallel()
 	s := &source{format: manifest.JSONL, fields: []string{"file"}}
-	_, err := s.restored(manifest.Item{N: 3, Text: "[1]", Fields: []string{"x"}}, []provision{{0, "/a"}})
+	_, err := s.itemWithStored(manifest.Item{N: 3, Text: "[1]", Fields: []string{"x"}}, []provision{{0, "/a"}})
 	if err == nil || !strings.HasPrefix(err.Error(), "put files into item 3: ") || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
 	}

@@ -47,12 +47,12 @@ const (
 	pageBytes  = 1 << 20
 )
 
-// newWork begins to read the items of a hold.
-func (c *crew) newWork(ctx context.Context, h *mapagent.OwnedChunk) (*work, error) {
+// startReading begins to read the items of a hold.
+func (c *crew) startReading(ctx context.Context, h *mapagent.OwnedChunk) (*work, error) {
 	w := &work{c: c, hold: h, turns: make(chan struct{}, pagesAhead)}
 	spans := h.Items()
-	err := c.patient(ctx, func() (err error) {
-		w.source, err = c.chart.at(ctx, c.member.Map(), spans[0][0])
+	err := c.retryWhileFull(ctx, func() (err error) {
+		w.source, err = c.chart.sourceOfItem(ctx, c.member.Map(), spans[0][0])
 		return err
 	})
 	if err != nil {
@@ -63,9 +63,9 @@ func (c *crew) newWork(ctx context.Context, h *mapagent.OwnedChunk) (*work, erro
 	return w, nil
 }
 
-// due is how long until the hold should be flushed: also when tries that were sent
+// timeUntilFlush is how long until the hold should be flushed: also when tries that were sent
 // wait for a licence, which no hold knows of.
-func (w *work) due(now time.Duration) time.Duration {
+func (w *work) timeUntilFlush(now time.Duration) time.Duration {
 	due := w.hold.DueAt(now)
 	if w.queued > 0 {
 		due = min(due, max(0, w.hold.StartDeadline()-now))
@@ -73,8 +73,8 @@ func (w *work) due(now time.Duration) time.Duration {
 	return due
 }
 
-// close ends the reading.
-func (w *work) close() { w.stop() }
+// stopReading ends the reading.
+func (w *work) stopReading() { w.stop() }
 
 // readAhead ends when all is read, or with ctx.
 func (w *work) readAhead(ctx context.Context, spans protocol.Spans) {
@@ -113,8 +113,8 @@ func (w *work) readAhead(ctx context.Context, spans protocol.Spans) {
 	pass()
 }
 
-// fetch reads the item of one try: it was read ahead before, and is not kept.
-func (w *work) fetch(t *try) {
+// fetchItem reads the item of one try: it was read ahead before, and is not kept.
+func (w *work) fetchItem(t *try) {
 	if t.fetching {
 		return
 	}
@@ -130,14 +130,14 @@ func (w *work) fetch(t *try) {
 	})
 }
 
-// shelve takes what was read.
-func (c *crew) shelve(p page) error {
+// acceptPage takes what was read.
+func (c *crew) acceptPage(p page) error {
 	w := p.work
 	if p.err != nil {
 		return p.err
 	}
 	if p.one > 0 {
-		w.tell(p.one, &p.items[0])
+		w.keepItemText(p.one, &p.items[0])
 		return nil
 	}
 	if p.try != nil {
@@ -149,12 +149,12 @@ func (c *crew) shelve(p page) error {
 	}
 	w.read = append(w.read, p.items...)
 	w.size = append(w.size, len(p.items))
-	w.turn()
+	w.allowNextPage()
 	return nil
 }
 
-// turn lets the next page be read for each that is used up.
-func (w *work) turn() {
+// allowNextPage lets the next page be read for each that is used up.
+func (w *work) allowNextPage() {
 	for len(w.size) > 0 && w.page == 0 {
 		w.page, w.size = w.size[0], w.size[1:]
 		if w.page == 0 { // the last may be empty
@@ -163,15 +163,15 @@ func (w *work) turn() {
 	}
 }
 
-// take is what item n says; wait is true while that is still to be read ahead.
-func (w *work) take(n int) (it manifest.Item, found, wait bool) {
+// itemIfRead is what item n says; wait is true while that is still to be read ahead.
+func (w *work) itemIfRead(n int) (it manifest.Item, found, wait bool) {
 	for len(w.read) > 0 && w.read[0].N <= n {
 		it = w.read[0]
 		w.read[0] = manifest.Item{}
 		w.read = w.read[1:]
 		if w.page--; w.page == 0 {
 			<-w.turns
-			w.turn()
+			w.allowNextPage()
 		}
 		if it.N == n {
 			return it, true, false
@@ -180,15 +180,15 @@ func (w *work) take(n int) (it manifest.Item, found, wait bool) {
 	return manifest.Item{}, false, len(w.read) == 0 && !w.whole && n > w.upto
 }
 
-// next is a try that can be sent; nil: there is none now. What is sent begins within
+// nextSendable is a try that can be sent; nil: there is none now. What is sent begins within
 // the licence, or not at all: now may have been read a little before.
-func (w *work) next(now time.Duration) (t *try, it manifest.Item) {
+func (w *work) nextSendable(now time.Duration) (t *try, it manifest.Item) {
 	if w.waits == nil {
 		n, ok := w.hold.NextAt(now)
 		if !ok {
 			return nil, it
 		}
-		w.waits = w.c.newTry(w, n)
+		w.waits = w.c.registerTry(w, n)
 	}
 	t = w.waits
 	if t.item != nil {
@@ -198,13 +198,13 @@ func (w *work) next(now time.Duration) (t *try, it manifest.Item) {
 	if t.fetching {
 		return nil, it
 	}
-	it, found, wait := w.take(t.Item)
+	it, found, wait := w.itemIfRead(t.Item)
 	switch {
 	case found:
 		w.waits = nil
 		return t, it
 	case !wait:
-		w.fetch(t)
+		w.fetchItem(t)
 	}
 	return nil, it
 }

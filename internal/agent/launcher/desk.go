@@ -100,7 +100,7 @@ func Listen(path string, d Desk) (l *Open, addr string, err error) {
 				}
 				continue
 			}
-			l.all.Go(func() { l.attend(ctx, conn) })
+			l.all.Go(func() { l.serveClient(ctx, conn) })
 		}
 	})
 	return l, addr, nil
@@ -122,8 +122,8 @@ func (l *Open) StopRanks(sig syscall.Signal, empty func()) (n int) {
 	return n
 }
 
-// rank keeps the connection of one process until it ends.
-func (l *Open) rank(conn net.Conn, in *json.Decoder) {
+// keepRankConnection keeps the connection of one process until it ends.
+func (l *Open) keepRankConnection(conn net.Conn, in *json.Decoder) {
 	l.mu.Lock()
 	l.ranks[conn] = true
 	l.mu.Unlock()
@@ -149,8 +149,8 @@ func (l *Open) Close() error {
 	return err
 }
 
-// attend serves one client until it hangs up or the desk closes.
-func (l *Open) attend(ctx context.Context, conn net.Conn) {
+// serveClient serves one client until it hangs up or the desk closes.
+func (l *Open) serveClient(ctx context.Context, conn net.Conn) {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -165,17 +165,17 @@ func (l *Open) attend(ctx context.Context, conn net.Conn) {
 		case h.Alarm != 0:
 			l.desk.Alarm(h.Alarm)
 		case h.Rank:
-			l.rank(conn, in)
+			l.keepRankConnection(conn, in)
 		case h.Serve:
-			l.serve(ctx, gone, in, out)
+			l.serveRank(ctx, gone, in, out)
 		default:
-			l.call(ctx, gone, in, out, h)
+			l.serveCall(ctx, gone, in, out, h)
 		}
 	}
 	conn.Close()
 }
 
-func (l *Open) call(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder, h hello) {
+func (l *Open) serveCall(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder, h hello) {
 	l.all.Go(func() { // ends with the connection
 		var none any
 		_ = in.Decode(&none) // a caller says nothing more: this is its end
@@ -190,7 +190,7 @@ func (l *Open) call(ctx context.Context, gone context.CancelFunc, in *json.Decod
 	_ = out.Encode(a) // a caller that is gone hears nothing
 }
 
-func (l *Open) serve(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder) {
+func (l *Open) serveRank(ctx context.Context, gone context.CancelFunc, in *json.Decoder, out *json.Encoder) {
 	var mu sync.Mutex // guards out, next and waiting
 	next, waiting := 0, map[int]chan int{}
 	l.all.Go(func() { // ends with the connection

@@ -40,21 +40,21 @@ func (f *filter) Write(b []byte) (int, error) {
 			text = b
 		}
 		b = b[len(text):]
-		if err := f.take(text, i >= 0); err != nil {
+		if err := f.filterPiece(text, i >= 0); err != nil {
 			return n, err
 		}
 	}
 	return n, nil
 }
 
-// take handles a piece of one line; ended says that it holds the line's end.
-func (f *filter) take(text []byte, ended bool) error {
+// filterPiece handles a piece of one line; ended says that it holds the line's end.
+func (f *filter) filterPiece(text []byte, ended bool) error {
 	if !f.other {
 		f.line = append(f.line, text...)
 		switch {
-		case f.maybe() && !ended:
+		case f.mayBeHydraLine() && !ended:
 			return nil
-		case f.maybe() && f.ours(string(bytes.TrimSuffix(f.line, []byte("\n")))):
+		case f.mayBeHydraLine() && f.isHydraLine(string(bytes.TrimSuffix(f.line, []byte("\n")))):
 			f.line = f.line[:0]
 			return nil
 		}
@@ -66,8 +66,8 @@ func (f *filter) take(text []byte, ended bool) error {
 	return err
 }
 
-// ours says whether a whole line is hydra's, and does what it says.
-func (f *filter) ours(line string) bool {
+// isHydraLine says whether a whole line is hydra's, and does what it says.
+func (f *filter) isHydraLine(line string) bool {
 	command, ok := strings.CutPrefix(line, hydraLine)
 	switch {
 	case line == hydraEnd:
@@ -80,8 +80,8 @@ func (f *filter) ours(line string) bool {
 	return false
 }
 
-// maybe says whether the line so far could become one of hydra's.
-func (f *filter) maybe() bool {
+// mayBeHydraLine says whether the line so far could become one of hydra's.
+func (f *filter) mayBeHydraLine() bool {
 	for _, sign := range []string{hydraLine, hydraEnd} {
 		n := min(len(f.line), len(sign))
 		if string(f.line[:n]) == sign[:n] {
@@ -91,8 +91,8 @@ func (f *filter) maybe() bool {
 	return false
 }
 
-// finish passes on what was held back when the stream ends.
-func (f *filter) finish() error {
+// flushHeldBack passes on what was held back when the stream ends.
+func (f *filter) flushHeldBack() error {
 	_, err := f.out.Write(f.line)
 	f.line = nil
 	return err

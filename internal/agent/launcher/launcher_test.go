@@ -297,7 +297,7 @@ func TestHydrasLinesAreTakenOut(t *testing.T) {
 				t.Fatal(n, err)
 			}
 		}
-		if err := f.finish(); err != nil {
+		if err := f.flushHeldBack(); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, out.String()); diff != "" || !slices.Equal(asked, []string{"proxy --proxy-id 0", "other --proxy-id 1 "}) {
@@ -329,7 +329,7 @@ func FuzzFilter(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		if err := fl.finish(); err != nil {
+		if err := fl.flushHeldBack(); err != nil {
 			t.Fatal(err)
 		}
 		var want []byte

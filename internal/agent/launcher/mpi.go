@@ -36,13 +36,13 @@ func MPI(self string, o MPIOptions) ([]string, error) {
 	head := []string{self, "launch", "mpi", "--family", string(o.Tool.Family), "--hosts", strings.Join(o.Hosts, ","), "--"}
 	program := one(self, o.Argv)
 	if len(o.Hosts) == 1 {
-		return append(append(head, o.local()...), program...), nil
+		return append(append(head, o.localMpiexec()...), program...), nil
 	}
 	if o.Tool.Family == env.OpenMPI && o.sameAddress() && !o.Named {
 		return nil, fault.New(fault.Invalid, "Leave --no-mounts out, or put mpich into requirements.txt: it can.",
 			"start mpiexec: Open MPI takes nodes of one machine for one node, where they have no names of their own")
 	}
-	return append(append(head, o.spread()...), program...), nil
+	return append(append(head, o.remoteMpiexec()...), program...), nil
 }
 
 func (o MPIOptions) sameAddress() bool {
@@ -56,26 +56,26 @@ func (o MPIOptions) sameAddress() bool {
 	return false
 }
 
-func (o MPIOptions) procs() int { return max(1, o.Procs) }
+func (o MPIOptions) processesPerHost() int { return max(1, o.Procs) }
 
-func (o MPIOptions) count() string { return strconv.Itoa(len(o.Hosts) * o.procs()) }
+func (o MPIOptions) totalProcesses() string { return strconv.Itoa(len(o.Hosts) * o.processesPerHost()) }
 
-// local is mpiexec for one node. Open MPI wants a remote shell for that too, and
+// localMpiexec is mpiexec for one node. Open MPI wants a remote shell for that too, and
 // gives up on a machine without ssh.
-func (o MPIOptions) local() []string {
-	line := []string{o.Tool.Path, "-n", o.count()}
+func (o MPIOptions) localMpiexec() []string {
+	line := []string{o.Tool.Path, "-n", o.totalProcesses()}
 	switch {
 	case o.Tool.Family != env.OpenMPI:
 		return line
 	case o.Tool.Major() >= 5:
-		return append(append(line, o.open()...), "--prtemca", "plm_ssh_agent", rshFile)
+		return append(append(line, o.openMPIFlags()...), "--prtemca", "plm_ssh_agent", rshFile)
 	}
-	return append(append(line, o.open()...), "--mca", "plm_rsh_agent", rshFile)
+	return append(append(line, o.openMPIFlags()...), "--mca", "plm_rsh_agent", rshFile)
 }
 
-// open are Open MPI's own refusals lifted: root, and more processes than cores; and it
+// openMPIFlags are Open MPI's own refusals lifted: root, and more processes than cores; and it
 // is not to ask a scheduler, whose variables it may find, for hosts and daemons.
-func (o MPIOptions) open() []string {
+func (o MPIOptions) openMPIFlags() []string {
 	line := []string{"--allow-run-as-root", "--leave-session-attached", "--bind-to", "none"}
 	if o.Tool.Major() >= 5 {
 		return append(line, "--map-by", ":OVERSUBSCRIBE", "--prtemca", "plm", "ssh", "--prtemca", "ras", "^slurm")
@@ -83,21 +83,21 @@ func (o MPIOptions) open() []string {
 	return append(line, "--oversubscribe", "--mca", "plm", "rsh", "--mca", "ras", "^slurm")
 }
 
-// spread is mpiexec over several nodes. All processes start in a folder that each
+// remoteMpiexec is mpiexec over several nodes. All processes start in a folder that each
 // node has; rank goes on to its own.
-func (o MPIOptions) spread() []string {
+func (o MPIOptions) remoteMpiexec() []string {
 	hosts := make([]string, len(o.Hosts))
 	for i, h := range o.Hosts {
-		hosts[i] = fmt.Sprintf("%s:%d", h, o.procs())
+		hosts[i] = fmt.Sprintf("%s:%d", h, o.processesPerHost())
 	}
 	list := strings.Join(hosts, ",") // Intel's takes the same
 	switch o.Tool.Family {
 	case env.MPICH:
-		return o.hydra(list, "-launcher", "manual")
+		return o.hydraMpiexec(list, "-launcher", "manual")
 	case env.IntelMPI: // knows no manual launcher
-		return o.hydra(list, "-bootstrap", "ssh", "-bootstrap-exec", rshFile)
+		return o.hydraMpiexec(list, "-bootstrap", "ssh", "-bootstrap-exec", rshFile)
 	}
-	line := append([]string{o.Tool.Path, "--host", list, "-n", o.count(), "--wdir", "/"}, o.open()...)
+	line := append([]string{o.Tool.Path, "--host", list, "-n", o.totalProcesses(), "--wdir", "/"}, o.openMPIFlags()...)
 	set := func(framework, name, value string) { line = append(line, framework, name, value) }
 	if o.Tool.Major() >= 5 {
 		set("--prtemca", "plm_ssh_agent", rshFile)
@@ -120,11 +120,11 @@ func (o MPIOptions) spread() []string {
 	return line
 }
 
-// hydra is the mpiexec of MPICH and Intel MPI over several nodes.
-func (o MPIOptions) hydra(list string, how ...string) []string {
+// hydraMpiexec is the mpiexec of MPICH and Intel MPI over several nodes.
+func (o MPIOptions) hydraMpiexec(list string, how ...string) []string {
 	line := append([]string{o.Tool.Path}, how...)
 	// Without -genvnone every process would get node 0's environment.
-	line = append(line, "-genvnone", "-hosts", list, "-n", o.count(), "-wdir", "/")
+	line = append(line, "-genvnone", "-hosts", list, "-n", o.totalProcesses(), "-wdir", "/")
 	set := func(pairs ...string) {
 		for i := 0; i < len(pairs); i += 2 {
 			line = append(line, "-genv", pairs[i], pairs[i+1])
@@ -233,12 +233,12 @@ func mpi(_ context.Context, args []string) (int, error) {
 		return statusOf(c.Run()), nil
 	}
 	h := &hydra{hosts: hosts, mpiexec: c, gone: make(chan struct{})}
-	f := &filter{out: os.Stdout, start: h.start}
+	f := &filter{out: os.Stdout, start: h.startProxy}
 	c.Stdout = f
 	status := statusOf(c.Run())
 	close(h.gone)
 	h.started.Wait()
-	if err := f.finish(); err != nil {
+	if err := f.flushHeldBack(); err != nil {
 		return 0, fmt.Errorf("pass on output: %w", err)
 	}
 	if status == 0 && h.failed != nil { // then it is not to be believed
@@ -259,7 +259,7 @@ type hydra struct {
 	failed error // why a node could not be reached
 }
 
-func (h *hydra) start(line string) {
+func (h *hydra) startProxy(line string) {
 	n, ok := proxy(line)
 	if !ok {
 		n = h.asked // in the order of the hosts
@@ -267,7 +267,7 @@ func (h *hydra) start(line string) {
 	h.asked++
 	h.started.Go(func() {
 		if n >= len(h.hosts) {
-			h.fail(fmt.Errorf("start on node %d: there is no such node", n))
+			h.failMpiexec(fmt.Errorf("start on node %d: there is no such node", n))
 			return
 		}
 		status, err := 0, error(nil)
@@ -280,7 +280,7 @@ func (h *hydra) start(line string) {
 			err = fmt.Errorf("hydra's proxy on %s ended with %d", h.hosts[n], status)
 		}
 		if err != nil {
-			h.fail(err)
+			h.failMpiexec(err)
 		}
 	})
 }
@@ -292,8 +292,8 @@ const (
 	termTime = 10 * time.Second
 )
 
-// fail sees that mpiexec ends. Its own status stands, if it has one.
-func (h *hydra) fail(err error) {
+// failMpiexec sees that mpiexec ends. Its own status stands, if it has one.
+func (h *hydra) failMpiexec(err error) {
 	h.once.Do(func() {
 		h.failed = err
 		for _, step := range []struct {

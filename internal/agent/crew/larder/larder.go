@@ -118,22 +118,22 @@ func (l *Larder) Want(wants []Want) {
 		l.shelf = append(l.shelf, p)
 	}
 	for _, p := range had {
-		l.putOut(p)
+		l.evictShare(p)
 		if p.state == coming || p.state == leaving {
 			l.gone = append(l.gone, p)
 		}
 	}
-	l.stir()
+	l.startPossible()
 }
 
 // Has says whether Take would give the item's share.
 func (l *Larder) Has(item int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.find(item) >= 0
+	return l.indexOfItem(item) >= 0
 }
 
-func (l *Larder) find(item int) int {
+func (l *Larder) indexOfItem(item int) int {
 	return slices.IndexFunc(l.shelf, func(p *place) bool { return p.item == item && p.state == here })
 }
 
@@ -141,7 +141,7 @@ func (l *Larder) find(item int) int {
 func (l *Larder) Take(item int) *Share {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i := l.find(item)
+	i := l.indexOfItem(item)
 	if i < 0 {
 		return nil
 	}
@@ -159,11 +159,11 @@ func (l *Larder) Back(s *Share) {
 	l.out -= s.held
 	p := &place{Share: s, state: here}
 	if again := slices.IndexFunc(l.shelf, func(p *place) bool { return p.item == s.item }); again >= 0 {
-		l.putOut(p) // another comes already
+		l.evictShare(p) // another comes already
 	} else {
 		l.shelf = slices.Insert(l.shelf, 0, p)
 	}
-	l.stir()
+	l.startPossible()
 }
 
 // Drop removes a share whose item has ended.
@@ -171,8 +171,8 @@ func (l *Larder) Drop(s *Share) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.out -= s.held
-	l.putOut(&place{Share: s, state: here})
-	l.stir()
+	l.evictShare(&place{Share: s, state: here})
+	l.startPossible()
 }
 
 // Close ends what is coming, and removes all files.
@@ -182,23 +182,23 @@ func (l *Larder) Close() {
 	l.c.Remove(l.c.Dir)
 }
 
-// putOut takes a share's files away. Its room is free once they are.
-func (l *Larder) putOut(p *place) {
+// evictShare takes a share's files away. Its room is free once they are.
+func (l *Larder) evictShare(p *place) {
 	p.cast = true
 	switch p.state {
 	case coming:
 		p.stop()
 	case here:
-		l.remove(p)
+		l.removeFiles(p)
 	}
 }
 
-// remove removes a share's files beside us.
-func (l *Larder) remove(p *place) {
+// removeFiles removes a share's files beside us.
+func (l *Larder) removeFiles(p *place) {
 	dir, held := p.dir, p.held
 	p.dir, p.Files, p.Err = "", nil, nil
 	if dir == "" {
-		l.freed(p, held)
+		l.noteRemoved(p, held)
 		return
 	}
 	p.state = leaving
@@ -206,20 +206,20 @@ func (l *Larder) remove(p *place) {
 		l.c.Remove(dir)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.freed(p, held)
-		l.stir()
+		l.noteRemoved(p, held)
+		l.startPossible()
 	})
 }
 
-// freed is said when the files of a share are gone: it may come again.
-func (l *Larder) freed(p *place, held int64) {
+// noteRemoved is said when the files of a share are gone: it may come again.
+func (l *Larder) noteRemoved(p *place, held int64) {
 	l.used -= held
 	p.held, p.state, p.cast = 0, idle, false
 	l.gone = slices.DeleteFunc(l.gone, func(o *place) bool { return o == p })
 }
 
-// stir begins what can begin, and lets those look who wait for room.
-func (l *Larder) stir() {
+// startPossible begins what can begin, and lets those look who wait for room.
+func (l *Larder) startPossible() {
 	close(l.turn)
 	l.turn = make(chan struct{})
 	for i, p := range l.shelf {
@@ -231,19 +231,19 @@ func (l *Larder) stir() {
 		case l.coming >= l.c.Hands || l.ctx.Err() != nil || l.used >= l.c.Room && (i > 0 || l.out > 0):
 			return
 		}
-		l.begin(p)
+		l.startFetch(p)
 	}
 }
 
-// begin has a share come.
-func (l *Larder) begin(p *place) {
+// startFetch has a share come.
+func (l *Larder) startFetch(p *place) {
 	ctx, stop := context.WithCancel(l.ctx)
 	l.dirs++
 	p.dir, p.stop, p.state = filepath.Join(l.c.Dir, strconv.Itoa(l.dirs)), stop, coming
 	l.coming++
 	l.work.Go(func() { // ends with all of it there, an error, or with ctx
 		defer stop()
-		files, made, err := l.bring(ctx, p)
+		files, made, err := l.fetchFiles(ctx, p)
 		if err != nil {
 			l.c.Remove(p.dir)
 		}
@@ -252,8 +252,8 @@ func (l *Larder) begin(p *place) {
 		l.coming--
 		p.asking, p.state = 0, here
 		if p.cast {
-			l.remove(p)
-			l.stir()
+			l.removeFiles(p)
+			l.startPossible()
 			return
 		}
 		p.Files, p.Err = files, err
@@ -261,7 +261,7 @@ func (l *Larder) begin(p *place) {
 		if p.held = made; made == 0 {
 			p.dir = ""
 		}
-		l.stir()
+		l.startPossible()
 		select {
 		case l.news <- struct{}{}:
 		default:
@@ -269,15 +269,15 @@ func (l *Larder) begin(p *place) {
 	})
 }
 
-// bring brings the files of a share; made is how many bytes are ours.
-func (l *Larder) bring(ctx context.Context, p *place) (files []string, made int64, err error) {
+// fetchFiles brings the files of a share; made is how many bytes are ours.
+func (l *Larder) fetchFiles(ctx context.Context, p *place) (files []string, made int64, err error) {
 	for i, name := range p.names {
 		into := p.dir
 		if len(p.names) > 1 { // they may be called alike
 			into = filepath.Join(p.dir, strconv.Itoa(i+1))
 		}
 		before := made
-		file, ours, err := l.c.Bring(ctx, name, into, func(ctx context.Context, n int64) error { return l.room(ctx, p, before+n) })
+		file, ours, err := l.c.Bring(ctx, name, into, func(ctx context.Context, n int64) error { return l.waitForRoom(ctx, p, before+n) })
 		if err != nil {
 			return nil, 0, err
 		}
@@ -293,8 +293,8 @@ func (l *Larder) bring(ctx context.Context, p *place) (files []string, made int6
 	return files, made, nil
 }
 
-// room waits until a share that is coming may have n bytes in all.
-func (l *Larder) room(ctx context.Context, p *place, n int64) error {
+// waitForRoom waits until a share that is coming may have n bytes in all.
+func (l *Larder) waitForRoom(ctx context.Context, p *place, n int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p.held < n {
@@ -302,14 +302,14 @@ func (l *Larder) room(ctx context.Context, p *place, n int64) error {
 			p.asking = 0
 			return context.Canceled
 		}
-		first := l.first(p)
+		first := l.isOldestWaiting(p)
 		if first && (l.used-p.held+n <= l.c.Room || l.used == p.held) {
 			l.used += n - p.held
 			p.held = n
 			break
 		}
 		if p.asking = n; first {
-			l.makeRoom(p)
+			l.evictYoungest(p)
 		}
 		turn := l.turn
 		l.mu.Unlock()
@@ -321,13 +321,13 @@ func (l *Larder) room(ctx context.Context, p *place, n int64) error {
 	}
 	if p.asking > 0 {
 		p.asking = 0
-		l.stir()
+		l.startPossible()
 	}
 	return nil
 }
 
-// first says that no older share waits for room.
-func (l *Larder) first(p *place) bool {
+// isOldestWaiting says that no older share waits for room.
+func (l *Larder) isOldestWaiting(p *place) bool {
 	for _, o := range l.shelf {
 		if o == p {
 			return true
@@ -339,9 +339,9 @@ func (l *Larder) first(p *place) bool {
 	return true
 }
 
-// makeRoom puts younger shares out, the youngest first, when no item runs whose end
+// evictYoungest puts younger shares out, the youngest first, when no item runs whose end
 // would make room: else nothing would ever go on.
-func (l *Larder) makeRoom(p *place) {
+func (l *Larder) evictYoungest(p *place) {
 	if l.out > 0 {
 		return
 	}
@@ -356,7 +356,7 @@ func (l *Larder) makeRoom(p *place) {
 		if o.held > 0 {
 			need -= o.held
 			if !o.cast {
-				l.putOut(o)
+				l.evictShare(o)
 			}
 		}
 	}

@@ -38,18 +38,18 @@ const (
 	MaxResult = 64 << 10
 )
 
-// hear reads requests until the other end is closed.
-func (c *conn) hear() {
+// readRequests reads requests until the other end is closed.
+func (c *conn) readRequests() {
 	defer c.s.talks.Done()
 	r := bufio.NewReaderSize(c.uc, 64<<10)
 	var err error
 	for err == nil {
 		var line []byte
 		if line, err = readLine(r); err == nil && len(bytes.TrimSpace(line)) > 0 {
-			err = c.take(line)
+			err = c.handleLine(line)
 		}
 		if err != nil && err != io.EOF {
-			c.complain(err)
+			c.reportBadRequest(err)
 		}
 	}
 	mu := &c.s.r.mu
@@ -86,23 +86,23 @@ func ended(line []byte, err error) error {
 	return nil
 }
 
-// complain tells the program, and the log, what is wrong with what it said.
-func (c *conn) complain(err error) {
+// reportBadRequest tells the program, and the log, what is wrong with what it said.
+func (c *conn) reportBadRequest(err error) {
 	text, _ := json.Marshal(map[string]string{"error": err.Error()})
 	_ = c.uc.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = c.uc.Write(append(text, '\n'))
 	c.s.r.c.Print(c.s.n, 2, 0, []byte("drover: a line on "+Variable+" was refused: "+err.Error()+"\n"))
 }
 
-// take takes answers, and notes what is wanted.
-func (c *conn) take(line []byte) error {
+// handleLine takes answers, and notes what is wanted.
+func (c *conn) handleLine(line []byte) error {
 	q := &c.asks
-	if err := q.parse(line); err != nil {
+	if err := q.parseLine(line); err != nil {
 		return err
 	}
 	n := len(q.Done) + len(q.Fail)
 	if n+q.Want > 0 { // what it printed while it loaded was for no item
-		c.s.hush()
+		c.s.recordPrinted()
 	}
 	r := c.s.r
 	r.mu.Lock()
@@ -110,25 +110,25 @@ func (c *conn) take(line []byte) error {
 	c.s.asked = c.s.asked || q.Want > 0
 	now := moment{time.Now(), store.System.Boot()}
 	if n > 0 {
-		if err := c.answers(q, now); err != nil {
+		if err := c.endAnswered(q, now); err != nil {
 			return err
 		}
 	}
 	for _, n := range q.Back {
-		g, err := c.let(n, now.boot)
+		g, err := c.releaseItem(n, now.boot)
 		if err != nil {
 			return err
 		}
-		r.again([]*given{g}, c.s.doomed)
+		r.requeueItems([]*given{g}, c.s.doomed)
 	}
 	if q.Bye {
 		c.told = true
-		r.again(c.has, c.s.doomed)
+		r.requeueItems(c.has, c.s.doomed)
 		c.has, c.want, q.Want = nil, 0, 0
 		r.more.Broadcast()
 	}
 	if n > 0 && c.handed > 0 {
-		c.s.note(now.boot-c.handed, n)
+		c.s.notePerItemTime(now.boot-c.handed, n)
 		c.handed = now.boot
 	}
 	c.want = max(c.want, q.Want)
@@ -144,9 +144,9 @@ type moment struct {
 	boot time.Duration
 }
 
-// answers ends items. Of several answers in one line it is not known when each was
+// endAnswered ends items. Of several answers in one line it is not known when each was
 // found: they share the time since the first of them began.
-func (c *conn) answers(q *request, now moment) error {
+func (c *conn) endAnswered(q *request, now moment) error {
 	n := len(q.Done) + len(q.Fail)
 	each, left := time.Duration(0), 0
 	if len(c.has) > 0 {
@@ -167,32 +167,32 @@ func (c *conn) answers(q *request, now moment) error {
 			e.Value = ""
 			e.End = &End{Failed: true, Final: true, Why: fmt.Sprintf("its result of %d bytes is longer than %d KiB: write it to a file, with --out", len(d.Result), MaxResult>>10)}
 		}
-		if err := c.answer(d.N, e, now.boot); err != nil {
+		if err := c.endItem(d.N, e, now.boot); err != nil {
 			return err
 		}
 	}
 	for _, f := range q.Fail {
 		e := Event{Kind: Ended, End: &End{Failed: true, Why: f.Error, Final: f.Retry != nil && !*f.Retry}}
 		step(&e)
-		e.End.Stopped = c.dooms(f.N)
-		if err := c.answer(f.N, e, now.boot); err != nil {
+		e.End.Stopped = c.isDoomedItem(f.N)
+		if err := c.endItem(f.N, e, now.boot); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dooms says whether item n is one that the program is being ended for: that it fails
+// isDoomedItem says whether item n is one that the program is being ended for: that it fails
 // may be no more than that.
-func (c *conn) dooms(n int) bool {
+func (c *conn) isDoomedItem(n int) bool {
 	return slices.ContainsFunc(c.has, func(g *given) bool { return g.N == n && c.s.doomed[g.ID] })
 }
 
-// note learns how long an item takes, of n that were answered in some time. On a busy
+// notePerItemTime learns how long an item takes, of n that were answered in some time. On a busy
 // machine most of that time is waiting for a core, whatever n is; who gave fewer items
 // for it would have them wait more often. So a batch that takes a little longer than it
 // should is thought to be right.
-func (s *seat) note(took time.Duration, n int) {
+func (s *seat) notePerItemTime(took time.Duration, n int) {
 	took = min(took, max(batchTime, took-patientTime+batchTime))
 	each := max(took/time.Duration(n), time.Microsecond)
 	if s.pace == 0 {
@@ -202,20 +202,20 @@ func (s *seat) note(took time.Duration, n int) {
 	s.pace += (each - s.pace) / 4
 }
 
-// answer ends an item.
-func (c *conn) answer(n int, e Event, boot time.Duration) error {
-	g, err := c.let(n, boot)
+// endItem ends an item.
+func (c *conn) endItem(n int, e Event, boot time.Duration) error {
+	g, err := c.releaseItem(n, boot)
 	if err != nil {
 		return err
 	}
 	e.ID = g.ID
 	c.s.served++
-	c.s.r.say(e)
+	c.s.r.queueEvent(e)
 	return nil
 }
 
-// let takes an item from the connection. The next one begins then.
-func (c *conn) let(n int, boot time.Duration) (*given, error) {
+// releaseItem takes an item from the connection. The next one begins then.
+func (c *conn) releaseItem(n int, boot time.Duration) (*given, error) {
 	i := slices.IndexFunc(c.has, func(g *given) bool { return g.N == n })
 	if i < 0 {
 		return nil, fmt.Errorf("item %d was not given to this connection, or was answered before", n)
@@ -233,28 +233,28 @@ func (c *conn) let(n int, boot time.Duration) (*given, error) {
 	return g, nil
 }
 
-// hush records what the program has printed, before the item is over that it was
+// recordPrinted records what the program has printed, before the item is over that it was
 // printed for: only where nothing else tells whose it is.
-func (s *seat) hush() {
+func (s *seat) recordPrinted() {
 	for i := range s.mouths {
-		if m := &s.mouths[i]; !m.marked() {
-			m.drain()
+		if m := &s.mouths[i]; !m.markerWasSeen() {
+			m.drainPipe()
 		}
 	}
 }
 
-func (m *mouth) marked() bool {
+func (m *mouth) markerWasSeen() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.marks
 }
 
-// give hands out items for as long as the connection is there.
-func (c *conn) give() {
+// handOutItems hands out items for as long as the connection is there.
+func (c *conn) handOutItems() {
 	defer c.s.talks.Done()
 	var b []byte
 	for {
-		items, until, end, ok := c.next()
+		items, until, end, ok := c.nextItems()
 		if !ok {
 			return
 		}
@@ -279,8 +279,8 @@ func (c *conn) give() {
 	}
 }
 
-// next waits until there is something for the connection, and notes that it has it.
-func (c *conn) next() (items []*given, until time.Duration, end, ok bool) {
+// nextItems waits until there is something for the connection, and notes that it has it.
+func (c *conn) nextItems() (items []*given, until time.Duration, end, ok bool) {
 	s, r := c.s, c.s.r
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -292,7 +292,7 @@ func (c *conn) next() (items []*given, until time.Duration, end, ok bool) {
 			c.told, c.want = true, 0
 			return nil, 0, true, true
 		case c.want > 0 && !s.retiring && s.doomed == nil && len(s.late) == 0:
-			items = s.pick(c.want)
+			items = s.pickItems(c.want)
 		}
 		if len(items) > 0 {
 			break
@@ -307,15 +307,15 @@ func (c *conn) next() (items []*given, until time.Duration, end, ok bool) {
 	c.has = append(c.has, items...)
 	for _, g := range items {
 		g.since = boot
-		r.say(Event{ID: g.ID, Kind: Began})
+		r.queueEvent(Event{ID: g.ID, Kind: Began})
 	}
 	return items, r.until, false, true
 }
 
-// pick takes what the seat's program may be given now.
-func (s *seat) pick(want int) (items []*given) {
+// pickItems takes what the seat's program may be given now.
+func (s *seat) pickItems(want int) (items []*given) {
 	r := s.r
-	busy := s.flight() > 0
+	busy := s.itemsInFlight() > 0
 	if store.System.Boot() >= r.until || busy && s.lone {
 		return nil
 	}
@@ -327,7 +327,7 @@ func (s *seat) pick(want int) (items []*given) {
 		items, s.suspects, s.lone = s.suspects[:1:1], s.suspects[1:], true
 		return items
 	}
-	n := s.share(want)
+	n := s.itemsPerRequest(want)
 	if !slices.ContainsFunc(r.queue[:min(n, len(r.queue))], func(g *given) bool { return g.Alone }) { // as ever
 		n = min(n, len(r.queue))
 		items = slices.Clone(r.queue[:n])

@@ -36,13 +36,13 @@ func (r *result) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// parse reads a line. Most say only what is done and how many more are wanted, tens of
+// parseLine reads a line. Most say only what is done and how many more are wanted, tens of
 // thousands of items a second: these are read here, into q's own room, and all others by
 // package json, which is also who says what is wrong with one.
-func (q *request) parse(line []byte) error {
+func (q *request) parseLine(line []byte) error {
 	text := string(line) // results are parts of it
 	done := q.Done[:0]
-	if s := (scanner{text: text}); s.request(q, done) {
+	if s := (scanner{text: text}); s.scanRequest(q, done) {
 		return nil
 	}
 	*q = request{}
@@ -58,61 +58,61 @@ type scanner struct {
 	at   int
 }
 
-// request reads {"done":[{"n":1,"result":...},...],"want":10}, either part alone too.
-func (s *scanner) request(q *request, done []answered) (ok bool) {
+// scanRequest reads {"done":[{"n":1,"result":...},...],"want":10}, either part alone too.
+func (s *scanner) scanRequest(q *request, done []answered) (ok bool) {
 	*q = request{}
 	s.text = strings.TrimRight(s.text, "\r\n")
-	if !s.skip("{") {
+	if !s.skipWord("{") {
 		return false
 	}
-	if s.skip(`"done":[`) {
+	if s.skipWord(`"done":[`) {
 		for {
 			var a answered
-			if !s.answer(&a) {
+			if !s.scanAnswer(&a) {
 				return false
 			}
 			done = append(done, a)
-			if s.skip("]") {
+			if s.skipWord("]") {
 				break
 			}
-			if !s.skip(",") {
+			if !s.skipWord(",") {
 				return false
 			}
 		}
 		q.Done = done
-		if s.skip("}") {
+		if s.skipWord("}") {
 			return s.at == len(s.text)
 		}
-		if !s.skip(",") {
+		if !s.skipWord(",") {
 			return false
 		}
 	}
-	if !s.skip(`"want":`) {
+	if !s.skipWord(`"want":`) {
 		return false
 	}
-	q.Want, ok = s.number()
-	return ok && s.skip("}") && s.at == len(s.text)
+	q.Want, ok = s.scanNumber()
+	return ok && s.skipWord("}") && s.at == len(s.text)
 }
 
-func (s *scanner) answer(a *answered) (ok bool) {
-	if !s.skip(`{"n":`) {
+func (s *scanner) scanAnswer(a *answered) (ok bool) {
+	if !s.skipWord(`{"n":`) {
 		return false
 	}
-	if a.N, ok = s.number(); !ok {
+	if a.N, ok = s.scanNumber(); !ok {
 		return false
 	}
-	if s.skip("}") {
+	if s.skipWord("}") {
 		return true
 	}
-	if !s.skip(`,"result":`) {
+	if !s.skipWord(`,"result":`) {
 		return false
 	}
-	value, ok := s.value()
+	value, ok := s.scanValue()
 	a.Result = result(value)
-	return ok && s.skip("}")
+	return ok && s.skipWord("}")
 }
 
-func (s *scanner) skip(word string) bool {
+func (s *scanner) skipWord(word string) bool {
 	if !strings.HasPrefix(s.text[s.at:], word) {
 		return false
 	}
@@ -120,8 +120,8 @@ func (s *scanner) skip(word string) bool {
 	return true
 }
 
-// number reads a whole one from 0 on.
-func (s *scanner) number() (n int, ok bool) {
+// scanNumber reads a whole one from 0 on.
+func (s *scanner) scanNumber() (n int, ok bool) {
 	from := s.at
 	for s.at < len(s.text) && s.text[s.at]-'0' <= 9 {
 		n = n*10 + int(s.text[s.at]-'0')
@@ -132,14 +132,14 @@ func (s *scanner) number() (n int, ok bool) {
 	return n, digits > 0 && digits <= most && (s.text[from] != '0' || digits == 1)
 }
 
-// value reads any one; what is not plain is looked at by package json.
-func (s *scanner) value() (text string, ok bool) {
+// scanValue reads any one; what is not plain is looked at by package json.
+func (s *scanner) scanValue() (text string, ok bool) {
 	from, plain := s.at, true
 	depth := 0
 	for s.at < len(s.text) {
 		switch c := s.text[s.at]; c {
 		case '"':
-			if !s.quoted() {
+			if !s.skipString() {
 				return "", false
 			}
 			continue
@@ -159,8 +159,8 @@ func (s *scanner) value() (text string, ok bool) {
 	return "", false
 }
 
-// quoted passes over a string.
-func (s *scanner) quoted() bool {
+// skipString passes over a string.
+func (s *scanner) skipString() bool {
 	for s.at++; s.at < len(s.text); s.at++ {
 		switch s.text[s.at] {
 		case '\\':
@@ -179,6 +179,6 @@ func settled(text string) bool {
 		return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '\\' })
 	}
 	s := scanner{text: text}
-	_, ok := s.number()
+	_, ok := s.scanNumber()
 	return ok && s.at == len(text)
 }

@@ -36,7 +36,7 @@ func TestARequestIsReadAsPackageJSONReadsIt(t *testing.T) {
 func same(t *testing.T, q *request, line string) {
 	t.Helper()
 	want, wrong := asJSON(line)
-	err := q.parse([]byte(line))
+	err := q.parseLine([]byte(line))
 	if (err != nil) != (wrong != nil) {
 		t.Fatalf("%s: %v, and package json says %v", line, err, wrong)
 	}
@@ -57,7 +57,7 @@ func TestTheHurriedReadTheCommonLines(t *testing.T) {
 	for _, line := range lines[:8] {
 		var q request
 		s := scanner{text: line}
-		if !s.request(&q, nil) {
+		if !s.scanRequest(&q, nil) {
 			t.Errorf("%s is left to package json", line)
 		}
 	}

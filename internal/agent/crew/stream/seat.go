@@ -51,8 +51,8 @@ func newSeat(r *Runner, n int) (*seat, error) {
 	return s, s.openSocket()
 }
 
-// run starts programs for as long as there may be items.
-func (s *seat) run() {
+// runPrograms starts programs for as long as there may be items.
+func (s *seat) runPrograms() {
 	defer s.closeSocket()
 	r := s.r
 	for first := true; ; first = false {
@@ -65,17 +65,17 @@ func (s *seat) run() {
 		if closed {
 			return
 		}
-		if err := s.serve(); err != nil {
+		if err := s.serveProgram(); err != nil {
 			r.mu.Lock()
-			r.close(err)
+			r.beginClose(err)
 			r.mu.Unlock()
 			return
 		}
 	}
 }
 
-// serve runs one program to its end.
-func (s *seat) serve() error {
+// serveProgram runs one program to its end.
+func (s *seat) serveProgram() error {
 	r := s.r
 	c := r.c.Command
 	c.Token = fmt.Sprintf("%s-%d", c.Token, s.n)
@@ -110,17 +110,17 @@ func (s *seat) serve() error {
 		s.mouths[i] = mouth{seat: s, stream: i + 1, pipe: pipes[i], room: make([]byte, 64<<10)}
 	}
 	if r.closed {
-		s.leave()
+		s.retireForGood()
 	} else if r.waning {
-		s.retire()
+		s.askToRetire()
 	}
 	r.mu.Unlock()
 	var pumps, hands sync.WaitGroup
 	for i := range s.mouths {
-		pumps.Go(s.mouths[i].pump)
+		pumps.Go(s.mouths[i].readToEnd)
 	}
-	hands.Go(s.accept)
-	hands.Go(func() { s.mind(p) })
+	hands.Go(s.acceptConns)
+	hands.Go(func() { s.enforceLimits(p) })
 	x := p.Wait()
 	for _, f := range pipes {
 		_ = f.SetReadDeadline(time.Now()) // what is in it is read; who holds the other end may be outside the tree
@@ -132,12 +132,12 @@ func (s *seat) serve() error {
 	s.talks.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.ended(x)
+	s.handleProgramEnd(x)
 	return nil
 }
 
-// accept takes connections until the program has ended: those that were made by then.
-func (s *seat) accept() {
+// acceptConns takes connections until the program has ended: those that were made by then.
+func (s *seat) acceptConns() {
 	for {
 		uc, err := s.acceptOwn()
 		if err != nil {
@@ -148,8 +148,8 @@ func (s *seat) accept() {
 		s.conns = append(s.conns, c)
 		s.r.mu.Unlock()
 		s.talks.Add(2)
-		go c.hear()
-		go c.give()
+		go c.readRequests()
+		go c.handOutItems()
 	}
 }
 
@@ -159,8 +159,8 @@ const (
 	weighEvery = 5 // times that, until it is half as large as it may be
 )
 
-// mind ends a program that is over an item's time, and one that has grown too large.
-func (s *seat) mind(p *proc.Process) {
+// enforceLimits ends a program that is over an item's time, and one that has grown too large.
+func (s *seat) enforceLimits(p *proc.Process) {
 	t := time.NewTicker(mindEvery)
 	defer t.Stop()
 	large := false
@@ -175,7 +175,7 @@ func (s *seat) mind(p *proc.Process) {
 			large = err == nil && u.Memory >= limit/2
 			if err == nil && u.Memory >= limit {
 				s.r.mu.Lock()
-				s.retire()
+				s.askToRetire()
 				s.r.mu.Unlock()
 			}
 		}
@@ -187,35 +187,35 @@ func (s *seat) mind(p *proc.Process) {
 				p.Stop(s.r.c.Grace)
 			}
 		}
-		s.gather()
+		s.replaceSilent()
 		s.r.mu.Unlock()
 	}
 }
 
-// gather replaces a program that lives on though a connection was closed with items
+// replaceSilent replaces a program that lives on though a connection was closed with items
 // unanswered: nobody will answer these any more.
-func (s *seat) gather() {
-	if len(s.open) == 0 || s.stray && s.flight() > len(s.open) {
+func (s *seat) replaceSilent() {
+	if len(s.open) == 0 || s.stray && s.itemsInFlight() > len(s.open) {
 		return
 	}
-	if s.flight() > len(s.open) {
+	if s.itemsInFlight() > len(s.open) {
 		s.stray = true
-		s.retire()
+		s.askToRetire()
 	} else if !s.stray || !s.leaving {
 		s.stray = true
-		s.leave()
+		s.retireForGood()
 	}
 }
 
-// retire asks the program to end once it has answered what it has.
-func (s *seat) retire() {
+// askToRetire asks the program to end once it has answered what it has.
+func (s *seat) askToRetire() {
 	s.retiring = true
 	s.r.more.Broadcast()
 }
 
-// leave is retire for good: a program that goes on is ended.
-func (s *seat) leave() {
-	s.retire()
+// retireForGood is retire for good: a program that goes on is ended.
+func (s *seat) retireForGood() {
+	s.askToRetire()
 	s.leaving = true
 	if p := s.program; p != nil {
 		go func() {
@@ -231,21 +231,21 @@ func (s *seat) leave() {
 // lastWords is the time of a program to end by itself when there is nothing more.
 const lastWords = 2 * time.Second
 
-// has says whether the program was given one of the items.
-func (s *seat) has(ids map[uint64]bool) bool {
+// programHasAny says whether the program was given one of the items.
+func (s *seat) programHasAny(ids map[uint64]bool) bool {
 	named := func(g *given) bool { return ids[g.ID] }
 	return slices.ContainsFunc(s.open, named) || slices.ContainsFunc(s.conns, func(c *conn) bool { return slices.ContainsFunc(c.has, named) })
 }
 
-// stop ends the program because of items that nobody wants any more.
-func (s *seat) stop(sig syscall.Signal, ids map[uint64]bool) {
+// stopProgram ends the program because of items that nobody wants any more.
+func (s *seat) stopProgram(sig syscall.Signal, ids map[uint64]bool) {
 	if s.doomed == nil {
 		s.doomed = map[uint64]bool{}
 	}
 	for id := range ids {
 		s.doomed[id] = true
 	}
-	s.retire() // who hears of it another way, and ends by itself, is told so too
+	s.askToRetire() // who hears of it another way, and ends by itself, is told so too
 	if sig == syscall.SIGTERM {
 		s.program.Stop(s.r.c.Grace)
 	} else {
@@ -253,8 +253,8 @@ func (s *seat) stop(sig syscall.Signal, ids map[uint64]bool) {
 	}
 }
 
-// flight is how many items the program has.
-func (s *seat) flight() (n int) {
+// itemsInFlight is how many items the program has.
+func (s *seat) itemsInFlight() (n int) {
 	n = len(s.open)
 	for _, c := range s.conns {
 		n += len(c.has)
@@ -262,9 +262,9 @@ func (s *seat) flight() (n int) {
 	return n
 }
 
-// sole is the item that the program has; 0 when there are none, or several.
-func (s *seat) sole() (n int) {
-	if s.flight() != 1 {
+// soleItemHeld is the item that the program has; 0 when there are none, or several.
+func (s *seat) soleItemHeld() (n int) {
+	if s.itemsInFlight() != 1 {
 		return 0
 	}
 	for _, c := range s.conns {
@@ -275,9 +275,9 @@ func (s *seat) sole() (n int) {
 	return s.open[0].N
 }
 
-// ended says what the program's end means for what it had: all its connections are
+// handleProgramEnd says what the program's end means for what it had: all its connections are
 // closed and were read to their end.
-func (s *seat) ended(x proc.Exit) {
+func (s *seat) handleProgramEnd(x proc.Exit) {
 	r := s.r
 	left := s.open
 	chance := s.stray && !s.lone // we ended it, and the item has not had a program to itself
@@ -286,47 +286,47 @@ func (s *seat) ended(x proc.Exit) {
 	if s.asked {
 		r.useless = 0
 	} else if r.useless++; r.useless >= strikes && !r.closed && !r.waning {
-		r.close(&ErrUseless{x, lastLine(s.last)})
+		r.beginClose(&ErrUseless{x, lastLine(s.last)})
 	}
 	var again, suspects []*given
 	for _, g := range left {
 		switch {
 		case r.closed, s.doomed[g.ID]:
-			s.over(g, x, false)
+			s.endGivenItem(g, x, false)
 		case len(s.late) == 1 && g == s.late[0]:
 			x := x
 			x.TimedOut = true
-			s.over(g, x, true)
+			s.endGivenItem(g, x, true)
 		case slices.Contains(s.late, g):
 			suspects = append(suspects, g)
 		case s.doomed != nil, len(s.late) > 0: // it was ended for another's sake
 			again = append(again, g)
 		case len(left) == 1 && s.served == 0 && !chance:
-			s.over(g, x, true)
+			s.endGivenItem(g, x, true)
 		default:
 			suspects = append(suspects, g)
 		}
 	}
-	r.again(again, nil)
+	r.requeueItems(again, nil)
 	for _, g := range suspects {
 		if r.waning {
-			r.say(Event{ID: g.ID, Kind: Unstarted})
+			r.queueEvent(Event{ID: g.ID, Kind: Unstarted})
 			continue
 		}
 		s.suspects = append(s.suspects, g)
-		r.say(Event{ID: g.ID, Kind: Waits})
+		r.queueEvent(Event{ID: g.ID, Kind: Waits})
 	}
 	r.more.Broadcast()
 }
 
-func (s *seat) over(g *given, x proc.Exit, failed bool) {
-	s.r.say(Event{ID: g.ID, Kind: Ended, Ended: time.Now().UnixNano(), Took: store.System.Boot() - g.since,
+func (s *seat) endGivenItem(g *given, x proc.Exit, failed bool) {
+	s.r.queueEvent(Event{ID: g.ID, Kind: Ended, Ended: time.Now().UnixNano(), Took: store.System.Boot() - g.since,
 		End: &End{Failed: failed, Exit: &x, Last: lastLine(s.last), Stopped: !failed}})
 }
 
-// share is how many items a program is given at once: about as many as it answers in
+// itemsPerRequest is how many items a program is given at once: about as many as it answers in
 // batchTime, and never so many that another seat has none.
-func (s *seat) share(want int) int {
+func (s *seat) itemsPerRequest(want int) int {
 	n := 1
 	if s.pace > 0 {
 		n = int(min(batchTime/s.pace, mostAtOnce))
@@ -362,9 +362,9 @@ const (
 	markMost  = len(markBegin) + 20
 )
 
-// pump reads the stream to its end, or until the program's tree is gone and nothing
+// readToEnd reads the stream to its end, or until the program's tree is gone and nothing
 // more is in it.
-func (m *mouth) pump() {
+func (m *mouth) readToEnd() {
 	raw, err := m.pipe.SyscallConn()
 	if err != nil {
 		return
@@ -380,7 +380,7 @@ func (m *mouth) pump() {
 			}
 			over = n <= 0
 			if n > 0 {
-				m.take(m.room[:n])
+				m.printPerItem(m.room[:n])
 			}
 			return true
 		})
@@ -388,15 +388,15 @@ func (m *mouth) pump() {
 			return
 		}
 		if err != nil { // the tree is gone
-			m.drain()
+			m.drainPipe()
 			return
 		}
 	}
 }
 
-// drain prints what is in the pipe, and waits for nothing: pump may be doing the same.
+// drainPipe prints what is in the pipe, and waits for nothing: pump may be doing the same.
 // There can be no more of it than a pipe holds.
-func (m *mouth) drain() {
+func (m *mouth) drainPipe() {
 	const most = 1 << 20
 	raw, err := m.pipe.SyscallConn()
 	if err != nil {
@@ -411,13 +411,13 @@ func (m *mouth) drain() {
 				return
 			}
 			sum += n
-			m.take(m.room[:n])
+			m.printPerItem(m.room[:n])
 		}
 	})
 }
 
-// take prints bytes, each for its item.
-func (m *mouth) take(b []byte) {
+// printPerItem prints bytes, each for its item.
+func (m *mouth) printPerItem(b []byte) {
 	if len(m.broken) > 0 {
 		b = append(m.broken, b...)
 		m.broken = nil
@@ -425,16 +425,16 @@ func (m *mouth) take(b []byte) {
 	for len(b) > 0 {
 		i := bytes.IndexByte(b, markBegin[0])
 		if i < 0 {
-			m.print(b)
+			m.printBytes(b)
 			return
 		}
-		m.print(b[:i])
+		m.printBytes(b[:i])
 		b = b[i:]
 		n := min(len(b), len(markBegin))
 		end := bytes.IndexByte(b[:min(len(b), markMost)], markEnd)
 		switch {
 		case string(b[:n]) != markBegin[:n], end < 0 && len(b) >= markMost:
-			m.print(b[:1]) // somebody else's
+			m.printBytes(b[:1]) // somebody else's
 			b = b[1:]
 		case end < 0:
 			m.broken = append([]byte(nil), b...)
@@ -449,7 +449,7 @@ func (m *mouth) take(b []byte) {
 	}
 }
 
-func (m *mouth) print(b []byte) {
+func (m *mouth) printBytes(b []byte) {
 	if len(b) == 0 {
 		return
 	}
@@ -457,7 +457,7 @@ func (m *mouth) print(b []byte) {
 	item := m.item
 	s.r.mu.Lock()
 	if !m.marks {
-		item = s.sole()
+		item = s.soleItemHeld()
 	}
 	if m.stream == 2 {
 		const keep = 1 << 10

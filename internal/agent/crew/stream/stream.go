@@ -150,9 +150,9 @@ func Open(ctx context.Context, c Config) (*Runner, error) {
 		r.seats = append(r.seats, s)
 	}
 	for _, s := range r.seats {
-		r.hands.Go(s.run)
+		r.hands.Go(s.runPrograms)
 	}
-	go r.post()
+	go r.postEvents()
 	return r, nil
 }
 
@@ -163,7 +163,7 @@ func (r *Runner) Send(items ...Item) {
 	all := make([]given, len(items))
 	for i, it := range items {
 		if r.closed || r.waning || r.err != nil {
-			r.say(Event{ID: it.ID, Kind: Unstarted})
+			r.queueEvent(Event{ID: it.ID, Kind: Unstarted})
 			continue
 		}
 		all[i].Item = it
@@ -185,17 +185,17 @@ func (r *Runner) Until(boot time.Duration) {
 func (r *Runner) Drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.drop()
+	r.dropQueued()
 }
 
-func (r *Runner) drop() {
+func (r *Runner) dropQueued() {
 	for _, g := range r.queue {
-		r.say(Event{ID: g.ID, Kind: Unstarted})
+		r.queueEvent(Event{ID: g.ID, Kind: Unstarted})
 	}
 	r.queue = nil
 	for _, s := range r.seats {
 		for _, g := range s.suspects {
-			r.say(Event{ID: g.ID, Kind: Unstarted})
+			r.queueEvent(Event{ID: g.ID, Kind: Unstarted})
 		}
 		s.suspects = nil
 	}
@@ -208,23 +208,23 @@ func (r *Runner) Wane() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waning = true
-	r.drop()
+	r.dropQueued()
 	for _, s := range r.seats {
-		s.retire()
+		s.askToRetire()
 	}
 }
 
-// again has items wait for the next program; no program will have those that Kill was
+// requeueItems has items wait for the next program; no program will have those that Kill was
 // about, and none when there is no next one.
-func (r *Runner) again(given []*given, doomed map[uint64]bool) {
+func (r *Runner) requeueItems(given []*given, doomed map[uint64]bool) {
 	for i := len(given) - 1; i >= 0; i-- {
 		g := given[i]
 		if r.closed || r.waning || doomed[g.ID] {
-			r.say(Event{ID: g.ID, Kind: Unstarted})
+			r.queueEvent(Event{ID: g.ID, Kind: Unstarted})
 			continue
 		}
 		r.queue = slices.Insert(r.queue, 0, g)
-		r.say(Event{ID: g.ID, Kind: Waits})
+		r.queueEvent(Event{ID: g.ID, Kind: Waits})
 	}
 }
 
@@ -242,7 +242,7 @@ func (r *Runner) Kill(sig syscall.Signal, ids ...uint64) {
 	back := func(list []*given) (rest []*given) {
 		for _, g := range list {
 			if doomed[g.ID] {
-				r.say(Event{ID: g.ID, Kind: Unstarted})
+				r.queueEvent(Event{ID: g.ID, Kind: Unstarted})
 				continue
 			}
 			rest = append(rest, g)
@@ -252,8 +252,8 @@ func (r *Runner) Kill(sig syscall.Signal, ids ...uint64) {
 	r.queue = back(r.queue)
 	for _, s := range r.seats {
 		s.suspects = back(s.suspects)
-		if s.has(doomed) {
-			s.stop(sig, doomed)
+		if s.programHasAny(doomed) {
+			s.stopProgram(sig, doomed)
 		}
 	}
 }
@@ -274,44 +274,44 @@ func (r *Runner) Err() error {
 // when all are gone. Items that they had are given back as Ended by that.
 func (r *Runner) Close() {
 	r.mu.Lock()
-	r.close(nil)
+	r.beginClose(nil)
 	r.mu.Unlock()
 	r.hands.Wait()
 	r.end()
 }
 
-// close begins the end.
-func (r *Runner) close(err error) {
+// beginClose begins the end.
+func (r *Runner) beginClose(err error) {
 	if r.closed {
 		return
 	}
 	r.closed, r.err = true, err
-	r.drop()
+	r.dropQueued()
 	for _, s := range r.seats {
-		s.leave()
+		s.retireForGood()
 	}
 	r.more.Broadcast()
 	go func() {
 		r.hands.Wait()
-		r.nudge()
+		r.wakeSeats()
 	}()
 }
 
-// say queues an event: nobody waits for who reads them.
-func (r *Runner) say(e Event) {
+// queueEvent queues an event: nobody waits for who reads them.
+func (r *Runner) queueEvent(e Event) {
 	r.out = append(r.out, e)
-	r.nudge()
+	r.wakeSeats()
 }
 
-func (r *Runner) nudge() {
+func (r *Runner) wakeSeats() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// post passes events on, and closes them once all seats are empty.
-func (r *Runner) post() {
+// postEvents passes events on, and closes them once all seats are empty.
+func (r *Runner) postEvents() {
 	gone := make(chan struct{})
 	go func() {
 		r.hands.Wait()
