@@ -352,7 +352,7 @@ func TestWhyAMapStandsWhereItDoes(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submitMap("why", "", strings.Repeat("x\n", 12), func(s *job.Spec) { s.ItemTimeout = job.Duration(5 * time.Second) })
-	w, err := j.WhyMap(t.Context())
+	w, err := j.Why(t.Context())
 	d.check(err)
 	if w.State != job.Pending || w.Answer != "no agent has been requested yet" || w.Next != "drover resume "+w.ID {
 		t.Errorf("at first %+v", w)
@@ -374,7 +374,7 @@ func TestWhyAMapStandsWhereItDoes(t *testing.T) {
 		return r
 	})
 	d.check(logs.Close(t.Context()))
-	w, err = j.WhyMap(t.Context())
+	w, err = j.Why(t.Context())
 	d.check(err)
 	want := Reason{V: 1, ID: w.ID, Project: "demo", Task: "why", State: job.Failed, Answer: "4 of 12 items failed", Code: w.Code,
 		Detail: []string{"3 × no such file: N (exit status 3), such as item 2", "    drover retry " + w.ID + " --error 'no such file'",

@@ -31,13 +31,8 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// WhyMap explains a map's state in a sentence, with its failed items in groups and
-// what to do about each.
-func (j *Job) WhyMap(ctx context.Context) (Reason, error) {
-	v, rec, err := j.newMapView(ctx)
-	if err != nil {
-		return Reason{}, err
-	}
+func (k mapKind) explainState(ctx context.Context) (Reason, error) {
+	j, v, rec := k.j, k.view, k.rec
 	r, err := v.Refresh(ctx)
 	if err != nil {
 		return Reason{}, fmt.Errorf("read job %s: %w", j.path.Job, err)

@@ -50,7 +50,7 @@ func TestWhyALiveMapStandsWhereItDoes(t *testing.T) {
 	}
 	says := func(answer, next string) Reason {
 		t.Helper()
-		w, err := j.WhyMap(ctx)
+		w, err := j.Why(ctx)
 		d.check(err)
 		if w.Answer != answer || w.Next != strings.ReplaceAll(next, "ID", w.ID) {
 			t.Errorf("%s: %q, next %q\n%q", w.State, w.Answer, w.Next, w.Detail)
@@ -85,13 +85,13 @@ func TestWhyALiveMapStandsWhereItDoes(t *testing.T) {
 	if s.Items.Failed == 0 || len(s.Agents) != 1 || s.Agents[0].Host != "desk" || s.Agents[0].Slots != 2 {
 		t.Fatalf("%+v", s)
 	}
-	w, err := j.WhyMap(ctx)
+	w, err := j.Why(ctx)
 	d.check(err)
 	if !strings.HasPrefix(w.Next, "drover logs "+w.ID+" --item ") || len(w.Detail) != 1 || !strings.Contains(w.Detail[0], "× exit status 3, such as item ") {
 		t.Errorf("with failures: %+v", w)
 	}
 	say(func(b *protocol.Heartbeat) { b.Phase, b.Flight, b.Asked = protocol.Left, 0, true })
-	w, err = j.WhyMap(ctx)
+	w, err = j.Why(ctx)
 	d.check(err)
 	if w.State != job.Interrupted || !strings.HasPrefix(w.Answer, "no agent is working on it: it was stopped by hand; ") || w.Next != "drover resume "+w.ID {
 		t.Errorf("after Ctrl-C: %+v", w)
@@ -105,7 +105,7 @@ func TestWhyAMapWasCancelled(t *testing.T) {
 	if _, err := j.Stop(t.Context(), "wrong list"); err != nil {
 		t.Fatal(err)
 	}
-	w, err := j.WhyMap(t.Context())
+	w, err := j.Why(t.Context())
 	d.check(err)
 	if w.Answer != "wrong list; 0 of 30 items had succeeded" || len(w.Detail) != 1 || w.Detail[0] != ("30 items were cancelled, and will not run: drover retry "+w.ID+" --state cancelled runs them, as does the command that started it, typed again") {
 		t.Errorf("cancelled: %+v", w)

@@ -28,8 +28,18 @@ type Reason struct {
 // traceLines is how much of what a program said last is shown.
 const traceLines = 25
 
-// Why explains the job's state from what is recorded.
+// Why explains the job's state in a sentence, from what is recorded; of a map with its failed
+// items in groups and what to do about each.
 func (j *Job) Why(ctx context.Context) (Reason, error) {
+	k, err := j.readKind(ctx)
+	if err != nil {
+		return Reason{}, err
+	}
+	return k.explainState(ctx)
+}
+
+func (k runKind) explainState(ctx context.Context) (Reason, error) {
+	j := k.j
 	rep, err := j.look(ctx)
 	if err != nil {
 		return Reason{}, err

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/drover-run/drover/internal/cli/app"
-	"github.com/drover-run/drover/internal/cli/summary"
 	"github.com/drover-run/drover/internal/cli/terminal"
 	"github.com/drover-run/drover/internal/record/screen"
 )
@@ -27,7 +26,7 @@ func (a Why) Command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		w, err := summary.WhyOf(cmd.Context(), j)
+		w, err := j.Why(cmd.Context())
 		if err != nil {
 			return err
 		}

@@ -56,18 +56,6 @@ func listed(ctx context.Context, j *drover.Job) (s drover.MapStatus, many bool, 
 	return s, true, err
 }
 
-// WhyOf explains a job of either kind.
-func WhyOf(ctx context.Context, j *drover.Job) (drover.Reason, error) {
-	many, err := IsMap(ctx, j)
-	switch {
-	case err != nil:
-		return drover.Reason{}, err
-	case many:
-		return j.WhyMap(ctx)
-	}
-	return j.Why(ctx)
-}
-
 // StatusOfAny is how a job of either kind stands; tally is empty of one that is no map.
 func StatusOfAny(ctx context.Context, j *drover.Job) (s drover.Status, tally string, err error) {
 	m, many, err := listed(ctx, j)
