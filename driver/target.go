@@ -27,6 +27,9 @@ type Target struct {
 	// Script reads what a script's head says to the target's own scheduler. Nil: a script
 	// says nothing to it.
 	Script Script
+	// Setup makes and takes away what the target stands on in an account or cluster. Nil: it
+	// stands on nothing.
+	Setup func(Folders) Setup
 }
 
 // Folders are where drivers keep what they must remember on the machine of the command
@@ -44,6 +47,7 @@ type Opened struct {
 	Driver
 	Properties
 	Script Script // as in Target
+	Setup  Setup  // nil: it stands on nothing
 }
 
 // Open makes the target's driver.
@@ -51,6 +55,9 @@ func (t Target) Open(f Folders) Opened {
 	o := Opened{Driver: t.New(f), Script: t.Script}
 	if t.Properties != nil {
 		o.Properties = t.Properties(f)
+	}
+	if t.Setup != nil {
+		o.Setup = t.Setup(f)
 	}
 	return o
 }
