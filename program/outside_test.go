@@ -31,6 +31,43 @@ func TestAMainWithADriverOfItsOwnRunsAJob(t *testing.T) {
 	}
 }
 
+// target up makes what the target stands on, once; target down stops the agents first.
+func TestATargetIsSetUpAndTakenDown(t *testing.T) {
+	o := newOutside(t)
+	o.run("go", "build", "-o", "outside", ".")
+	drover := filepath.Join(o.dir, "outside")
+	for _, step := range []struct{ args, want []string }{
+		{strings.Fields("target up shed -p demo --plan"), []string{"demo-floor  missing  nothing", "floor demo-floor:\n    Write ", "roof demo-roof:"}},
+		{strings.Fields("target up shed -p demo --yes"), []string{"2 pieces will be made", "made floor demo-floor", "made roof demo-roof", "target shed is set up   try it: drover target test shed"}},
+		{strings.Fields("target up shed -p demo"), []string{"demo-floor  there", "target shed is set up: nothing is missing"}},
+		{[]string{"run", "--on", "shed", "--detach", "-p", "demo", "-t", "wait", "sh", "-c", "sleep 600"}, []string{"wait"}},
+		{strings.Fields("target down shed -p demo --plan"), []string{"demo-floor  there", "agents of job ", ", placement 1, will be stopped"}},
+		{strings.Fields("down shed -p demo --yes"), []string{"2 pieces will be taken away", "took away roof demo-roof", "took away floor demo-floor", "target shed is taken away; the store is as it was"}},
+		{strings.Fields("target down shed -p demo"), []string{"demo-floor  missing", "target shed: nothing is left to take away"}},
+		{[]string{"status"}, []string{"wait", "interrupted"}},
+	} {
+		out := o.run(drover, step.args...)
+		for _, want := range step.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("drover %q: no %q in\n%s", step.args, want, out)
+			}
+		}
+	}
+	if out := o.fail(drover, "target", "up", "nowhere"); !strings.Contains(out, `"nowhere" is unknown`) {
+		t.Errorf("it printed\n%s", out)
+	}
+	floor := filepath.Join(o.stateDir(), "drover", "shed", "setup", "stands-on", "demo-floor")
+	if err := os.WriteFile(floor, []byte("of another team"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out := o.fail(drover, "target", "up", "shed", "-p", "demo", "-y"); !strings.Contains(out, "foreign: something else made it") || !strings.Contains(out, "set up shed: floor demo-floor: something else made it") {
+		t.Errorf("it printed\n%s", out)
+	}
+	if out := o.fail(drover, "target", "up", "shed"); !strings.Contains(out, "ask before setting up: there is no terminal to ask at") {
+		t.Errorf("it printed\n%s", out)
+	}
+}
+
 // The example of the README, by that main. It installs what the example requires.
 func TestRealTheDigitsExampleOutside(t *testing.T) {
 	if os.Getenv("DROVER_TEST_REAL") != "1" {
@@ -97,14 +134,39 @@ func newOutside(t *testing.T) *outside {
 // run runs a command in the module's folder, and returns all that it printed.
 func (o *outside) run(name string, args ...string) string {
 	o.Helper()
+	out, err := o.try(name, args...)
+	if err != nil {
+		o.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// fail is run of a command that has to fail.
+func (o *outside) fail(name string, args ...string) string {
+	o.Helper()
+	out, err := o.try(name, args...)
+	if err == nil {
+		o.Errorf("%s %s succeeds\n%s", name, strings.Join(args, " "), out)
+	}
+	return out
+}
+
+// stateDir is $XDG_STATE_HOME of its commands.
+func (o *outside) stateDir() string {
+	for _, kv := range o.home {
+		if dir, ok := strings.CutPrefix(kv, "XDG_STATE_HOME="); ok {
+			return dir
+		}
+	}
+	return ""
+}
+
+func (o *outside) try(name string, args ...string) (string, error) {
 	c := exec.CommandContext(o.Context(), name, args...)
 	c.Dir, c.Env = o.dir, append(slices.Clone(o.env), "GOFLAGS=-mod=mod -tags=grpcnotrace", "GOPROXY=off", "GOWORK=off")
 	if name != "go" {
 		c.Env = append(c.Env, o.home...)
 	}
 	out, err := c.CombinedOutput()
-	if err != nil {
-		o.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-	}
-	return string(out)
+	return string(out), err
 }

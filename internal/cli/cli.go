@@ -84,7 +84,7 @@ func (a commandTree) newRoot() *cobra.Command {
 	for _, c := range []*cobra.Command{
 		start.NewRun(a.App).Command(), start.NewShell(a.App).Command(), start.NewProcess(a.App).Command(), start.NewMap(a.App).Command(), look.NewStatus(a.App).Command(), top.NewTop(a.App).Command(), look.NewLogs(a.App).Command(), look.NewMetrics(a.App).Command(), look.NewWhy(a.App).Command(), look.NewEvents(a.App).Command(),
 		results.NewItems(a.App).Command(), results.NewResults(a.App).Command(), results.NewVerify(a.App).Command(),
-		data.NewGet(a.App).Command(), data.NewPut(a.App).Command(), data.NewData(a.App).Command(), act.NewAttach(a.App).Command(), places.NewTarget(a.App).Command(), places.NewOffers(a.App).Command(), places.NewWorker(a.App).Command(), places.NewQueue(a.App).Command(), places.NewImage(a.App).Command(), data.NewGC(a.App).Command(), act.NewWait(a.App).Command(), act.NewRetry(a.App).Command(), act.NewPause(a.App).Command(), act.NewResume(a.App).Command(), act.NewCancel(a.App).Command(),
+		data.NewGet(a.App).Command(), data.NewPut(a.App).Command(), data.NewData(a.App).Command(), act.NewAttach(a.App).Command(), places.NewTarget(a.App).Command(), places.NewTarget(a.App).DownCommand(), places.NewOffers(a.App).Command(), places.NewWorker(a.App).Command(), places.NewQueue(a.App).Command(), places.NewImage(a.App).Command(), data.NewGC(a.App).Command(), act.NewWait(a.App).Command(), act.NewRetry(a.App).Command(), act.NewPause(a.App).Command(), act.NewResume(a.App).Command(), act.NewCancel(a.App).Command(),
 		setup.NewInit(a.App).Command(), setup.NewDoctor(a.App).Command(), setup.NewConfig(a.App).Command(), setup.NewVersion(a.App).Command(), sagemaker.NewVerb(a.App).Command(),
 	} {
 		root.AddCommand(c)

@@ -14,18 +14,22 @@ import (
 
 // ConfirmRemoval asks before something is taken away for good. A command without a
 // terminal needs --yes.
-func (a *App) ConfirmRemoval(yes bool, what string) error {
+func (a *App) ConfirmRemoval(yes bool, what string) error { return a.Confirm(yes, "removing", what) }
+
+// Confirm asks before something is done that costs or cannot be taken back. A command
+// without a terminal needs --yes.
+func (a *App) Confirm(yes bool, doing, what string) error {
 	if yes {
 		return nil
 	}
 	if !a.onTerminal() {
-		return fault.New(fault.Invalid, "Add -y to go on without a question.", "ask before removing: there is no terminal to ask at")
+		return fault.New(fault.Invalid, "Add -y to go on without a question.", "ask before %s: there is no terminal to ask at", doing)
 	}
-	fmt.Fprintf(a.Err, "%s Go on? [y/N] ", what)
+	fmt.Fprint(a.Err, strings.TrimLeft(what+" Go on? [y/N] ", " "))
 	if Answer(a.In) {
 		return nil
 	}
-	return fault.New(fault.Invalid, "", "ask before removing: not confirmed, nothing was changed")
+	return fault.New(fault.Invalid, "", "ask before %s: not confirmed, nothing was changed", doing)
 }
 
 // onTerminal says whether a person is there to answer.

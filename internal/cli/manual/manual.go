@@ -28,7 +28,7 @@ More
   Jobs     attach (a shell beside a program), wait, events, metrics (plots numbers), top
   Maps     items, results, retry (failed items), pause, verify (recompute from the store)
   Data     put (files to a bucket), data (what a task keeps), gc (remove old jobs)
-  Places   target, offers (what is free), worker, queue (who waits for this machine), image
+  Places   target, down (takes away what target up has made), offers (what is free), worker, queue (who waits for this machine), image
   Set up   init (drover.yaml), config, completion, version, help
   Tools    process (a SageMaker processing job), ssm (simple-sagemaker's command lines)
 
@@ -81,7 +81,8 @@ var Examples = map[string]string{
 	"put":     "  drover put ./photos s3://bucket/photos            again: only what is new or changed\n  drover put digits state ./vocabulary",
 	"data":    "  drover data digits\n  drover data digits -o out\n  drover data digits --clear state",
 	"attach":  "  drover attach last                   a shell where rank 0, or a map's first agent, runs\n  drover attach digits 1 -- nvidia-smi   one command beside node 1\n  drover attach 7fk2 1-0-33b2            beside the agent that drover worker ls shows\n\n  What a live job prints is followed by its command, typed again, or drover logs -f.\n  Values of secrets are not there.",
-	"target":  "  drover target ls\n  drover target add big --on slurm/gpu --arg --account=bio --max-workers 16 --max-time 12h\n  drover run --on big train.py\n  drover target test big",
+	"target":  "  drover target ls\n  drover target add big --on slurm/gpu --arg --account=bio --max-workers 16 --max-time 12h\n  drover run --on big train.py\n  drover target test big\n  drover target up batch --plan",
+	"down":    "  drover down batch --plan\n  drover down batch --yes",
 	"offers":  "  drover offers\n  drover offers slurm --gpus 2 --memory 64G --nodes 4\n  drover offers --json",
 	"worker":  "  drover worker ls\n  drover worker ls last --all\n  drover worker drain 1-0-33b2 --reason 'the machine is wanted'",
 	"queue":   "  drover queue ls\n  drover queue pause night\n  drover config set targets.local.queues.night.cpus 2",

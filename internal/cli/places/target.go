@@ -28,7 +28,7 @@ func NewTarget(a *app.App) Target { return Target{a} }
 
 // Command returns the verb's command, with its flags.
 func (a Target) Command() *cobra.Command {
-	c := &cobra.Command{Use: "target", Short: "Places to run: list, name, try out and forget them", Args: app.Exactly(0)}
+	c := &cobra.Command{Use: "target", Short: "Places to run: list, name, try out, set up and forget them", Args: app.Exactly(0)}
 	list := &cobra.Command{Use: "ls", Short: "Show the targets, and whether each can be used", Args: app.Exactly(0)}
 	for _, l := range []*cobra.Command{c, list} {
 		a.AddStoreFlags(l)
@@ -41,7 +41,7 @@ func (a Target) Command() *cobra.Command {
 	a.AddJSONFlag(test)
 	rm := &cobra.Command{Use: "rm NAME", Short: "Forget a target of your config; what runs there goes on", Args: app.Exactly(1),
 		RunE: func(_ *cobra.Command, args []string) error { return a.removeTarget(args[0]) }}
-	c.AddCommand(list, a.addCommand(), test, rm)
+	c.AddCommand(list, a.addCommand(), test, rm, a.upCommand(), a.DownCommand())
 	return c
 }
 

@@ -1,0 +1,101 @@
+package drover
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// TargetSetup is what a target stands on in an account or cluster, for one project and
+// store.
+type TargetSetup struct {
+	name  string
+	on    driver.Opened
+	scope driver.Scope
+	clock interface {
+		Sleep(context.Context, time.Duration) error
+	}
+}
+
+// Setup finds what a target, built in or named, stands on. A target that stands on nothing is
+// refused. args are options of the target's own.
+func (c *Client) Setup(target, project string, args []string) (*TargetSetup, error) {
+	on, detail, all := c.setupTarget(target, args)
+	d, err := c.engine.Driver(on)
+	if err != nil {
+		return nil, err
+	}
+	if d.Setup == nil {
+		return nil, fault.New(fault.Invalid, "Use it as it is: drover run --on "+target+" SCRIPT.", "set up target %s: it stands on nothing that has to be made", target)
+	}
+	scope := driver.Scope{Store: c.world.Store.String(), Project: project, Detail: detail, Args: all}
+	return &TargetSetup{name: target, on: d, scope: scope, clock: c.world.Store.Clock()}, nil
+}
+
+// Pieces are all that the target stands on, in the order in which they are made.
+func (s *TargetSetup) Pieces(ctx context.Context) ([]driver.Piece, error) {
+	return s.on.Setup.Describe(ctx, s.scope)
+}
+
+// Make makes what is missing, and calls made after each piece.
+func (s *TargetSetup) Make(ctx context.Context, made func(driver.Piece)) error {
+	return s.on.Setup.Apply(ctx, s.scope, made)
+}
+
+// Placements are those that the target still holds, of any project.
+func (s *TargetSetup) Placements(ctx context.Context) ([]driver.Handle, error) {
+	return s.on.List(ctx)
+}
+
+// downGrace is how long agents have to store what their programs have, before they are
+// killed because their target is taken away. It is that of a Ctrl-C.
+const downGrace = 30 * time.Second
+
+// downLook is how often the placements are looked at meanwhile.
+const downLook = time.Second
+
+// Remove stops every agent of the target, waits until they are gone, and takes away what the
+// set-up has made, calling gone after each piece. The store is not touched: jobs that were
+// stopped are interrupted, and go on elsewhere or after the next set-up.
+func (s *TargetSetup) Remove(ctx context.Context, gone func(driver.Piece)) error {
+	held, err := s.Placements(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range held {
+		if err := s.on.Stop(ctx, h, downGrace, true); err != nil {
+			return err
+		}
+	}
+	for range 10 * int(downGrace/downLook) {
+		left, err := s.Placements(ctx)
+		if err != nil {
+			return err
+		}
+		left = slices.DeleteFunc(left, func(h driver.Handle) bool { return !slices.Contains(held, h) })
+		if len(left) == 0 {
+			return s.on.Setup.Destroy(ctx, s.scope, gone)
+		}
+		if _, err := s.on.Status(ctx, left[0]); err != nil { // a target may take away what has ended now
+			return err
+		}
+		if err := s.clock.Sleep(ctx, downLook); err != nil {
+			return err
+		}
+	}
+	return fault.New(fault.Lost, "Type the command again.", "take away target %s: agents are still ending", s.name)
+}
+
+// setupTarget is what a target's name means, its detail, and the options of both.
+func (c *Client) setupTarget(target string, args []string) (on, detail string, all []string) {
+	on = target
+	if t, ok := c.engine.Targets[target]; ok {
+		on, all = t.On, t.Args
+	}
+	_, detail, _ = strings.Cut(on, "/")
+	return on, detail, slices.Concat(all, args)
+}
