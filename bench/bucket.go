@@ -48,15 +48,15 @@ func serveBucket() (b *bucketServer, stop func()) {
 	return b, server.Close
 }
 
-// empty takes all objects away.
-func (b *bucketServer) empty() {
+// removeAll takes all objects away.
+func (b *bucketServer) removeAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.objects, b.uploads, b.sorted = map[string]kept{}, map[string]map[int]kept{}, nil
 }
 
-// holds is how many objects, and bytes in them, are below a prefix.
-func (b *bucketServer) holds(prefix string) (objects int, bytes int64) {
+// sizeBelow is how many objects, and bytes in them, are below a prefix.
+func (b *bucketServer) sizeBelow(prefix string) (objects int, bytes int64) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for key, o := range b.objects {
@@ -73,9 +73,9 @@ func (b *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	switch {
 	case r.Method == http.MethodGet && key == "":
-		b.list(w, q)
+		b.listObjects(w, q)
 	case r.Method == http.MethodGet || r.Method == http.MethodHead:
-		b.get(w, r, key)
+		b.getObject(w, r, key)
 	case r.Method == http.MethodDelete:
 		b.mu.Lock()
 		delete(b.objects, key)
@@ -83,7 +83,7 @@ func (b *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
 	case r.Method == http.MethodPut:
-		b.put(w, r, key, q)
+		b.putObject(w, r, key, q)
 	case r.Method == http.MethodPost && q.Has("uploads"):
 		b.mu.Lock()
 		b.serial++
@@ -92,13 +92,13 @@ func (b *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b.mu.Unlock()
 		fmt.Fprintf(w, "<InitiateMultipartUploadResult><Bucket>bench</Bucket><Key>%s</Key><UploadId>%s</UploadId></InitiateMultipartUploadResult>", key, id)
 	case r.Method == http.MethodPost && q.Has("uploadId"):
-		b.complete(w, r, key, q.Get("uploadId"))
+		b.completeUpload(w, r, key, q.Get("uploadId"))
 	default:
 		w.WriteHeader(http.StatusNotImplemented)
 	}
 }
 
-func (b *bucketServer) put(w http.ResponseWriter, r *http.Request, key string, q url.Values) {
+func (b *bucketServer) putObject(w http.ResponseWriter, r *http.Request, key string, q url.Values) {
 	if r.ContentLength < 0 {
 		w.WriteHeader(http.StatusLengthRequired)
 		return
@@ -120,20 +120,20 @@ func (b *bucketServer) put(w http.ResponseWriter, r *http.Request, key string, q
 		fmt.Fprint(w, "<Error><Code>PreconditionFailed</Code></Error>")
 		return
 	} else {
-		b.keep(key, o)
+		b.keepObject(key, o)
 	}
 	b.mu.Unlock()
 	w.Header().Set("ETag", `"`+o.tag+`"`)
 }
 
-func (b *bucketServer) keep(key string, o kept) {
+func (b *bucketServer) keepObject(key string, o kept) {
 	if _, held := b.objects[key]; !held {
 		b.sorted = nil
 	}
 	b.objects[key] = o
 }
 
-func (b *bucketServer) complete(w http.ResponseWriter, r *http.Request, key, id string) {
+func (b *bucketServer) completeUpload(w http.ResponseWriter, r *http.Request, key, id string) {
 	_, _ = io.Copy(io.Discard, r.Body) // all parts there are
 	b.mu.Lock()
 	parts := b.uploads[id]
@@ -147,12 +147,12 @@ func (b *bucketServer) complete(w http.ResponseWriter, r *http.Request, key, id 
 		all = append(all, parts[n].body...)
 	}
 	b.mu.Lock()
-	b.keep(key, kept{body: all, tag: fmt.Sprintf("%032d-%d", 0, len(parts)), sum: r.Header.Get("X-Amz-Checksum-Crc32c"), at: time.Now()})
+	b.keepObject(key, kept{body: all, tag: fmt.Sprintf("%032d-%d", 0, len(parts)), sum: r.Header.Get("X-Amz-Checksum-Crc32c"), at: time.Now()})
 	b.mu.Unlock()
 	fmt.Fprintf(w, "<CompleteMultipartUploadResult><Key>%s</Key><ETag>%032d-%d</ETag></CompleteMultipartUploadResult>", key, 0, len(parts))
 }
 
-func (b *bucketServer) get(w http.ResponseWriter, r *http.Request, key string) {
+func (b *bucketServer) getObject(w http.ResponseWriter, r *http.Request, key string) {
 	b.mu.RLock()
 	o, held := b.objects[key]
 	b.mu.RUnlock()
@@ -201,7 +201,7 @@ type listed struct {
 	StorageClass            string
 }
 
-func (b *bucketServer) list(w http.ResponseWriter, q url.Values) {
+func (b *bucketServer) listObjects(w http.ResponseWriter, q url.Values) {
 	b.mu.Lock()
 	if b.sorted == nil {
 		b.sorted = slices.Sorted(maps.Keys(b.objects))

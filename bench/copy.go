@@ -49,7 +49,7 @@ var legs = []leg{
 // Both copy from and to a folder in memory, where there is one: it is programs that
 // are measured, and no disk.
 func copies(ctx context.Context, h *hall) (_ string, _ []string, err error) {
-	what := fmt.Sprintf("copy %s files of 4 KiB, and one of 1 GiB, to a bucket in memory and back", grouped(h.cut(copyFiles)))
+	what := fmt.Sprintf("copy %s files of 4 KiB, and one of 1 GiB, to a bucket in memory and back", grouped(h.cutItems(copyFiles)))
 	if _, err := os.Stat(filepath.Join(h.peers, "bin", "s5cmd")); err != nil {
 		return "to " + what + "\n  not measured: no s5cmd in " + h.peers + ": make bench-peers\n", nil, nil
 	}
@@ -62,16 +62,16 @@ func copies(ctx context.Context, h *hall) (_ string, _ []string, err error) {
 		stop()
 		err = errors.Join(err, os.RemoveAll(dir))
 	}()
-	if err := layCopies(dir, h.cut(copyFiles), h.cut(bigBytes>>20)); err != nil {
+	if err := layCopies(dir, h.cutItems(copyFiles), h.cutItems(bigBytes>>20)); err != nil {
 		return "", nil, err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "to %s; below %s\n", what, filepath.Dir(dir))
 	took := map[string][2]times{}
 	for round := range h.options.rounds + 1 { // the first for nothing
-		server.empty()
+		server.removeAll()
 		for _, l := range legs {
-			both, err := h.copyLeg(ctx, dir, server.url, l, round)
+			both, err := h.timeCopies(ctx, dir, server.url, l, round)
 			if err != nil {
 				return "", nil, err
 			}
@@ -86,7 +86,7 @@ func copies(ctx context.Context, h *hall) (_ string, _ []string, err error) {
 	}
 	var broken []string
 	for _, l := range legs {
-		ours, peer := took[l.what][0].median(), took[l.what][1].median()
+		ours, peer := took[l.what][0].medianTime(), took[l.what][1].medianTime()
 		ratio := float64(ours) / float64(peer)
 		fmt.Fprintf(&b, "  %-20s drover %10s   s5cmd %10s   %.2f times\n", l.what, millis(ours), millis(peer), ratio)
 		broken = append(broken, verdict(&b, fmt.Sprintf("%s take at most %.1f times as long as with s5cmd", l.what, l.most), ratio <= l.most, fmt.Sprintf("%.2f", ratio))...)
@@ -94,19 +94,19 @@ func copies(ctx context.Context, h *hall) (_ string, _ []string, err error) {
 	return b.String(), broken, nil
 }
 
-// copyLeg times one leg by both, in turn.
-func (h *hall) copyLeg(ctx context.Context, dir, url string, l leg, round int) (both [2]time.Duration, err error) {
+// timeCopies times one leg by both, in turn.
+func (h *hall) timeCopies(ctx context.Context, dir, url string, l leg, round int) (both [2]time.Duration, err error) {
 	head := fmt.Sprintf("cd '%s' && r=%d PATH=\"$peers/bin:$PATH\" && export AWS_ENDPOINT_URL=%s S3_ENDPOINT_URL=%s AWS_REGION=us-east-1 "+
 		"AWS_ACCESS_KEY_ID=bench AWS_SECRET_ACCESS_KEY=benchbench AWS_EC2_METADATA_DISABLED=true && ", dir, round, url, url)
 	for i, line := range []string{l.ours, l.peer} {
-		if _, _, err := h.clock(ctx, head+l.before, 0); err != nil {
+		if _, _, err := h.timeCommand(ctx, head+l.before, 0); err != nil {
 			return both, err
 		}
-		if _, both[i], err = h.clock(ctx, head+line+" >/dev/null", 0); err != nil {
+		if _, both[i], err = h.timeCommand(ctx, head+line+" >/dev/null", 0); err != nil {
 			return both, err
 		}
 		if strings.HasPrefix(l.before, "rm") { // it has brought something
-			if _, _, err := h.clock(ctx, head+"if test -d down; then diff -rq small down; fi && if test -f big2; then cmp big big2; fi", 0); err != nil {
+			if _, _, err := h.timeCommand(ctx, head+"if test -d down; then diff -rq small down; fi && if test -f big2; then cmp big big2; fi", 0); err != nil {
 				return both, err
 			}
 		}
@@ -116,8 +116,8 @@ func (h *hall) copyLeg(ctx context.Context, dir, url string, l leg, round int) (
 
 // sameInside says whether both have stored the same.
 func sameInside(server *bucketServer, round int) error {
-	ours, oursBytes := server.holds(fmt.Sprintf("ours-%d/", round))
-	peer, peerBytes := server.holds(fmt.Sprintf("peer-%d/", round))
+	ours, oursBytes := server.sizeBelow(fmt.Sprintf("ours-%d/", round))
+	peer, peerBytes := server.sizeBelow(fmt.Sprintf("peer-%d/", round))
 	if ours != peer || oursBytes != peerBytes || ours == 0 {
 		return fmt.Errorf("compare what was stored: ours %d objects, %d bytes; s5cmd's %d, %d", ours, oursBytes, peer, peerBytes)
 	}

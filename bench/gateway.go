@@ -27,9 +27,9 @@ type gateway struct {
 // requests are what a bucket was asked for, by what they cost.
 type requests struct{ writes, lists, reads int }
 
-func (r requests) sum() int { return r.writes + r.lists + r.reads }
+func (r requests) totalCount() int { return r.writes + r.lists + r.reads }
 
-func (r requests) less(o requests) requests {
+func (r requests) difference(o requests) requests {
 	return requests{r.writes - o.writes, r.lists - o.lists, r.reads - o.reads}
 }
 
@@ -55,20 +55,20 @@ func openGateway(program, dir string) (*gateway, error) {
 		Transport:    &http.Transport{MaxIdleConnsPerHost: 256},
 	}
 	g.net = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		g.count(r)
+		g.countRequest(r)
 		to.ServeHTTP(w, r)
 	}))
 	return g, nil
 }
 
-func (g *gateway) close() {
+func (g *gateway) closeGateway() {
 	g.net.Close()
 	_ = g.server.Process.Kill() // gone already is as good
 	_ = g.server.Wait()
 }
 
-// count notes a request. Nothing is charged for what deletes.
-func (g *gateway) count(r *http.Request) {
+// countRequest notes a request. Nothing is charged for what deletes.
+func (g *gateway) countRequest(r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
@@ -82,20 +82,20 @@ func (g *gateway) count(r *http.Request) {
 	}
 }
 
-func (g *gateway) counted() requests {
+func (g *gateway) requestCounts() requests {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.asked
 }
 
-// env is what a drover needs to keep store n there.
-func (g *gateway) env(n int) []string {
+// environment is what a drover needs to keep store n there.
+func (g *gateway) environment(n int) []string {
 	return []string{fmt.Sprintf("DROVER_STORE=s3://facts/%d?endpoint=%s", n, g.net.URL), "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=testtest",
 		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull}
 }
 
-// ready waits until the server answers, which it does with a refusal: nothing is signed.
-func (g *gateway) ready() error {
+// waitUntilReady waits until the server answers, which it does with a refusal: nothing is signed.
+func (g *gateway) waitUntilReady() error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for range 600 {

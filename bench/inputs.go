@@ -37,28 +37,28 @@ var inputSections = []section{
 		ours:  shell("drover run -i data, new store", `"$0" run -q --store "$(mktemp -d -p .. new.XXXXXX)" -i ../data "$1" hello.py`),
 		peer:  shell("rsync -a data/ new/", `rm -rf ../copy && rsync -a ../data/ ../copy/ && echo done`),
 		claim: "to store 10,000 new files and run takes at most 40 times rsync, which syncs none",
-		holds: func(ours, peer times) bool { return ours.median() <= maxFirst*peer.median() },
+		holds: func(ours, peer times) bool { return ours.medianTime() <= maxFirst*peer.medianTime() },
 	},
 	{
 		name: "inputs-look", needs: "rsync", prepare: makeInputs, until: untilExit,
 		ours:  shell("drover run --plan -i data", `"$0" run --plan -i ../data "$1" hello.py && echo done`),
 		peer:  shell("rsync -a data/ copy/", `rsync -a ../data/ ../copy/ && echo done`),
 		claim: "to find 10,000 files unchanged takes at most 0.5 s",
-		holds: func(ours, _ times) bool { return ours.median() <= maxLook },
+		holds: func(ours, _ times) bool { return ours.medianTime() <= maxLook },
 	},
 	{
 		name: "inputs-unchanged", needs: "rsync", prepare: makeInputs, until: untilExit,
 		ours:  shell("drover run -i data", `"$0" run -q -i ../data "$1" hello.py`),
 		peer:  shell("rsync; rm, cp -a copy fresh", rsyncAndCopy),
 		claim: "to run with 10,000 unchanged files takes at most 5 s more than rsync and a fresh copy",
-		holds: func(ours, peer times) bool { return ours.median()-peer.median() <= maxRun },
+		holds: func(ours, peer times) bool { return ours.medianTime()-peer.medianTime() <= maxRun },
 	},
 	{
 		name: "inputs-touched", needs: "rsync", prepare: makeInputs, until: untilExit,
 		ours:  shell("touch 1; drover run -i data", `echo $$ >../data/00/000 && "$0" run -q -i ../data "$1" hello.py`),
 		peer:  shell("touch 1; rsync; rm, cp -a", "echo $$ >../data/00/001 && "+rsyncAndCopy),
 		claim: "to run with one of 10,000 files changed takes at most 5 s more than rsync and a fresh copy",
-		holds: func(ours, peer times) bool { return ours.median()-peer.median() <= maxRun },
+		holds: func(ours, peer times) bool { return ours.medianTime()-peer.medianTime() <= maxRun },
 	},
 }
 

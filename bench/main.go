@@ -123,7 +123,7 @@ func measureAll(ctx context.Context, p *place, chosen []section, rounds int, out
 		fmt.Fprint(out, report(p, s, ours, peer))
 		if !s.holds(ours, peer) {
 			broken = append(broken, fmt.Sprintf("%s: the claim %q does not hold: ours %s, peer %s (medians)",
-				s.name, s.claim, millis(ours.median()), millis(peer.median())))
+				s.name, s.claim, millis(ours.medianTime()), millis(peer.medianTime())))
 		}
 	}
 	return broken, nil
@@ -142,7 +142,7 @@ func tryOut(ctx context.Context, p *place, s section, out io.Writer) (broken []s
 		}
 	}
 	report, found, err := s.trial(ctx, p.hall)
-	if err := errors.Join(err, p.hall.sweep(ctx)); err != nil {
+	if err := errors.Join(err, p.hall.removeLeftovers(ctx)); err != nil {
 		return nil, err
 	}
 	fmt.Fprintf(out, "\n%s: %s", s.name, report)

@@ -44,8 +44,8 @@ func TestTheMedianIsTheMiddle(t *testing.T) {
 		{times{9, 1, 5}, 5, 1},
 		{times{8, 2, 4, 100}, 6, 2},
 	} {
-		if c.in.median() != c.median || c.in.min() != c.min {
-			t.Errorf("%v: median %d, min %d; want %d, %d", c.in, c.in.median(), c.in.min(), c.median, c.min)
+		if c.in.medianTime() != c.median || c.in.shortestTime() != c.min {
+			t.Errorf("%v: median %d, min %d; want %d, %d", c.in, c.in.medianTime(), c.in.shortestTime(), c.median, c.min)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func TestEachCommandRunsOncePerRoundAndNotForTheWarmUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(ours) != 3 || len(peer) != 3 || ours.min() <= 0 || peer.min() <= 0 {
+		if len(ours) != 3 || len(peer) != 3 || ours.shortestTime() <= 0 || peer.shortestTime() <= 0 {
 			t.Errorf("%s: ours %v, peer %v; want three times each", s.name, ours, peer)
 		}
 	}

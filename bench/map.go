@@ -97,7 +97,7 @@ var mapSections = []section{
 
 func dispatch(name string, c contest) section {
 	return section{name: name, needs: "cc", trial: func(ctx context.Context, h *hall) (string, []string, error) {
-		return c.hold(ctx, h)
+		return c.runContest(ctx, h)
 	}}
 }
 
@@ -113,14 +113,14 @@ func overTrue(peer runner, least float64) contest {
 // speeds are the rounds of one runner, in items a second.
 type speeds []float64
 
-func (s speeds) median() float64 {
+func (s speeds) medianSpeed() float64 {
 	sorted := slices.Sorted(slices.Values(s))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// hold runs all who can, in turn, and gives the report and the claims that do not hold.
-func (c contest) hold(ctx context.Context, h *hall) (report string, broken []string, err error) {
+// runContest runs all who can, in turn, and gives the report and the claims that do not hold.
+func (c contest) runContest(ctx context.Context, h *hall) (report string, broken []string, err error) {
 	lacks := map[string]string{}
 	var present []runner
 	for _, r := range c.runners {
@@ -133,7 +133,7 @@ func (c contest) hold(ctx context.Context, h *hall) (report string, broken []str
 		present = append(present, r)
 	}
 	for _, r := range present {
-		if _, err := h.race(ctx, r, h.cut(r.items)/10+1); err != nil { // for nothing: the disk's cache, the first start
+		if _, err := h.raceRunner(ctx, r, h.cutItems(r.items)/10+1); err != nil { // for nothing: the disk's cache, the first start
 			return "", nil, err
 		}
 	}
@@ -142,7 +142,7 @@ func (c contest) hold(ctx context.Context, h *hall) (report string, broken []str
 		// nobody is always the one who comes after the same other
 		for i := range present {
 			r := present[(round+i)%len(present)]
-			speed, err := h.race(ctx, r, h.cut(r.items))
+			speed, err := h.raceRunner(ctx, r, h.cutItems(r.items))
 			if err != nil {
 				return "", nil, err
 			}
@@ -150,10 +150,10 @@ func (c contest) hold(ctx context.Context, h *hall) (report string, broken []str
 		}
 	}
 	var b strings.Builder
-	c.table(&b, h, lacks, took)
-	broken = c.judge(&b, lacks, took)
+	c.writeTable(&b, h, lacks, took)
+	broken = c.judgeClaims(&b, lacks, took)
 	if c.after != nil {
-		line, err := c.after(ctx, h, h.cut(c.runners[0].items))
+		line, err := c.after(ctx, h, h.cutItems(c.runners[0].items))
 		if err != nil {
 			return "", nil, err
 		}
@@ -162,22 +162,22 @@ func (c contest) hold(ctx context.Context, h *hall) (report string, broken []str
 	return b.String(), broken, nil
 }
 
-func (c contest) table(b *strings.Builder, h *hall, lacks map[string]string, took map[string]speeds) {
+func (c contest) writeTable(b *strings.Builder, h *hall, lacks map[string]string, took map[string]speeds) {
 	fmt.Fprintf(b, "to %s\n", c.to)
 	for _, r := range c.runners {
 		if why := lacks[r.who]; why != "" {
 			fmt.Fprintf(b, "  %-10s not measured: %s\n", r.who, why)
 			continue
 		}
-		n, s := h.cut(r.items), took[r.who]
+		n, s := h.cutItems(r.items), took[r.who]
 		fmt.Fprintf(b, "  %-10s %9s items  median %9s/s  best %9s/s  %s\n",
-			r.who, grouped(n), grouped(int(s.median())), grouped(int(slices.Max(s))), r.line(n))
+			r.who, grouped(n), grouped(int(s.medianSpeed())), grouped(int(slices.Max(s))), r.line(n))
 	}
 }
 
-// judge adds a line for every claim, and gives those that do not hold. A peer that
+// judgeClaims adds a line for every claim, and gives those that do not hold. A peer that
 // is not here proves nothing and breaks nothing.
-func (c contest) judge(b *strings.Builder, lacks map[string]string, took map[string]speeds) (broken []string) {
+func (c contest) judgeClaims(b *strings.Builder, lacks map[string]string, took map[string]speeds) (broken []string) {
 	ours := took[c.runners[0].who]
 	for _, r := range c.runners[1:] {
 		claimed := slices.IndexFunc(c.claims, func(x ratio) bool { return x.over == r.who })
@@ -187,13 +187,13 @@ func (c contest) judge(b *strings.Builder, lacks map[string]string, took map[str
 			}
 			continue
 		}
-		times := ours.median() / took[r.who].median()
+		times := ours.medianSpeed() / took[r.who].medianSpeed()
 		if claimed < 0 {
 			fmt.Fprintf(b, "  %.2f times %s\n", times, r.who)
 			continue
 		}
 		claim, verdict := c.claims[claimed], "holds"
-		if reached := claim.limit != "" && lacks[claim.limit] == "" && ours.median() >= took[claim.limit].median(); times < claim.least && !reached {
+		if reached := claim.limit != "" && lacks[claim.limit] == "" && ours.medianSpeed() >= took[claim.limit].medianSpeed(); times < claim.least && !reached {
 			verdict = "DOES NOT HOLD"
 			broken = append(broken, fmt.Sprintf("the claim %q does not hold: %.2f times (medians)", claim, times))
 		}
@@ -213,15 +213,15 @@ func (r ratio) String() string {
 	return text
 }
 
-// race runs a runner once, drover in a new store, and gives its items a second.
-func (h *hall) race(ctx context.Context, r runner, items int) (float64, error) {
-	if err := h.lay(items); err != nil {
+// raceRunner runs a runner once, drover in a new store, and gives its items a second.
+func (h *hall) raceRunner(ctx context.Context, r runner, items int) (float64, error) {
+	if err := h.writeItems(items); err != nil {
 		return 0, err
 	}
 	if r.who == us || r.keeps {
-		h.newStore() // a peer's run leaves drover's last one to be looked at
+		h.useNewStore() // a peer's run leaves drover's last one to be looked at
 	}
-	said, took, err := h.clock(ctx, r.line(items), items)
+	said, took, err := h.timeCommand(ctx, r.line(items), items)
 	if err != nil {
 		return 0, err
 	}
@@ -231,11 +231,11 @@ func (h *hall) race(ctx context.Context, r runner, items int) (float64, error) {
 		}
 	}
 	if r.undo != "" {
-		if _, _, err := h.clock(ctx, r.undo, items); err != nil {
+		if _, _, err := h.timeCommand(ctx, r.undo, items); err != nil {
 			return 0, err
 		}
 	}
-	if err := h.written(r.leaves * items); err != nil {
+	if err := h.checkItemsFile(r.leaves * items); err != nil {
 		return 0, fmt.Errorf("run %s: %w", r.line(items), err)
 	}
 	return float64(items) / took.Seconds(), nil

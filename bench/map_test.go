@@ -115,7 +115,7 @@ func TestADispatcherIsMeasuredBesideRealPeers(t *testing.T) {
 				t.Errorf("%s: the report has no %q:\n%s", want.section, line, report)
 			}
 		}
-		if err := h.sweep(t.Context()); err != nil {
+		if err := h.removeLeftovers(t.Context()); err != nil {
 			t.Errorf("%s: %v", want.section, err)
 		}
 	}
@@ -150,11 +150,11 @@ func TestItemsThatAPeerDidNotRunAreNoMeasurement(t *testing.T) {
 	t.Parallel()
 	h := standInHall(t, "maps")
 	lazy := runner{who: "lazy", items: 40, leaves: 64, line: func(int) string { return "vfork 39 8 ../bin/tiny >../written" }}
-	if _, err := h.race(t.Context(), lazy, 40); err == nil || !strings.Contains(err.Error(), "wrote 2496 bytes, and not 2560") {
+	if _, err := h.raceRunner(t.Context(), lazy, 40); err == nil || !strings.Contains(err.Error(), "wrote 2496 bytes, and not 2560") {
 		t.Errorf("39 items of 40: %v", err)
 	}
 	broken := runner{who: "broken", items: 40, line: func(int) string { return "vfork 40 8 ../bin/absent" }}
-	if _, err := h.race(t.Context(), broken, 40); err == nil || !strings.Contains(err.Error(), "40 of 40 processes did not succeed") {
+	if _, err := h.raceRunner(t.Context(), broken, 40); err == nil || !strings.Contains(err.Error(), "40 of 40 processes did not succeed") {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }
@@ -164,7 +164,7 @@ func TestARatioHoldsUpToItsFigureAndAnAbsentPeerBreaksNothing(t *testing.T) {
 	c := contest{runners: []runner{{who: "drover"}, {who: "slow"}, {who: "absent"}}, claims: []ratio{{over: "slow", least: 1.5}, {over: "absent", least: 9}}}
 	for speed, want := range map[float64]int{1500: 0, 1499: 1} {
 		var b strings.Builder
-		broken := c.judge(&b, map[string]string{"absent": "not installed"}, map[string]speeds{"drover": {speed, 9, 1e9}, "slow": {1000}})
+		broken := c.judgeClaims(&b, map[string]string{"absent": "not installed"}, map[string]speeds{"drover": {speed, 9, 1e9}, "slow": {1000}})
 		if len(broken) != want {
 			t.Errorf("%v a second beside 1000: %q\n%s", speed, broken, &b)
 		}
@@ -190,7 +190,7 @@ func TestTinySaysItsArgumentInSixtyFourBytes(t *testing.T) {
 	t.Parallel()
 	h := standInHall(t, "maps")
 	for _, word := range []string{"", "1-2a", strings.Repeat("x", 63), strings.Repeat("y", 200)} {
-		said, _, err := h.clock(t.Context(), "tiny '"+word+"'; silent '"+word+"'", 1)
+		said, _, err := h.timeCommand(t.Context(), "tiny '"+word+"'; silent '"+word+"'", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -198,7 +198,7 @@ func TestTinySaysItsArgumentInSixtyFourBytes(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", word, diff)
 		}
 	}
-	if said, _, err := h.clock(t.Context(), "tiny", 1); err != nil || said != tinySays("") {
+	if said, _, err := h.timeCommand(t.Context(), "tiny", 1); err != nil || said != tinySays("") {
 		t.Errorf("without an argument: %q, %v", said, err)
 	}
 }
@@ -241,7 +241,7 @@ func TestAProcessOfDroversIsSeenWithItsPeak(t *testing.T) {
 	if fileSystem("/proc/self") == "an unknown file system" {
 		t.Skip("there is no /proc on this system")
 	}
-	cmd := h.shell(t.Context(), "exec drover agent")
+	cmd := h.shellCommand(t.Context(), "exec drover agent")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -256,8 +256,8 @@ func TestAProcessOfDroversIsSeenWithItsPeak(t *testing.T) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	peaks := h.watch(t.Context())()
-	live := h.alive()
+	peaks := h.watchMemory(t.Context())()
+	live := h.livingProcesses()
 	if err := in.Close(); err != nil {
 		t.Error(err)
 	}
@@ -267,8 +267,8 @@ func TestAProcessOfDroversIsSeenWithItsPeak(t *testing.T) {
 	if got := peaks["drover agent"]; got < 64<<20 || len(peaks) != 1 {
 		t.Errorf("peaks: %v; want one, of at least 64 MiB", peaks)
 	}
-	if len(live) != 1 || len(h.alive()) != 0 {
-		t.Errorf("alive: %q, and %q after its end", live, h.alive())
+	if len(live) != 1 || len(h.livingProcesses()) != 0 {
+		t.Errorf("alive: %q, and %q after its end", live, h.livingProcesses())
 	}
 }
 
@@ -276,12 +276,12 @@ func TestMemoryIsJudgedByTheHighest(t *testing.T) {
 	t.Parallel()
 	for peak, want := range map[int64]int{100 << 20: 0, 100<<20 + 1: 1} {
 		var b strings.Builder
-		if broken := (memory{"drover map": 1 << 20}).with(memory{"drover agent": peak, "drover map": 5}).judge(&b); len(broken) != want {
+		if broken := (memory{"drover map": 1 << 20}).addMemory(memory{"drover agent": peak, "drover map": 5}).judgePeaks(&b); len(broken) != want {
 			t.Errorf("a peak of %d: %q\n%s", peak, broken, &b)
 		}
 	}
 	var b strings.Builder
-	if broken := (memory{}).judge(&b); len(broken) != 0 || !strings.Contains(b.String(), "not judged") {
+	if broken := (memory{}).judgePeaks(&b); len(broken) != 0 || !strings.Contains(b.String(), "not judged") {
 		t.Errorf("nothing seen: %q\n%s", broken, &b)
 	}
 }

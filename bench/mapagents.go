@@ -26,7 +26,7 @@ type shares struct {
 // server: what they hold, how fast they claim, what they ask for, at work and idle, and
 // that nothing is lost.
 func mostAgents(ctx context.Context, h *hall) (string, []string, error) {
-	items := h.cut(100 * h.options.agents)
+	items := h.cutItems(100 * h.options.agents)
 	agents := min(h.options.agents, max(1, items/25)) // to see that it works needs few
 	var b strings.Builder
 	fmt.Fprintf(&b, "to run %s items with %d agents of one slot\n", grouped(items), agents)
@@ -39,10 +39,10 @@ func mostAgents(ctx context.Context, h *hall) (string, []string, error) {
 		return "", nil, err
 	}
 	defer func() {
-		h.far.close()
+		h.far.closeGateway()
 		h.far = nil
 	}()
-	if err := h.far.ready(); err != nil {
+	if err := h.far.waitUntilReady(); err != nil {
 		return "", nil, err
 	}
 	more, err := h.manyAgents(ctx, &b, "an S3 server", agents, items)
@@ -52,10 +52,10 @@ func mostAgents(ctx context.Context, h *hall) (string, []string, error) {
 // manyAgents is that over one store.
 func (h *hall) manyAgents(ctx context.Context, b *strings.Builder, over string, agents, items int) ([]string, error) {
 	line := fmt.Sprintf("drover map -q --workers %d -j 1 --from 1-%d -- silent", agents, items)
-	h.newStore()
-	stop, before := h.sample(ctx), h.asked()
-	_, took, err := h.clock(ctx, line, 10*items) // a far store takes longer
-	held, asked := stop(), h.asked().less(before)
+	h.useNewStore()
+	stop, before := h.sampleShares(ctx), h.requestsSoFar()
+	_, took, err := h.timeCommand(ctx, line, 10*items) // a far store takes longer
+	held, asked := stop(), h.requestsSoFar().difference(before)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +63,11 @@ func (h *hall) manyAgents(ctx context.Context, b *strings.Builder, over string, 
 	if err != nil {
 		return nil, err
 	}
-	objects, claims, peak, err := h.claims()
+	objects, claims, peak, err := h.countClaims()
 	if err != nil {
 		return nil, err
 	}
-	idle, err := h.idle(ctx, agents)
+	idle, err := h.measureIdle(ctx, agents)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (h *hall) manyAgents(ctx context.Context, b *strings.Builder, over string, 
 	fmt.Fprintf(b, "    %s chunks were claimed, %.0f a second, %d in one at most; each has %.1f objects\n", grouped(claims), float64(claims)/took.Seconds(), peak, float64(objects)/float64(max(1, claims)))
 	if h.far != nil {
 		each := func(n int) float64 { return float64(n) / float64(max(1, claims)) }
-		fmt.Fprintf(b, "    a chunk cost %.1f requests, with those of the agents and the command line: %.1f writes, %.1f lists, %.1f reads\n", each(asked.sum()), each(asked.writes), each(asked.lists), each(asked.reads))
+		fmt.Fprintf(b, "    a chunk cost %.1f requests, with those of the agents and the command line: %.1f writes, %.1f lists, %.1f reads\n", each(asked.totalCount()), each(asked.writes), each(asked.lists), each(asked.reads))
 	}
 	fmt.Fprintf(b, "    %s\n", idle)
 	claim := "over " + over + " an agent adds at most 40 MiB to what the machine holds"
@@ -89,12 +89,12 @@ func (h *hall) manyAgents(ctx context.Context, b *strings.Builder, over string, 
 	return verdict(b, claim, median <= maxAgent, fmt.Sprintf("%.1f MiB", mebi(median))), nil
 }
 
-// asked is what the S3 server was asked for so far, of a folder nothing.
-func (h *hall) asked() requests {
+// requestsSoFar is what the S3 server was asked for so far, of a folder nothing.
+func (h *hall) requestsSoFar() requests {
 	if h.far == nil {
 		return requests{}
 	}
-	return h.far.counted()
+	return h.far.requestCounts()
 }
 
 // idleFor is how long idle agents are watched: less than the two minutes after which
@@ -104,18 +104,18 @@ const (
 	glance  = 5 * time.Second
 )
 
-// idle has one agent of a job work and all others wait for work, and says what that
+// measureIdle has one agent of a job work and all others wait for work, and says what that
 // costs. It waits until each has said that it is idle.
-func (h *hall) idle(ctx context.Context, agents int) (string, error) {
+func (h *hall) measureIdle(ctx context.Context, agents int) (string, error) {
 	if agents < 2 {
 		return "idle agents: not measured: there is one agent", nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	h.newStore()
+	h.useNewStore()
 	enough := filepath.Join(h.dir, "enough")
 	defer os.Remove(enough)
-	cmd := h.shell(ctx, fmt.Sprintf("drover map -q --workers %d -j 1 --from 1-%d --shell 'test {} != 1 || while ! test -e %s; do sleep 0.2; done'", agents, agents, enough))
+	cmd := h.shellCommand(ctx, fmt.Sprintf("drover map -q --workers %d -j 1 --from 1-%d --shell 'test {} != 1 || while ! test -e %s; do sleep 0.2; done'", agents, agents, enough))
 	var complained bytes.Buffer
 	cmd.Stderr = &complained
 	if err := cmd.Start(); err != nil {
@@ -138,7 +138,7 @@ func (h *hall) watchIdle(ctx context.Context, agents int) (string, error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		hands, err := filepath.Glob(filepath.Join(h.store(), "*", "*", "*", "idle", "*"))
+		hands, err := filepath.Glob(filepath.Join(h.storePath(), "*", "*", "*", "idle", "*"))
 		if err != nil {
 			return "", err
 		}
@@ -155,14 +155,14 @@ func (h *hall) watchIdle(ctx context.Context, agents int) (string, error) {
 	if h.options.items > 0 {
 		watched = glance
 	}
-	asked, burnt, began := h.asked(), h.burnt(), time.Now()
+	asked, burnt, began := h.requestsSoFar(), h.agentCPUTime(), time.Now()
 	select {
 	case <-time.After(watched):
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
 	took := time.Since(began).Minutes()
-	asked, burnt = h.asked().less(asked), h.burnt()-burnt
+	asked, burnt = h.requestsSoFar().difference(asked), h.agentCPUTime()-burnt
 	each := func(n int) float64 { return float64(n) / float64(agents+1) / took }
 	report := fmt.Sprintf("%d agents that waited for work while one worked: %.0f ms of a core a minute each", agents, each(int(burnt/time.Millisecond)))
 	if h.far != nil {
@@ -173,9 +173,9 @@ func (h *hall) watchIdle(ctx context.Context, agents int) (string, error) {
 
 func mebi(n int64) float64 { return float64(n) / (1 << 20) }
 
-// sample looks at all processes twice a second until the function it gives is called,
+// sampleShares looks at all processes twice a second until the function it gives is called,
 // which answers with the moment in which most was held.
-func (h *hall) sample(ctx context.Context) func() shares {
+func (h *hall) sampleShares(ctx context.Context) func() shares {
 	ctx, cancel := context.WithCancel(ctx)
 	seen := make(chan shares)
 	go func() { // ends with ctx
@@ -183,7 +183,7 @@ func (h *hall) sample(ctx context.Context) func() shares {
 		tick := time.NewTicker(500 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			if now := h.shares(); now.sum > most.sum {
+			if now := h.processShares(); now.sum > most.sum {
 				most = now
 			}
 			select {
@@ -200,11 +200,11 @@ func (h *hall) sample(ctx context.Context) func() shares {
 	}
 }
 
-// claims counts the objects of all chunks' logs, the logs, and how many of these began
+// countClaims counts the objects of all chunks' logs, the logs, and how many of these began
 // in one second at most.
-func (h *hall) claims() (objects, claims, peak int, err error) {
+func (h *hall) countClaims() (objects, claims, peak int, err error) {
 	seconds := map[int64]int{}
-	err = filepath.WalkDir(h.store(), func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(h.storePath(), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.Contains(path, "/chunks/") {
 			return err
 		}

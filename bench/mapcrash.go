@@ -33,7 +33,7 @@ var crashAt = []float64{0.1, 0.35}
 // compares the speed of the chunk's rest with that of the same items in a job that
 // nothing disturbs.
 func afterACrash(ctx context.Context, h *hall) (string, []string, error) {
-	items := h.cut(chunksOfOne * crashChunk)
+	items := h.cutItems(chunksOfOne * crashChunk)
 	line := fmt.Sprintf("drover map -q --from 1-%d -j 8 -- /bin/true {}", items)
 	var b strings.Builder
 	fmt.Fprintf(&b, "to finish a chunk of %s items whose agent was killed twice (kill -9): %s\n", grouped(items/chunksOfOne), line)
@@ -43,16 +43,16 @@ func afterACrash(ctx context.Context, h *hall) (string, []string, error) {
 	}
 	var parts speeds // of the normal speed
 	for range h.options.rounds {
-		h.newStore()
-		if _, _, err := h.clock(ctx, line, items); err != nil {
+		h.useNewStore()
+		if _, _, err := h.timeCommand(ctx, line, items); err != nil {
 			return "", nil, err
 		}
-		whole, err := h.ends(ctx, items)
+		whole, err := h.itemEnds(ctx, items)
 		if err != nil {
 			return "", nil, err
 		}
-		h.newStore()
-		killed, err := h.crashed(ctx, line, items)
+		h.useNewStore()
+		killed, err := h.killAtLastChunk(ctx, line, items)
 		if err != nil {
 			return "", nil, err
 		}
@@ -60,7 +60,7 @@ func afterACrash(ctx context.Context, h *hall) (string, []string, error) {
 			b.WriteString("  claim: the rest of the chunk: not judged: the job had ended, or no process of it was seen, before its agent could be killed\n")
 			return b.String(), nil, nil
 		}
-		ends, err := h.ends(ctx, items)
+		ends, err := h.itemEnds(ctx, items)
 		if err != nil {
 			return "", nil, err
 		}
@@ -72,7 +72,7 @@ func afterACrash(ctx context.Context, h *hall) (string, []string, error) {
 	if _, err := theStoreAgrees(ctx, h, items); err != nil {
 		return "", nil, err
 	}
-	broken := verdict(&b, "the rest of the chunk runs at 0.9 of its normal speed or better", parts.median() >= minCrashSpeed, fmt.Sprintf("%.2f of it", parts.median()))
+	broken := verdict(&b, "the rest of the chunk runs at 0.9 of its normal speed or better", parts.medianSpeed() >= minCrashSpeed, fmt.Sprintf("%.2f of it", parts.medianSpeed()))
 	return b.String(), broken, nil
 }
 
@@ -94,9 +94,9 @@ func speedOf(items []int, ends []time.Time) float64 {
 	return float64(len(items)-1) / took.Seconds()
 }
 
-// ends are the times at which the items of the last job ended, by their number.
-func (h *hall) ends(ctx context.Context, items int) ([]time.Time, error) {
-	text, _, err := h.clock(ctx, "drover results last --json", items)
+// itemEnds are the times at which the items of the last job ended, by their number.
+func (h *hall) itemEnds(ctx context.Context, items int) ([]time.Time, error) {
+	text, _, err := h.timeCommand(ctx, "drover results last --json", items)
 	if err != nil {
 		return nil, err
 	}
@@ -117,12 +117,12 @@ func (h *hall) ends(ctx context.Context, items int) ([]time.Time, error) {
 	return ends, nil
 }
 
-// crashed runs a line and kills its agent at each part of the last chunk that crashAt
+// killAtLastChunk runs a line and kills its agent at each part of the last chunk that crashAt
 // names. It gives the time of the last kill; the zero time says that not all were done.
-func (h *hall) crashed(ctx context.Context, line string, items int) (last time.Time, err error) {
+func (h *hall) killAtLastChunk(ctx context.Context, line string, items int) (last time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(items)*10*time.Millisecond)
 	defer cancel()
-	cmd := h.shell(ctx, "exec "+line)
+	cmd := h.shellCommand(ctx, "exec "+line)
 	var complained bytes.Buffer
 	cmd.Stderr = &complained
 	if err := cmd.Start(); err != nil {
@@ -159,7 +159,7 @@ func describe(err error, line, complained string) error {
 
 // succeeded is how many items of the last job have succeeded; 0 while there is none.
 func (h *hall) succeeded(ctx context.Context) int {
-	out, err := h.shell(ctx, "exec drover status last --json").Output()
+	out, err := h.shellCommand(ctx, "exec drover status last --json").Output()
 	var status struct {
 		Items struct {
 			Succeeded int `json:"succeeded"`
@@ -173,7 +173,7 @@ func (h *hall) succeeded(ctx context.Context) int {
 
 // killAgents kills the agents that run, and says whether there was one.
 func (h *hall) killAgents() (found bool) {
-	for _, process := range h.alive() {
+	for _, process := range h.livingProcesses() {
 		number, words, _ := strings.Cut(process, " ")
 		pid, err := strconv.Atoi(number)
 		if err != nil || words != "(drover agent)" {

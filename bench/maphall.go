@@ -77,17 +77,17 @@ func newHall(ctx context.Context, p *place) (*hall, error) {
 		return nil, err
 	}
 	for _, s := range scripts {
-		if err := h.put("peers/"+s.Name(), "scripts/"+s.Name()); err != nil {
+		if err := h.putFile("peers/"+s.Name(), "scripts/"+s.Name()); err != nil {
 			return nil, err
 		}
 	}
-	if err := h.put("peers/square.py", "squares/square.py"); err != nil {
+	if err := h.putFile("peers/square.py", "squares/square.py"); err != nil {
 		return nil, err
 	}
 	return h, errors.Join(
-		h.compile(ctx, "tiny", "tiny.c", how()...),
-		h.compile(ctx, "silent", "tiny.c", append([]string{"-DSILENT"}, how()...)...),
-		h.compile(ctx, "vfork", "vfork.c"),
+		h.compileProgram(ctx, "tiny", "tiny.c", how()...),
+		h.compileProgram(ctx, "silent", "tiny.c", append([]string{"-DSILENT"}, how()...)...),
+		h.compileProgram(ctx, "vfork", "vfork.c"),
 	)
 }
 
@@ -99,7 +99,7 @@ func how() []string {
 	return nil
 }
 
-func (h *hall) put(from, to string) error {
+func (h *hall) putFile(from, to string) error {
 	text, err := hallFiles.ReadFile(from)
 	if err != nil {
 		return err
@@ -107,8 +107,8 @@ func (h *hall) put(from, to string) error {
 	return os.WriteFile(filepath.Join(h.dir, to), text, 0o600)
 }
 
-func (h *hall) compile(ctx context.Context, program, source string, how ...string) error {
-	if err := h.put("vfork/"+source, source); err != nil {
+func (h *hall) compileProgram(ctx context.Context, program, source string, how ...string) error {
+	if err := h.putFile("vfork/"+source, source); err != nil {
 		return err
 	}
 	args := append([]string{"-O2", "-o", filepath.Join(h.dir, "bin", program)}, append(how, filepath.Join(h.dir, source))...)
@@ -132,8 +132,8 @@ func copyFile(to, from string) (err error) {
 	return errors.Join(err, out.Close())
 }
 
-// cut is how many of the items a section wants are run.
-func (h *hall) cut(items int) int {
+// cutItems is how many of the items a section wants are run.
+func (h *hall) cutItems(items int) int {
 	if h.options.items > 0 {
 		return min(items, h.options.items)
 	}
@@ -147,8 +147,8 @@ func itemText(n int) string {
 	return fmt.Sprintf("%d-%08x", n, sum.Sum32())
 }
 
-// lay makes the file of so many items, once.
-func (h *hall) lay(items int) error {
+// writeItems makes the file of so many items, once.
+func (h *hall) writeItems(items int) error {
 	name := filepath.Join(h.dir, fmt.Sprintf("items-%d", items))
 	if _, err := os.Stat(name); err == nil {
 		return nil
@@ -161,25 +161,25 @@ func (h *hall) lay(items int) error {
 	return os.WriteFile(name, text.Bytes(), 0o600)
 }
 
-// newStore gives drover's next commands a store that nobody has used. The old ones
+// useNewStore gives drover's next commands a store that nobody has used. The old ones
 // stay until sweep: on some file systems what follows a great deletion is slow.
-func (h *hall) newStore() { h.stores++ }
+func (h *hall) useNewStore() { h.stores++ }
 
-func (h *hall) store() string {
+func (h *hall) storePath() string {
 	if h.far != nil {
 		return filepath.Join(h.far.dir, "facts", fmt.Sprint(h.stores))
 	}
 	return filepath.Join(h.dir, "stores", fmt.Sprint(h.stores))
 }
 
-// sweep takes away what a section left, when drover has left it too: agents of a
+// removeLeftovers takes away what a section left, when drover has left it too: agents of a
 // job that was cancelled are given a while.
-func (h *hall) sweep(ctx context.Context) error {
+func (h *hall) removeLeftovers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
-	for live := h.alive(); len(live) > 0; live = h.alive() {
+	for live := h.livingProcesses(); len(live) > 0; live = h.livingProcesses() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -190,13 +190,13 @@ func (h *hall) sweep(ctx context.Context) error {
 	return errors.Join(err, os.Mkdir(filepath.Join(h.dir, "stores"), 0o700), ctx.Err())
 }
 
-// clock runs a line in a shell to its end and gives what it printed and its time.
+// timeCommand runs a line in a shell to its end and gives what it printed and its time.
 // It must succeed, or its time means nothing.
-func (h *hall) clock(ctx context.Context, line string, items int) (string, time.Duration, error) {
+func (h *hall) timeCommand(ctx context.Context, line string, items int) (string, time.Duration, error) {
 	// 10 ms for each item is more than the slowest peer takes: what reaches it hangs
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(items)*10*time.Millisecond)
 	defer cancel()
-	cmd := h.shell(ctx, line)
+	cmd := h.shellCommand(ctx, line)
 	var said, complained bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, &complained
 	began := time.Now()
@@ -206,14 +206,14 @@ func (h *hall) clock(ctx context.Context, line string, items int) (string, time.
 	return said.String(), time.Since(began), nil
 }
 
-// shell is a command that is ended with all it started. It has a session of its
+// shellCommand is a command that is ended with all it started. It has a session of its
 // own, as drover's agent has: Linux shares a busy machine out by sessions.
-func (h *hall) shell(ctx context.Context, line string) *exec.Cmd {
+func (h *hall) shellCommand(ctx context.Context, line string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir = filepath.Join(h.dir, "here")
-	cmd.Env = slices.Concat(h.env, []string{"DROVER_STORE=" + h.store()})
+	cmd.Env = slices.Concat(h.env, []string{"DROVER_STORE=" + h.storePath()})
 	if h.far != nil {
-		cmd.Env = slices.Concat(h.env, h.far.env(h.stores))
+		cmd.Env = slices.Concat(h.env, h.far.environment(h.stores))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
@@ -228,8 +228,8 @@ func lastLines(text string) string {
 	return text[max(0, len(text)-most):]
 }
 
-// written says whether the items' file holds so many bytes.
-func (h *hall) written(want int) error {
+// checkItemsFile says whether the items' file holds so many bytes.
+func (h *hall) checkItemsFile(want int) error {
 	if want == 0 {
 		return nil
 	}

@@ -33,8 +33,8 @@ func ranged(items int) string {
 func costPerItem(ctx context.Context, h *hall) (string, []string, error) {
 	var sizes []int
 	for n := 10_000; n <= max(h.options.most, 10_000); n *= 10 {
-		if last := len(sizes) - 1; last < 0 || h.cut(n) > sizes[last] {
-			sizes = append(sizes, h.cut(n))
+		if last := len(sizes) - 1; last < 0 || h.cutItems(n) > sizes[last] {
+			sizes = append(sizes, h.cutItems(n))
 		}
 	}
 	costs := map[int]times{}
@@ -44,24 +44,24 @@ func costPerItem(ctx context.Context, h *hall) (string, []string, error) {
 			if round > 0 && n > 100_000 {
 				continue // long enough to be its own median
 			}
-			took, peaks, err := h.watched(ctx, ranged(n), n)
+			took, peaks, err := h.watchRun(ctx, ranged(n), n)
 			if err != nil {
 				return "", nil, err
 			}
-			costs[n], held = append(costs[n], took/time.Duration(n)), held.with(peaks)
+			costs[n], held = append(costs[n], took/time.Duration(n)), held.addMemory(peaks)
 		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "to run a tiny static program that writes nothing, from a range: %s\n", ranged(sizes[len(sizes)-1]))
 	for _, n := range sizes {
-		fmt.Fprintf(&b, "  %10s items  median %7.1f us an item, of %d\n", grouped(n), micros(costs[n].median()), len(costs[n]))
+		fmt.Fprintf(&b, "  %10s items  median %7.1f us an item, of %d\n", grouped(n), micros(costs[n].medianTime()), len(costs[n]))
 	}
-	broken := held.judge(&b)
+	broken := held.judgePeaks(&b)
 	if len(sizes) == 1 {
 		fmt.Fprintf(&b, "  claim: %s: not judged: it has only one length\n", costClaim)
 		return b.String(), broken, nil
 	}
-	growth := float64(costs[sizes[len(sizes)-1]].median()) / float64(costs[sizes[0]].median())
+	growth := float64(costs[sizes[len(sizes)-1]].medianTime()) / float64(costs[sizes[0]].medianTime())
 	broken = append(broken, verdict(&b, costClaim, growth <= maxGrowth, fmt.Sprintf("%.2f times", growth))...)
 	return b.String(), broken, nil
 }
@@ -80,19 +80,19 @@ func verdict(b *strings.Builder, claim string, holds bool, got string) []string 
 	return []string{fmt.Sprintf("the claim %q does not hold: %s", claim, got)}
 }
 
-// watched runs a line in a new store and looks at drover's processes all the while.
-func (h *hall) watched(ctx context.Context, line string, items int) (time.Duration, memory, error) {
-	h.newStore()
-	stop := h.watch(ctx)
-	_, took, err := h.clock(ctx, line, items)
+// watchRun runs a line in a new store and looks at drover's processes all the while.
+func (h *hall) watchRun(ctx context.Context, line string, items int) (time.Duration, memory, error) {
+	h.useNewStore()
+	stop := h.watchMemory(ctx)
+	_, took, err := h.timeCommand(ctx, line, items)
 	return took, stop(), err
 }
 
 // memoryOfAMillion reads its items from a pipe: nobody knows how many will come.
 func memoryOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
-	items := h.cut(1_000_000)
+	items := h.cutItems(1_000_000)
 	line := fmt.Sprintf("seq %d | drover map -q --from - -j 8 -- silent", items)
-	took, peaks, err := h.watched(ctx, line, items)
+	took, peaks, err := h.watchRun(ctx, line, items)
 	if err != nil {
 		return "", nil, err
 	}
@@ -102,28 +102,28 @@ func memoryOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "to run %s items from a pipe: %s\n  took %s; %s\n", grouped(items), line, took.Round(time.Millisecond), agrees)
-	broken := peaks.judge(&b)
+	broken := peaks.judgePeaks(&b)
 	return b.String(), broken, nil
 }
 
 // resumeAMillion runs a job undisturbed, then interrupts one at half and types the
 // same command again, and looks at what is finished.
 func resumeAMillion(ctx context.Context, h *hall) (string, []string, error) {
-	items := h.cut(1_000_000)
+	items := h.cutItems(1_000_000)
 	line := fmt.Sprintf("drover map -q -t million --from 1-%d -j 8 -- silent", items)
-	h.newStore()
-	_, whole, err := h.clock(ctx, line, items)
+	h.useNewStore()
+	_, whole, err := h.timeCommand(ctx, line, items)
 	if err != nil {
 		return "", nil, err
 	}
-	h.newStore()
+	h.useNewStore()
 	first, missed, err := h.interrupted(ctx, line, whole/2)
 	if err != nil {
 		return "", nil, err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "to finish %s items, interrupted at half: %s\n  undisturbed %s\n", grouped(items), line, whole.Round(time.Millisecond))
-	_, second, err := h.clock(ctx, line, items)
+	_, second, err := h.timeCommand(ctx, line, items)
 	if err != nil {
 		return "", nil, err
 	}
@@ -140,7 +140,7 @@ func resumeAMillion(ctx context.Context, h *hall) (string, []string, error) {
 		first.Round(time.Millisecond), second.Round(time.Millisecond), agrees)
 	broken := verdict(&b, "an interruption makes a job take at most 1.15 times as long", detour <= maxDetour, fmt.Sprintf("%.2f times", detour))
 	for _, glance := range []string{"drover status last", line} {
-		_, took, err := h.clock(ctx, glance, items)
+		_, took, err := h.timeCommand(ctx, glance, items)
 		if err != nil {
 			return "", nil, err
 		}
@@ -154,7 +154,7 @@ func resumeAMillion(ctx context.Context, h *hall) (string, []string, error) {
 func (h *hall) interrupted(ctx context.Context, line string, after time.Duration) (took time.Duration, ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*after+2*time.Minute)
 	defer cancel()
-	cmd := h.shell(ctx, "exec "+line)
+	cmd := h.shellCommand(ctx, "exec "+line)
 	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		return 0, false, err

@@ -39,12 +39,12 @@ func forecasts(ctx context.Context, h *hall) (string, []string, error) {
 	var broken []string
 	b.WriteString("to tell from 20 items how long all of them take\n")
 	for _, f := range pilots {
-		n := h.cut(f.items)
+		n := h.cutItems(f.items)
 		if n <= 20 {
 			fmt.Fprintf(&b, "  %-7s not measured: %d items need no pilot\n", f.name, n)
 			continue
 		}
-		told, took, err := h.foretold(ctx, f, n)
+		told, took, err := h.timeForecast(ctx, f, n)
 		if err != nil {
 			return "", nil, err
 		}
@@ -55,12 +55,12 @@ func forecasts(ctx context.Context, h *hall) (string, []string, error) {
 	return b.String(), broken, nil
 }
 
-// foretold runs a pilot, and then all items in a store of their own, start and end of
+// timeForecast runs a pilot, and then all items in a store of their own, start and end of
 // the command included.
-func (h *hall) foretold(ctx context.Context, f flight, items int) (told, took time.Duration, err error) {
-	h.newStore()
+func (h *hall) timeForecast(ctx context.Context, f flight, items int) (told, took time.Duration, err error) {
+	h.useNewStore()
 	line := f.line(items, "--pilot 20 --json")
-	said, _, err := h.clock(ctx, line, items)
+	said, _, err := h.timeCommand(ctx, line, items)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -75,7 +75,7 @@ func (h *hall) foretold(ctx context.Context, f flight, items int) (told, took ti
 	if pilot.Forecast.Seconds <= 0 {
 		return 0, 0, fmt.Errorf("read the forecast of %s: %q: no time is foretold", line, said)
 	}
-	h.newStore()
-	_, took, err = h.clock(ctx, f.line(items, ""), items)
+	h.useNewStore()
+	_, took, err = h.timeCommand(ctx, f.line(items, ""), items)
 	return time.Duration(pilot.Forecast.Seconds * float64(time.Second)), took, err
 }

@@ -16,7 +16,7 @@ func TestAForecastThatIsFarOffBreaksItsClaim(t *testing.T) {
 	if len(broken) != len(pilots) || strings.Count(report, "DOES NOT HOLD") != len(pilots) {
 		t.Errorf("of items that are foretold 1000 s and take none: %q\n%s", broken, report)
 	}
-	told, took, err := h.foretold(t.Context(), pilots[0], 40)
+	told, took, err := h.timeForecast(t.Context(), pilots[0], 40)
 	if err != nil || told != 1000*time.Second || took >= told {
 		t.Errorf("foretold %s, took %s: %v", told, took, err)
 	}

@@ -20,7 +20,7 @@ func everyByteIsWhereItBelongs(ctx context.Context, h *hall, items int) (string,
 	for range looks {
 		n := 1 + rand.IntN(items)
 		line := fmt.Sprintf("drover logs last --item %d", n)
-		said, _, err := h.clock(ctx, line, 1)
+		said, _, err := h.timeCommand(ctx, line, 1)
 		if err != nil {
 			return "", err
 		}
@@ -33,7 +33,7 @@ func everyByteIsWhereItBelongs(ctx context.Context, h *hall, items int) (string,
 
 // theStoreAgrees has drover verify the run that was just timed.
 func theStoreAgrees(ctx context.Context, h *hall, items int) (string, error) {
-	if _, _, err := h.clock(ctx, "drover verify last", items); err != nil {
+	if _, _, err := h.timeCommand(ctx, "drover verify last", items); err != nil {
 		return "", err
 	}
 	return "drover verify last agrees", nil

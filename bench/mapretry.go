@@ -20,7 +20,7 @@ const pickedEach = 100
 // retryOfAMillion runs a job of which one item in a hundred fails, mends its program
 // and has these run again; beside it as many items in a new job.
 func retryOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
-	items := max(h.cut(1_000_000), pickedEach)
+	items := max(h.cutItems(1_000_000), pickedEach)
 	bad := items / pickedEach
 	line := fmt.Sprintf("drover map -q --from 1-%d -j 8 -- picky {}", items)
 	retry, fresh := "drover retry -q last", fmt.Sprintf("drover map -q --from 1-%d -j 8 -- silent {}", bad)
@@ -30,26 +30,26 @@ func retryOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
 		if round > 0 && items > 100_000 {
 			break // long enough to be its own median
 		}
-		if err := h.picky(ctx); err != nil {
+		if err := h.makeFailingProgram(ctx); err != nil {
 			return "", nil, err
 		}
-		h.newStore()
-		_, took, err := h.clock(ctx, line+"; test $? = 1", items)
+		h.useNewStore()
+		_, took, err := h.timeCommand(ctx, line+"; test $? = 1", items)
 		if err != nil {
 			return "", nil, err
 		}
-		if err := h.mended(); err != nil {
+		if err := h.mendProgram(); err != nil {
 			return "", nil, err
 		}
-		_, second, err := h.clock(ctx, retry, items)
+		_, second, err := h.timeCommand(ctx, retry, items)
 		if err != nil {
 			return "", nil, err
 		}
 		if _, err := theStoreAgrees(ctx, h, items); err != nil {
 			return "", nil, err
 		}
-		h.newStore()
-		_, third, err := h.clock(ctx, fresh, items)
+		h.useNewStore()
+		_, third, err := h.timeCommand(ctx, fresh, items)
 		if err != nil {
 			return "", nil, err
 		}
@@ -60,23 +60,23 @@ func retryOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
 	for _, row := range []struct {
 		what string
 		took time.Duration
-	}{{line, whole}, {retry, again.median()}, {fresh, anew.median()}} {
+	}{{line, whole}, {retry, again.medianTime()}, {fresh, anew.medianTime()}} {
 		fmt.Fprintf(&b, "  %10s  %s\n", row.took.Round(time.Millisecond), row.what)
 	}
-	fmt.Fprintf(&b, "  %.2f times what they take as a new job\n", float64(again.median())/float64(anew.median()))
-	part := float64(again.median()) / float64(whole)
+	fmt.Fprintf(&b, "  %.2f times what they take as a new job\n", float64(again.medianTime())/float64(anew.medianTime()))
+	part := float64(again.medianTime()) / float64(whole)
 	broken := verdict(&b, "one percent of a job runs again in at most a tenth of its time", part <= maxAgain, fmt.Sprintf("%.3f of it", part))
 	return b.String(), broken, nil
 }
 
-// picky makes the program that fails for every hundredth item.
-func (h *hall) picky(ctx context.Context) error {
-	return h.compile(ctx, "picky", "tiny.c", append([]string{"-DSILENT", "-DPICKY"}, how()...)...)
+// makeFailingProgram makes the program that fails for every hundredth item.
+func (h *hall) makeFailingProgram(ctx context.Context) error {
+	return h.compileProgram(ctx, "picky", "tiny.c", append([]string{"-DSILENT", "-DPICKY"}, how()...)...)
 }
 
-// mended puts one that never fails in its place. It is no code of the job's: it is
+// mendProgram puts one that never fails in its place. It is no code of the job's: it is
 // found on PATH.
-func (h *hall) mended() error {
+func (h *hall) mendProgram() error {
 	bin := filepath.Join(h.dir, "bin")
 	return errors.Join(copyFile(filepath.Join(bin, "mended"), filepath.Join(bin, "silent")),
 		os.Rename(filepath.Join(bin, "mended"), filepath.Join(bin, "picky")))

@@ -31,26 +31,26 @@ var searchSections = []section{{name: "map-search", needs: "cc", trial: searchOf
 // searchOfAMillion has a job print, once, and looks through what it printed with drover
 // and with grep in turn.
 func searchOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
-	items := h.cut(1_000_000)
+	items := h.cutItems(1_000_000)
 	var b strings.Builder
 	fmt.Fprintf(&b, "to look through the logs of %s items, seven lines each: "+writeLogs+"\n", grouped(items), items)
 	if why := onPath("zstd")(h); why != "" {
 		fmt.Fprintf(&b, "  grep       not measured: %s\n  claim: %s: not judged\n", why, searchClaim)
 		return b.String(), nil, nil
 	}
-	h.newStore()
+	h.useNewStore()
 	for _, line := range []string{fmt.Sprintf(writeLogs, items), copyLogs} {
-		if _, _, err := h.clock(ctx, line, items); err != nil {
+		if _, _, err := h.timeCommand(ctx, line, items); err != nil {
 			return "", nil, err
 		}
 	}
 	var ours, peer times
 	for round := range max(h.options.rounds, 5) + 1 {
-		_, a, err := h.clock(ctx, searchLogs, items)
+		_, a, err := h.timeCommand(ctx, searchLogs, items)
 		if err != nil {
 			return "", nil, err
 		}
-		_, p, err := h.clock(ctx, grepLogs, items)
+		_, p, err := h.timeCommand(ctx, grepLogs, items)
 		if err != nil {
 			return "", nil, err
 		}
@@ -66,10 +66,10 @@ func searchOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
 		who, line string
 		t         times
 	}{{us, searchLogs, ours}, {"grep", grepLogs, peer}} {
-		fmt.Fprintf(&b, "  %-10s median %9s  best %9s  %s\n", row.who, row.t.median().Round(time.Millisecond), row.t.min().Round(time.Millisecond), row.line)
+		fmt.Fprintf(&b, "  %-10s median %9s  best %9s  %s\n", row.who, row.t.medianTime().Round(time.Millisecond), row.t.shortestTime().Round(time.Millisecond), row.line)
 	}
 	fmt.Fprintf(&b, "  both found the same %s lines, and drover whose each is\n", grouped(lines))
-	times := float64(ours.median()) / float64(peer.median())
+	times := float64(ours.medianTime()) / float64(peer.medianTime())
 	broken := verdict(&b, searchClaim, times <= maxSearch, fmt.Sprintf("%.2f times", times))
 	return b.String(), broken, nil
 }

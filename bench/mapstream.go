@@ -78,7 +78,7 @@ func everySquareIsRight(ctx context.Context, h *hall, items int) (string, error)
 		return "", err
 	}
 	const line = "cd ../squares && drover results last --json"
-	said, _, err := h.clock(ctx, line, items)
+	said, _, err := h.timeCommand(ctx, line, items)
 	if err != nil {
 		return "", err
 	}

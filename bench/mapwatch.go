@@ -16,7 +16,7 @@ const sampleEvery = 200 * time.Millisecond
 // memory is the highest resident size of drover's processes, by what they are.
 type memory map[string]int64
 
-func (m memory) with(other memory) memory {
+func (m memory) addMemory(other memory) memory {
 	all := memory{}
 	for _, one := range []memory{m, other} {
 		for who, peak := range one {
@@ -26,9 +26,9 @@ func (m memory) with(other memory) memory {
 	return all
 }
 
-// judge adds a line with every peak, and the claim's; a system that does not tell
+// judgePeaks adds a line with every peak, and the claim's; a system that does not tell
 // has none, and breaks nothing.
-func (m memory) judge(b *strings.Builder) []string {
+func (m memory) judgePeaks(b *strings.Builder) []string {
 	const claim = "no process of drover's holds more than 100 MiB"
 	if len(m) == 0 {
 		fmt.Fprintf(b, "  claim: %s: not judged: no process was seen in /proc\n", claim)
@@ -43,8 +43,8 @@ func (m memory) judge(b *strings.Builder) []string {
 	return verdict(b, claim, highest <= maxResident, fmt.Sprintf("%.1f MiB", float64(highest)/(1<<20)))
 }
 
-// watch samples until the function it gives is called, which answers with the peaks.
-func (h *hall) watch(ctx context.Context) func() memory {
+// watchMemory samples until the function it gives is called, which answers with the peaks.
+func (h *hall) watchMemory(ctx context.Context) func() memory {
 	ctx, cancel := context.WithCancel(ctx)
 	seen := make(chan memory)
 	go func() {
@@ -52,7 +52,7 @@ func (h *hall) watch(ctx context.Context) func() memory {
 		tick := time.NewTicker(sampleEvery)
 		defer tick.Stop()
 		for {
-			peaks = peaks.with(h.resident())
+			peaks = peaks.addMemory(h.residentPeaks())
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

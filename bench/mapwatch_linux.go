@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// resident asks the kernel for the peaks of all processes that run the hall's copy
+// residentPeaks asks the kernel for the peaks of all processes that run the hall's copy
 // of drover: the command line, agents, and whatever they start of themselves. A
 // process that goes in the middle is left out.
-func (h *hall) resident() memory {
+func (h *hall) residentPeaks() memory {
 	peaks := memory{}
 	for _, pid := range h.processes() {
 		status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
@@ -26,15 +26,15 @@ func (h *hall) resident() memory {
 		}
 		who := words(pid)
 		// asked again: one that is about to become an item was drover a moment ago
-		if kib, err := strconv.ParseInt(fields[0], 10, 64); err == nil && h.runs(pid) {
+		if kib, err := strconv.ParseInt(fields[0], 10, 64); err == nil && h.isHallProcess(pid) {
 			peaks[who] = max(peaks[who], kib<<10)
 		}
 	}
 	return peaks
 }
 
-// shares asks the kernel what each process's part is of all that is held.
-func (h *hall) shares() (s shares) {
+// processShares asks the kernel what each process's part is of all that is held.
+func (h *hall) processShares() (s shares) {
 	for _, pid := range h.processes() {
 		rollup, err := os.ReadFile(filepath.Join("/proc", pid, "smaps_rollup"))
 		if err != nil {
@@ -56,8 +56,8 @@ func (h *hall) shares() (s shares) {
 	return s
 }
 
-// burnt is the time of a core that agents have used which are there now.
-func (h *hall) burnt() (sum time.Duration) {
+// agentCPUTime is the time of a core that agents have used which are there now.
+func (h *hall) agentCPUTime() (sum time.Duration) {
 	const tick = 10 * time.Millisecond // of the kernel's account, on every machine we know
 	for _, pid := range h.processes() {
 		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
@@ -74,8 +74,8 @@ func (h *hall) burnt() (sum time.Duration) {
 	return sum
 }
 
-// alive names drover's processes that are there now.
-func (h *hall) alive() []string {
+// livingProcesses names drover's processes that are there now.
+func (h *hall) livingProcesses() []string {
 	var live []string
 	for _, pid := range h.processes() {
 		live = append(live, fmt.Sprintf("%s (%s)", pid, words(pid)))
@@ -93,15 +93,15 @@ func (h *hall) processes() []string {
 		if f.Name()[0] < '0' || f.Name()[0] > '9' {
 			continue
 		}
-		if h.runs(f.Name()) {
+		if h.isHallProcess(f.Name()) {
 			found = append(found, f.Name())
 		}
 	}
 	return found
 }
 
-// runs says whether a process runs the hall's copy of drover.
-func (h *hall) runs(pid string) bool {
+// isHallProcess says whether a process runs the hall's copy of drover.
+func (h *hall) isHallProcess(pid string) bool {
 	is, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
 	return err == nil && is == filepath.Join(h.dir, "bin", "drover")
 }

@@ -19,14 +19,14 @@ const commandLimit = 60 * time.Second
 // times are the rounds of one command.
 type times []time.Duration
 
-// median is the middle one; of an even number, the mean of the middle two.
-func (t times) median() time.Duration {
+// medianTime is the middle one; of an even number, the mean of the middle two.
+func (t times) medianTime() time.Duration {
 	sorted := slices.Sorted(slices.Values(t))
 	n := len(sorted)
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-func (t times) min() time.Duration { return slices.Min(t) }
+func (t times) shortestTime() time.Duration { return slices.Min(t) }
 
 // measure runs both commands of a section in turn, once for nothing and then
 // rounds times, and gives their times.

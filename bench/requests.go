@@ -38,17 +38,17 @@ func requestsOfAJob(ctx context.Context, h *hall) (string, []string, error) {
 	}
 	defer os.Remove(filepath.Join(far.work, "hello.py"))
 	defer os.Remove(filepath.Join(far.work, "long.py"))
-	return b.measure(ctx, h, &far, &near)
+	return b.measureCopies(ctx, h, &far, &near)
 }
 
-func (b *bucketServer) measure(ctx context.Context, h *hall, far, near *place) (string, []string, error) {
+func (b *bucketServer) measureCopies(ctx context.Context, h *hall, far, near *place) (string, []string, error) {
 	hello := func(n int) command {
 		return command{[]string{far.drover, "run", "-t", fmt.Sprintf("hello%d", n), far.python, "hello.py"}, "drover run python3 hello.py"}
 	}
 	var first, most int64
 	var there, here times
 	for n := range h.options.rounds + 1 {
-		d, asked, err := b.cost(ctx, far, hello(n))
+		d, asked, err := b.commandCost(ctx, far, hello(n))
 		if err != nil {
 			return "", nil, err
 		}
@@ -62,19 +62,19 @@ func (b *bucketServer) measure(ctx context.Context, h *hall, far, near *place) (
 		}
 		there, here, most = append(there, d), append(here, l), max(most, asked)
 	}
-	_, long, err := b.cost(ctx, far, command{[]string{far.drover, "run", "-t", "long", far.python, "long.py"}, "drover run python3 long.py"})
+	_, long, err := b.commandCost(ctx, far, command{[]string{far.drover, "run", "-t", "long", far.python, "long.py"}, "drover run python3 long.py"})
 	if err != nil {
 		return "", nil, err
 	}
-	_, items, err := b.cost(ctx, far, command{[]string{"sh", "-c", `"$0" map -q -t items --from 1-1000 -- echo {} && echo done`, far.drover}, "drover map --from 1-1000 -- echo {}"})
+	_, items, err := b.commandCost(ctx, far, command{[]string{"sh", "-c", `"$0" map -q -t items --from 1-1000 -- echo {} && echo done`, far.drover}, "drover map --from 1-1000 -- echo {}"})
 	if err != nil {
 		return "", nil, err
 	}
 	return requestsReport(first, most, long, items, there, here)
 }
 
-// cost is clock, and the requests meanwhile.
-func (b *bucketServer) cost(ctx context.Context, p *place, cmd command) (time.Duration, int64, error) {
+// commandCost is clock, and the requests meanwhile.
+func (b *bucketServer) commandCost(ctx context.Context, p *place, cmd command) (time.Duration, int64, error) {
 	before := b.asked.Load()
 	d, err := longClock(ctx, p, cmd)
 	return d, b.asked.Load() - before, err
@@ -96,7 +96,7 @@ func requestsReport(first, most, long, items int64, there, here times) (string, 
 	fmt.Fprintf(&b, "  drover run hello.py              %5d requests, at most; %d as the first command of a day, which tries the store\n", most, first)
 	fmt.Fprintf(&b, "  each minute more                 %5d\n", (long-most)*int64(time.Minute)/int64(minutes))
 	fmt.Fprintf(&b, "  drover map --from 1-1000         %5d\n", items)
-	fmt.Fprintf(&b, "  wall time                        median %s, in a folder %s: %s more\n", millis(there.median()), millis(here.median()), millis(there.median()-here.median()))
+	fmt.Fprintf(&b, "  wall time                        median %s, in a folder %s: %s more\n", millis(there.medianTime()), millis(here.medianTime()), millis(there.medianTime()-here.medianTime()))
 	verdict, broken := "holds", []string(nil)
 	if top := max(first, most); top > maxRequests {
 		verdict, broken = "DOES NOT HOLD", []string{fmt.Sprintf("the claim %q does not hold: %d", requestsClaim, top)}

@@ -56,7 +56,7 @@ var sections = slices.Concat([]section{
 		peer:  hello,
 		until: untilExit,
 		claim: "drover --help takes at most 15 ms",
-		holds: func(ours, _ times) bool { return ours.median() <= maxHelp },
+		holds: func(ours, _ times) bool { return ours.medianTime() <= maxHelp },
 	},
 	{
 		name: "first-line",
@@ -66,17 +66,17 @@ var sections = slices.Concat([]section{
 		peer:  hello,
 		until: untilFirst,
 		claim: "the first line comes at most 150 ms after python's own",
-		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxDelay },
+		holds: func(ours, peer times) bool { return ours.medianTime() <= peer.medianTime()+maxDelay },
 	},
 	{
 		name: "two-nodes", ours: twoNodes, peer: twoAtOnce, until: untilExit,
 		claim: "two nodes take at most 600 ms more than two bare processes",
-		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxNodes },
+		holds: func(ours, peer times) bool { return ours.medianTime() <= peer.medianTime()+maxNodes },
 	},
 	{
 		name: "mpi", ours: twoNodesMPI, peer: mpiexec, until: untilExit, needs: "mpiexec",
 		claim: "four processes on two nodes take at most 1.5 s more than mpiexec on one",
-		holds: func(ours, peer times) bool { return ours.median() <= peer.median()+maxMPI },
+		holds: func(ours, peer times) bool { return ours.medianTime() <= peer.medianTime()+maxMPI },
 	},
 }, inputSections, copySections, mapSections, streamSections, searchSections, requestSections)
 
@@ -109,14 +109,14 @@ func report(p *place, s section, ours, peer times) string {
 		c   command
 		t   times
 	}{{"ours", s.ours(p), ours}, {"peer", s.peer(p), peer}} {
-		fmt.Fprintf(&b, "  %s  %-28s  median %10s  min %10s\n", row.who, row.c.show, millis(row.t.median()), millis(row.t.min()))
+		fmt.Fprintf(&b, "  %s  %-28s  median %10s  min %10s\n", row.who, row.c.show, millis(row.t.medianTime()), millis(row.t.shortestTime()))
 	}
 	verdict := "holds"
 	if !s.holds(ours, peer) {
 		verdict = "DOES NOT HOLD"
 	}
 	fmt.Fprintf(&b, "  ratio %.2f, difference %s (medians)\n  claim: %s: %s\n",
-		float64(ours.median())/float64(peer.median()), millis(ours.median()-peer.median()), s.claim, verdict)
+		float64(ours.medianTime())/float64(peer.medianTime()), millis(ours.medianTime()-peer.medianTime()), s.claim, verdict)
 	return b.String()
 }
 

@@ -59,26 +59,26 @@ func openBucket(program, dir string) (*bucket, error) {
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }, // not yet up
 	}
-	b.net = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.pass(to, w, r) }))
+	b.net = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.passRequest(to, w, r) }))
 	return b, nil
 }
 
-func (b *bucket) close() {
-	b.mend()
+func (b *bucket) closeServer() {
+	b.restoreNetwork()
 	b.net.Close()
 	_ = b.server.Process.Kill() // gone already is as good
 	_ = b.server.Wait()
 }
 
-// env is what a drover needs to find it.
-func (b *bucket) env(prefix string) []string {
+// environment is what a drover needs to find it.
+func (b *bucket) environment(prefix string) []string {
 	return []string{"DROVER_STORE=s3://facts/" + prefix + "?endpoint=" + b.net.URL,
 		"AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=testtest", "AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull}
 }
 
-// pass has a request done, or not, and answers it, or not.
-func (b *bucket) pass(to http.Handler, w http.ResponseWriter, r *http.Request) {
-	cut, mute, what := b.fate()
+// passRequest has a request done, or not, and answers it, or not.
+func (b *bucket) passRequest(to http.Handler, w http.ResponseWriter, r *http.Request) {
+	cut, mute, what := b.drawOutcome()
 	switch {
 	case cut != nil && mute:
 		select {
@@ -98,7 +98,7 @@ func (b *bucket) pass(to http.Handler, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (b *bucket) fate() (cut chan struct{}, mute bool, what string) {
+func (b *bucket) drawOutcome() (cut chan struct{}, mute bool, what string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked++
@@ -117,15 +117,15 @@ func (b *bucket) fate() (cut chan struct{}, mute bool, what string) {
 	return b.cut, b.mute, what
 }
 
-// befall has ills befall requests from now on.
-func (b *bucket) befall(i ills) {
+// setFaults has ills befall requests from now on.
+func (b *bucket) setFaults(i ills) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ills = i
 }
 
-// count begins to count anew, and gives what was counted.
-func (b *bucket) count() (asked, befell int) {
+// resetCounts begins to count anew, and gives what was counted.
+func (b *bucket) resetCounts() (asked, befell int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	asked, befell = b.asked, b.befell
@@ -133,19 +133,19 @@ func (b *bucket) count() (asked, befell int) {
 	return asked, befell
 }
 
-// takeAway takes the net away for a while, which ends by itself: whoever waits for
+// cutNetwork takes the net away for a while, which ends by itself: whoever waits for
 // something meanwhile need not see to it. mute: nothing is answered at all.
-func (b *bucket) takeAway(length time.Duration, mute bool) {
+func (b *bucket) cutNetwork(length time.Duration, mute bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.cut == nil {
 		b.cut = make(chan struct{})
-		time.AfterFunc(length, b.mend)
+		time.AfterFunc(length, b.restoreNetwork)
 	}
 	b.mute = mute
 }
 
-func (b *bucket) mend() {
+func (b *bucket) restoreNetwork() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.cut != nil {

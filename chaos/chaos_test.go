@@ -115,7 +115,7 @@ func TestEveryRunTooManyIsNoticed(t *testing.T) {
 	} {
 		r := three(t)
 		r.found, r.again = c.recorded, c.again
-		if err := os.WriteFile(r.lane.said("runs"), []byte(c.runs), 0o600); err != nil {
+		if err := os.WriteFile(r.lane.outputPath("runs"), []byte(c.runs), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.judgeRuns(); err != nil {
@@ -168,9 +168,9 @@ func TestTheTallyIsTheSumOfTheRounds(t *testing.T) {
 	total := newTally()
 	r := three(t)
 	r.hit, r.commands, r.ran = map[string]int{"killed an agent": 2}, 3, map[int]int{1: 2, 2: 1, 3: 1}
-	total.add(r)
-	total.add(r)
-	if total.bad() {
+	total.addRound(r)
+	total.addRound(r)
+	if total.foundWrong() {
 		t.Error("nothing was broken, and the tally is bad")
 	}
 	want := `every promise was kept
@@ -182,13 +182,13 @@ func TestTheTallyIsTheSumOfTheRounds(t *testing.T) {
   double    0
   orphans   0
   took      61 s`
-	if diff := gocmp.Diff(want, total.text(61*time.Second)); diff != "" {
+	if diff := gocmp.Diff(want, total.tallyText(61*time.Second)); diff != "" {
 		t.Errorf("the tally differs (-want +got):\n%s", diff)
 	}
-	r.wrong("a process is left")
+	r.noteWrong("a process is left")
 	r.stray++
-	total.add(r)
-	if text := total.text(time.Minute); !total.bad() || !strings.HasPrefix(text, "1 PROMISES WERE BROKEN") || !strings.Contains(text, "orphans   1") {
+	total.addRound(r)
+	if text := total.tallyText(time.Minute); !total.foundWrong() || !strings.HasPrefix(text, "1 PROMISES WERE BROKEN") || !strings.Contains(text, "orphans   1") {
 		t.Errorf("a stray process is said so: %s", text)
 	}
 }
@@ -266,7 +266,7 @@ func TestTheNetIsAwayForAsLongAsItWasTaken(t *testing.T) {
 		var arrived atomic.Int64 // when the newest one was heard
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			arrived.Store(time.Now().UnixNano())
-			b.pass(to, w, r)
+			b.passRequest(to, w, r)
 		}))
 		ask := func() (status int) {
 			resp, err := http.Get(server.URL)
@@ -282,7 +282,7 @@ func TestTheNetIsAwayForAsLongAsItWasTaken(t *testing.T) {
 			}
 		}
 		length, began := 300*time.Millisecond, time.Now()
-		for b.takeAway(length, mute); ; b.takeAway(length, mute) {
+		for b.cutNetwork(length, mute); ; b.cutNetwork(length, mute) {
 			status := ask()
 			if time.Unix(0, arrived.Load()).Sub(began) < length {
 				if status != 0 || done.Load() != 0 || mute && time.Since(began) < length {
@@ -298,15 +298,15 @@ func TestTheNetIsAwayForAsLongAsItWasTaken(t *testing.T) {
 		if took := time.Since(began); took < length {
 			t.Errorf("the net was away for %v", took)
 		}
-		b.befall(ills{busy: 1})
+		b.setFaults(ills{busy: 1})
 		if status := ask(); status != http.StatusServiceUnavailable || done.Load() != 1 {
 			t.Errorf("a busy server answers %d, and has done %d", status, done.Load())
 		}
-		b.befall(ills{late: 1})
+		b.setFaults(ills{late: 1})
 		if status := ask(); status != 0 || done.Load() < 2 {
 			t.Errorf("a lost reply is %d, and %d were done", status, done.Load())
 		}
-		if asked, befell := b.count(); asked < befell || befell < 3 {
+		if asked, befell := b.resetCounts(); asked < befell || befell < 3 {
 			t.Errorf("of %d requests %d were ill", asked, befell)
 		}
 		server.Close()
@@ -321,16 +321,16 @@ func TestRealBrownOutsReachTheProgramThatIsMadeForThem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.close()
+	defer l.removeDisk()
 	const length = 3 * time.Second
 	began := time.Now()
-	if err := l.forecast(1, length, map[string]any{"Busy": 1}); err != nil {
+	if err := l.writeFaultPlan(1, length, map[string]any{"Busy": 1}); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := l.command(t.Context(), false, "run", "-q", "-t", "calm", "true").CombinedOutput(); err != nil {
+	if out, err := l.droverCommand(t.Context(), false, "run", "-q", "-t", "calm", "true").CombinedOutput(); err != nil {
 		t.Errorf("the released program: %v: %s", err, out)
 	}
-	if out, err := l.command(t.Context(), true, "run", "-q", "-t", "weathered", "true").CombinedOutput(); err != nil {
+	if out, err := l.droverCommand(t.Context(), true, "run", "-q", "-t", "weathered", "true").CombinedOutput(); err != nil {
 		t.Errorf("the program in the storm: %v: %s", err, out)
 	}
 	if took := time.Since(began); took < length {

@@ -145,7 +145,7 @@ func damageStore(r *round, p planned) (bool, error) {
 	if r.overS3 {
 		return false, nil // the server's folder is the server's: a writer there is a disk that lies
 	}
-	models, err := filepath.Glob(filepath.Join(r.lane.store(), "chaos", r.task(), "*", "job.json"))
+	models, err := filepath.Glob(filepath.Join(r.lane.storePath(), "chaos", r.taskName(), "*", "job.json"))
 	if err != nil || len(models) == 0 {
 		return false, err
 	}
@@ -153,7 +153,7 @@ func damageStore(r *round, p planned) (bool, error) {
 	if r.damaged[d.name] {
 		return false, nil
 	}
-	switch err := d.plant(r.lane.store(), filepath.Dir(models[0])); {
+	switch err := d.plant(r.lane.storePath(), filepath.Dir(models[0])); {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, fs.ErrExist):
 		return false, nil // the disk is full just now, or half of it was planted then
 	case err != nil:
@@ -175,26 +175,26 @@ func (r *round) judgeDamage(ctx context.Context) {
 	}
 	names := strings.Join(sorted(r.damaged), ", ")
 	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"data"}, {"gc", "--dry-run"}} {
-		text, err := r.show(ctx, args...)
+		text, err := r.runStatusCommand(ctx, args...)
 		if err != nil {
-			r.wrong("beside %s: %v", names, err)
+			r.noteWrong("beside %s: %v", names, err)
 			continue
 		}
 		if raw := rawControl(text); raw != "" {
-			r.wrong("beside %s: drover %s prints %q raw", names, strings.Join(args, " "), raw)
+			r.noteWrong("beside %s: drover %s prints %q raw", names, strings.Join(args, " "), raw)
 		}
-		if args[0] == "status" && !bytes.Contains(text, []byte(r.task())) {
-			r.wrong("beside %s: drover %s does not show %s: %s", names, strings.Join(args, " "), r.task(), text)
+		if args[0] == "status" && !bytes.Contains(text, []byte(r.taskName())) {
+			r.noteWrong("beside %s: drover %s does not show %s: %s", names, strings.Join(args, " "), r.taskName(), text)
 		}
 	}
 }
 
-// show runs a command that looks at everything. It may say with its status that it
+// runStatusCommand runs a command that looks at everything. It may say with its status that it
 // could not read all of it; what it must not do is panic or be killed.
-func (r *round) show(ctx context.Context, args ...string) ([]byte, error) {
+func (r *round) runStatusCommand(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
-	out, err := r.lane.command(ctx, false, args...).CombinedOutput()
+	out, err := r.lane.droverCommand(ctx, false, args...).CombinedOutput()
 	if ctx.Err() != nil {
 		return out, fmt.Errorf("drover %s does not end within %s", strings.Join(args, " "), longest)
 	}

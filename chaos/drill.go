@@ -40,7 +40,7 @@ var (
 
 func ail(i ills) func(context.Context, *round) error {
 	return func(_ context.Context, r *round) error {
-		r.lane.bucket.befall(i)
+		r.lane.bucket.setFaults(i)
 		return nil
 	}
 }
@@ -48,39 +48,39 @@ func ail(i ills) func(context.Context, *round) error {
 // without takes the net away once the map is at work, and looks that nothing dies.
 func without(mute bool) func(context.Context, *round) error {
 	return func(ctx context.Context, r *round) error {
-		if err := r.working(ctx, drilled.items/5); err != nil {
+		if err := r.waitForItems(ctx, drilled.items/5); err != nil {
 			return err
 		}
 		before := len(of(r.lane.processes(), "agent"))
-		r.lane.bucket.takeAway(away, mute)
+		r.lane.bucket.cutNetwork(away, mute)
 		rest(ctx, away-time.Second)
 		if now := len(of(r.lane.processes(), "agent")); now != before {
-			r.wrong("%d agents waited for the net, and %d are left", before, now)
+			r.noteWrong("%d agents waited for the net, and %d are left", before, now)
 		}
 		return nil
 	}
 }
 
-// working waits until so many items have been begun.
-func (r *round) working(ctx context.Context, items int) error {
-	for end := time.Now().Add(time.Minute); r.begun() < items; rest(ctx, 50*time.Millisecond) {
+// waitForItems waits until so many items have been begun.
+func (r *round) waitForItems(ctx context.Context, items int) error {
+	for end := time.Now().Add(time.Minute); r.countBegun() < items; rest(ctx, 50*time.Millisecond) {
 		if ctx.Err() != nil || time.Now().After(end) {
-			return fmt.Errorf("wait for the map to work: %d items were begun of %d: see %s", r.begun(), items, r.lane.said("log"))
+			return fmt.Errorf("wait for the map to work: %d items were begun of %d: see %s", r.countBegun(), items, r.lane.outputPath("log"))
 		}
 	}
 	return nil
 }
 
-// play begins the map, has it befallen, and judges what came of it.
-func (d drill) play(ctx context.Context, l *lane) (*round, error) {
+// playDrill begins the map, has it befallen, and judges what came of it.
+func (d drill) playDrill(ctx context.Context, l *lane) (*round, error) {
 	l.round++
 	l.overS3 = true
 	r := &round{lane: l, work: drilled, hit: map[string]int{}, tends: rand.New(rand.NewPCG(1, 1)), overS3: true}
-	defer l.endAll()
-	defer l.bucket.befall(ills{})
-	l.bucket.count()
+	defer l.endAllProcesses()
+	defer l.bucket.setFaults(ills{})
+	l.bucket.resetCounts()
 	r.began = time.Now()
-	err := r.start(ctx)
+	err := r.startJob(ctx)
 	if err == nil {
 		err = d.befall(ctx, r)
 	}
@@ -89,13 +89,13 @@ func (d drill) play(ctx context.Context, l *lane) (*round, error) {
 	}
 	ends, err := r.bringToItsEnd(ctx)
 	r.took = time.Since(r.began)
-	l.bucket.befall(ills{})
-	r.asked, r.befell = l.bucket.count()
+	l.bucket.setFaults(ills{})
+	r.asked, r.befell = l.bucket.resetCounts()
 	if r.commands != 1 {
-		r.wrong("the same command was typed %d times", r.commands)
+		r.noteWrong("the same command was typed %d times", r.commands)
 	}
 	if err == nil && ends {
-		err = r.judge(ctx)
+		err = r.judgeOutcome(ctx)
 	}
 	return r, err
 }
@@ -106,10 +106,10 @@ func drills(ctx context.Context, o options, dir string, out *logger) (broken boo
 	if err != nil {
 		return false, err
 	}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer func() { err = errors.Join(err, l.removeDisk()) }()
 	var calm, storm []time.Duration
 	for n, d := range []drill{calmly, busy, calmly, busy, calmly, busy, garbled, refused, silent} {
-		r, err := d.play(ctx, l)
+		r, err := d.playDrill(ctx, l)
 		if err != nil {
 			return broken, fmt.Errorf("drill %d, %s: %w", n+1, d.name, err)
 		}
@@ -123,11 +123,11 @@ func drills(ctx context.Context, o options, dir string, out *logger) (broken boo
 		if len(r.broken) > 0 {
 			l.keep, broken, verdict = true, true, "BROKEN\n          "+strings.Join(r.broken, "\n          ")
 		}
-		out.say("drill: %s: %s in %.1f s, %d requests, %d of them ill, %d commands, %d extra runs of %d allowed, %d failed: %s",
-			d.name, r.work, r.took.Seconds(), r.asked, r.befell, r.commands, r.extra(), r.allowed(), r.found.Tally.Failed, verdict)
+		out.printLine("drill: %s: %s in %.1f s, %d requests, %d of them ill, %d commands, %d extra runs of %d allowed, %d failed: %s",
+			d.name, r.work, r.took.Seconds(), r.asked, r.befell, r.commands, r.extraRuns(), r.allowedExtra(), r.found.Tally.Failed, verdict)
 	}
 	ratio := middle(storm).Seconds() / middle(calm).Seconds()
-	out.say("drill: 5 %% of requests refused: %.1f s, %.1f s calm: %.1f %% slower (at most %.0f %%)",
+	out.printLine("drill: 5 %% of requests refused: %.1f s, %.1f s calm: %.1f %% slower (at most %.0f %%)",
 		middle(storm).Seconds(), middle(calm).Seconds(), 100*(ratio-1), 100*(slower-1))
 	return broken || ratio > slower, nil
 }

@@ -51,7 +51,7 @@ var hits = []hit{
 	{"killed the command", 2, nobody, send("command", unix.SIGKILL)},
 	{"interrupted the command", 2, nobody, send("command", unix.SIGINT)},
 	{"ended the command", 1, nobody, send("command", unix.SIGTERM)},
-	{"killed everything", 1, nobody, func(r *round, _ planned) (bool, error) { r.lane.endAll(); return true, nil }},
+	{"killed everything", 1, nobody, func(r *round, _ planned) (bool, error) { r.lane.endAllProcesses(); return true, nil }},
 	{"stopped an agent for a moment", 2, nobody, pause(0, 3*time.Second)},
 	{"filled the disk", 2, nobody, fillDisk},
 	{"browned the store out", 6, nobody, brownOut},
@@ -81,21 +81,21 @@ func draw(r *rand.Rand) planned {
 	return p
 }
 
-// lasts is between least and most.
-func (p planned) lasts(least, most time.Duration) time.Duration {
+// durationBetween is between least and most.
+func (p planned) durationBetween(least, most time.Duration) time.Duration {
 	return least + time.Duration(p.share*float64(most-least))
 }
 
 // send hits one process of a kind.
 func send(kind string, sig unix.Signal) func(*round, planned) (bool, error) {
 	return func(r *round, p planned) (bool, error) {
-		pid := r.victim(kind, p)
+		pid := r.drawVictim(kind, p)
 		// one that has just ended is nobody
 		return pid != 0 && unix.Kill(pid, sig) == nil, nil
 	}
 }
 
-func (r *round) victim(kind string, p planned) int {
+func (r *round) drawVictim(kind string, p planned) int {
 	some := of(r.lane.processes(), kind)
 	if len(some) == 0 {
 		return 0
@@ -106,11 +106,11 @@ func (r *round) victim(kind string, p planned) int {
 // pause stops an agent, and wakes it up later: its items go on meanwhile.
 func pause(least, most time.Duration) func(*round, planned) (bool, error) {
 	return func(r *round, p planned) (bool, error) {
-		pid := r.victim("agent", p)
+		pid := r.drawVictim("agent", p)
 		if pid == 0 || unix.Kill(pid, unix.SIGSTOP) != nil {
 			return false, nil
 		}
-		r.later(p.lasts(least, most), func() { _ = unix.Kill(pid, unix.SIGCONT) }) // killed in between is as good
+		r.doLater(p.durationBetween(least, most), func() { _ = unix.Kill(pid, unix.SIGCONT) }) // killed in between is as good
 		return true, nil
 	}
 }
@@ -124,7 +124,7 @@ func fillDisk(r *round, p planned) (bool, error) {
 		return false, fmt.Errorf("fill the disk: %w", err)
 	}
 	r.filled = true
-	r.later(p.lasts(200*time.Millisecond, 3*time.Second), func() { r.filled = false; free() })
+	r.doLater(p.durationBetween(200*time.Millisecond, 3*time.Second), func() { r.filled = false; free() })
 	return true, nil
 }
 
@@ -132,11 +132,11 @@ func brownOut(r *round, p planned) (bool, error) {
 	if !r.flaky {
 		return false, nil
 	}
-	length := p.lasts(500*time.Millisecond, 6*time.Second)
-	if err := r.lane.storm(rand.New(rand.NewPCG(p.which, 0)), length); err != nil {
+	length := p.durationBetween(500*time.Millisecond, 6*time.Second)
+	if err := r.lane.startFaults(rand.New(rand.NewPCG(p.which, 0)), length); err != nil {
 		return false, fmt.Errorf("brown out the store: %w", err)
 	}
-	r.later(length+100*time.Millisecond, func() {}) // it ends by itself
+	r.doLater(length+100*time.Millisecond, func() {}) // it ends by itself
 	return true, nil
 }
 
@@ -145,9 +145,9 @@ func takeNetAway(r *round, p planned) (bool, error) {
 	if !r.overS3 {
 		return false, nil
 	}
-	length := p.lasts(500*time.Millisecond, 20*time.Second)
-	r.lane.bucket.takeAway(length, p.which%2 == 0)
-	r.later(length, func() {}) // it ends by itself
+	length := p.durationBetween(500*time.Millisecond, 20*time.Second)
+	r.lane.bucket.cutNetwork(length, p.which%2 == 0)
+	r.doLater(length, func() {}) // it ends by itself
 	return true, nil
 }
 
@@ -156,8 +156,8 @@ func haveNetFail(r *round, p planned) (bool, error) {
 	if !r.overS3 {
 		return false, nil
 	}
-	r.lane.bucket.befall(ills{busy: 0.2 * p.share, late: 0.1, lost: 0.1})
-	r.later(p.lasts(time.Second, 10*time.Second), func() { r.lane.bucket.befall(ills{}) })
+	r.lane.bucket.setFaults(ills{busy: 0.2 * p.share, late: 0.1, lost: 0.1})
+	r.doLater(p.durationBetween(time.Second, 10*time.Second), func() { r.lane.bucket.setFaults(ills{}) })
 	return true, nil
 }
 
@@ -167,13 +167,13 @@ type undo struct {
 	do func()
 }
 
-func (r *round) later(length time.Duration, do func()) {
+func (r *round) doLater(length time.Duration, do func()) {
 	r.undos = append(r.undos, undo{time.Now().Add(length), do})
 }
 
-// wait lets time pass, undoes what is due, and sees to it that somebody works on
+// waitAndTend lets time pass, undoes what is due, and sees to it that somebody works on
 // the job. all: until everything is undone.
-func (r *round) wait(ctx context.Context, length time.Duration, all bool) error {
+func (r *round) waitAndTend(ctx context.Context, length time.Duration, all bool) error {
 	for end := time.Now().Add(length); ctx.Err() == nil; {
 		now := time.Now()
 		left := r.undos[:0]
@@ -188,7 +188,7 @@ func (r *round) wait(ctx context.Context, length time.Duration, all bool) error 
 		if all && len(left) == 0 || !all && now.After(end) {
 			return nil
 		}
-		if err := r.tend(ctx); err != nil {
+		if err := r.tendJob(ctx); err != nil {
 			return err
 		}
 		rest(ctx, 20*time.Millisecond)

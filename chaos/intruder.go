@@ -85,12 +85,12 @@ func startIntruder(ctx context.Context, dir string, lanes int) (*intruder, error
 	if err := i.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the intruder: %w", err)
 	}
-	go i.hear(out)
+	go i.readOutput(out)
 	return i, nil
 }
 
-// hear reads what the intruder says until it has ended; stop waits for that.
-func (i *intruder) hear(out io.Reader) {
+// readOutput reads what the intruder says until it has ended; stop waits for that.
+func (i *intruder) readOutput(out io.Reader) {
 	last := ""
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		if achieved, ok := strings.CutPrefix(lines.Text(), "achieved: "); ok {
@@ -106,8 +106,8 @@ func (i *intruder) hear(out io.Reader) {
 	i.sum <- last
 }
 
-// stop ends it, and returns what it has achieved and the sum of what it has tried.
-func (i *intruder) stop() (achieved []string, sum string, err error) {
+// stopIntruder ends it, and returns what it has achieved and the sum of what it has tried.
+func (i *intruder) stopIntruder() (achieved []string, sum string, err error) {
 	_ = i.cmd.Process.Signal(unix.SIGTERM) // ended already is as good
 	for line := range i.told {
 		achieved = append(achieved, line)
@@ -141,11 +141,11 @@ func intrude(ctx context.Context, in io.Reader, out io.Writer) error {
 		return errors.New("the intruder is the user that it attacks")
 	}
 	for ctx.Err() == nil {
-		for _, p := range s.victims() {
-			s.spyOn(p)
+		for _, p := range s.victimPids() {
+			s.attackProcess(p)
 		}
 		s.talkToSockets()
-		s.rummage()
+		s.openEverything()
 		s.seeWhatRan()
 		if err := s.out.Flush(); err != nil {
 			return err
@@ -156,8 +156,8 @@ func intrude(ctx context.Context, in io.Reader, out io.Writer) error {
 	return s.out.Flush()
 }
 
-// achieved reports a thing once.
-func (s *spy) achieved(format string, args ...any) {
+// reportBreach reports a thing once.
+func (s *spy) reportBreach(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	if !s.said[line] {
 		s.said[line] = true
@@ -165,8 +165,8 @@ func (s *spy) achieved(format string, args ...any) {
 	}
 }
 
-// victims are the pids of the processes whose command lines name chaos's folder.
-func (s *spy) victims() (pids []int) {
+// victimPids are the pids of the processes whose command lines name chaos's folder.
+func (s *spy) victimPids() (pids []int) {
 	folders, _ := filepath.Glob("/proc/[0-9]*") // the pattern is a good one
 	for _, dir := range folders {
 		command, _ := os.ReadFile(filepath.Join(dir, "cmdline")) // gone meanwhile is no victim
@@ -213,13 +213,13 @@ func (s *spy) seeWhatRan() {
 	for _, shared := range s.Shared {
 		text, err := os.ReadFile(filepath.Join(shared, ranFile))
 		if err == nil && bytes.Contains(text, []byte(strconv.Itoa(s.Victim)+"\n")) {
-			s.achieved("user %d has run the program that was planted in %s", s.Victim, shared)
+			s.reportBreach("user %d has run the program that was planted in %s", s.Victim, shared)
 		}
 	}
 }
 
-// spyOn tries to read, write and signal one process of the victim's.
-func (s *spy) spyOn(pid int) {
+// attackProcess tries to read, write and signal one process of the victim's.
+func (s *spy) attackProcess(pid int) {
 	s.tries["process"]++
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	info, err := os.Stat(dir)
@@ -232,17 +232,17 @@ func (s *spy) spyOn(pid int) {
 			continue
 		}
 		if n, _ := f.Read(make([]byte, 1)); n > 0 {
-			s.achieved("read %s of process %d", name, pid)
+			s.reportBreach("read %s of process %d", name, pid)
 		}
 		f.Close()
 	}
 	for _, name := range []string{"cwd", "root", "fd"} {
 		if _, err := os.ReadDir(filepath.Join(dir, name)); err == nil {
-			s.achieved("list %s of process %d", name, pid)
+			s.reportBreach("list %s of process %d", name, pid)
 		}
 	}
 	if unix.Kill(pid, unix.SIGWINCH) == nil {
-		s.achieved("signal process %d", pid)
+		s.reportBreach("signal process %d", pid)
 	}
 }
 
@@ -267,24 +267,24 @@ func (s *spy) talkToSockets() {
 		_, _ = c.Write([]byte("{\"tail\":0,\"item\":1,\"stop\":true}\n"))
 		answer := make([]byte, 200)
 		if n, _ := c.Read(answer); n > 0 {
-			s.achieved("socket %s answers %q", fields[7], answer[:n])
+			s.reportBreach("socket %s answers %q", fields[7], answer[:n])
 		}
 		c.Close()
 	}
 }
 
-// rummage opens, for reading and writing, everything below chaos's folder that it
+// openEverything opens, for reading and writing, everything below chaos's folder that it
 // can find; the shared folders and what is the intruder's own are nobody's secret.
-func (s *spy) rummage() {
-	_ = filepath.WalkDir(s.Dir, s.try) // what it may not list it passes by
+func (s *spy) openEverything() {
+	_ = filepath.WalkDir(s.Dir, s.tryEntry) // what it may not list it passes by
 	for _, shared := range s.Shared {
 		for _, up := range []string{shared, filepath.Join(shared, "..", "home"), filepath.Join(shared, "..", "..", "work"), filepath.Join(shared, "..", "..", "said")} {
-			_ = filepath.WalkDir(up, s.try)
+			_ = filepath.WalkDir(up, s.tryEntry)
 		}
 	}
 }
 
-func (s *spy) try(name string, d fs.DirEntry, err error) error {
+func (s *spy) tryEntry(name string, d fs.DirEntry, err error) error {
 	if err != nil || d == nil {
 		return nil
 	}
@@ -296,16 +296,16 @@ func (s *spy) try(name string, d fs.DirEntry, err error) error {
 	switch {
 	case d.IsDir():
 		if unix.Access(name, unix.W_OK) == nil && info.Mode()&fs.ModeSticky == 0 {
-			s.achieved("write into folder %s", name)
+			s.reportBreach("write into folder %s", name)
 		}
 	case info.Mode().IsRegular() && name != filepath.Join(s.Dir, "intruder"):
 		if f, err := os.Open(name); err == nil {
 			f.Close()
-			s.achieved("read %s", name)
+			s.reportBreach("read %s", name)
 		}
 		if f, err := os.OpenFile(name, os.O_WRONLY, 0); err == nil {
 			f.Close()
-			s.achieved("write %s", name)
+			s.reportBreach("write %s", name)
 		}
 	}
 	return nil
@@ -317,9 +317,9 @@ func (s *spy) try(name string, d fs.DirEntry, err error) error {
 func attach(r *round, _ planned) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), longest)
 	defer cancel()
-	err := r.lane.command(ctx, false, "attach", "last", "--", "true").Run()
+	err := r.lane.droverCommand(ctx, false, "attach", "last", "--", "true").Run()
 	if ctx.Err() != nil {
-		r.wrong("drover attach does not end within %s", longest)
+		r.noteWrong("drover attach does not end within %s", longest)
 	}
 	return err == nil, nil
 }

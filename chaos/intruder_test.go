@@ -63,9 +63,9 @@ func TestWhateverTheIntruderAchievesIsNoticed(t *testing.T) {
 	}
 	defer func() { _, _ = child.Process.Kill(), child.Wait() }()
 	said := tellsOf(t, dir, func(s *spy) {
-		s.rummage()
+		s.openEverything()
 		s.talkToSockets()
-		s.spyOn(child.Process.Pid)
+		s.attackProcess(child.Process.Pid)
 		s.plantDoors("0123456789abcdef")
 		planted := filepath.Join(dir, "tmp", "evil", "sh")
 		if out, err := exec.Command(planted).CombinedOutput(); err != nil {
@@ -88,8 +88,8 @@ func TestWhateverTheIntruderAchievesIsNoticed(t *testing.T) {
 // What the intruder achieves is a broken promise, and fails the whole.
 func TestWhatTheIntruderAchievesIsBroken(t *testing.T) {
 	total := newTally()
-	if err := total.addIntruder([]string{"read the key"}, "1 doors", nil); err != nil || !total.bad() || !strings.Contains(total.text(0), "read the key") {
-		t.Errorf("%v: %s", err, total.text(0))
+	if err := total.addIntruder([]string{"read the key"}, "1 doors", nil); err != nil || !total.foundWrong() || !strings.Contains(total.tallyText(0), "read the key") {
+		t.Errorf("%v: %s", err, total.tallyText(0))
 	}
 }
 

@@ -27,13 +27,13 @@ type verified struct {
 	Doubts int `json:"doubt_count"`
 }
 
-// judge holds what is left against what the programs must have given.
-func (r *round) judge(ctx context.Context) error {
-	for _, p := range r.lane.gone(ctx, goneWithin) {
+// judgeOutcome holds what is left against what the programs must have given.
+func (r *round) judgeOutcome(ctx context.Context) error {
+	for _, p := range r.lane.waitUntilGone(ctx, goneWithin) {
 		r.stray++
-		r.wrong("a process is left %s after the end: %d %s %s", goneWithin, p.pid, p.kind, p.text)
+		r.noteWrong("a process is left %s after the end: %d %s %s", goneWithin, p.pid, p.kind, p.text)
 	}
-	if err := r.verify(ctx); err != nil {
+	if err := r.runVerify(ctx); err != nil {
 		return err
 	}
 	if r.work.kind == "run" {
@@ -48,10 +48,10 @@ func (r *round) judge(ctx context.Context) error {
 	return r.judgeLeftovers(ctx)
 }
 
-func (r *round) verify(ctx context.Context) error {
-	text, err := r.ask(ctx, "verify", "last", "--json")
+func (r *round) runVerify(ctx context.Context) error {
+	text, err := r.runReadCommand(ctx, "verify", "last", "--json")
 	if err != nil {
-		r.wrong("%v", err)
+		r.noteWrong("%v", err)
 		return nil
 	}
 	if err := json.Unmarshal(text, &r.found); err != nil {
@@ -60,19 +60,19 @@ func (r *round) verify(ctx context.Context) error {
 	t := r.found.Tally
 	switch {
 	case r.found.Doubts > 0:
-		r.wrong("verify has doubts: %s", text)
-	case r.work.kind != "run" && (r.found.Items != r.work.items || t.Items != r.work.items || t.Failed != r.work.failing() ||
+		r.noteWrong("verify has doubts: %s", text)
+	case r.work.kind != "run" && (r.found.Items != r.work.items || t.Items != r.work.items || t.Failed != r.work.countFailing() ||
 		t.Succeeded+t.Failed+t.Quarantined+t.Cancelled != t.Items):
-		r.wrong("the counts do not add up to %d items, %d of them failed: %s", r.work.items, r.work.failing(), text)
+		r.noteWrong("the counts do not add up to %d items, %d of them failed: %s", r.work.items, r.work.countFailing(), text)
 	}
 	return nil
 }
 
 // judgeModel looks at what a run brought home.
 func (r *round) judgeModel(ctx context.Context) {
-	home := r.lane.said("home")
-	if _, err := r.ask(ctx, "get", "last", "-o", home); err != nil {
-		r.wrong("%v", err)
+	home := r.lane.outputPath("home")
+	if _, err := r.runReadCommand(ctx, "get", "last", "-o", home); err != nil {
+		r.noteWrong("%v", err)
 		return
 	}
 	var want strings.Builder
@@ -82,7 +82,7 @@ func (r *round) judgeModel(ctx context.Context) {
 	text, err := os.ReadFile(filepath.Join(home, "model", "steps.txt"))
 	if err != nil || string(text) != want.String() {
 		r.lost++
-		r.wrong("the model holds %q and not the steps 1 to %d: %v", text, r.work.steps, err)
+		r.noteWrong("the model holds %q and not the steps 1 to %d: %v", text, r.work.steps, err)
 	}
 }
 
@@ -96,18 +96,18 @@ type result struct {
 
 // judgeItems holds every result and every output that came home against the item.
 func (r *round) judgeItems(ctx context.Context) {
-	text, err := r.ask(ctx, "results", "last", "--json")
+	text, err := r.runReadCommand(ctx, "results", "last", "--json")
 	if err != nil {
-		r.wrong("%v", err)
+		r.noteWrong("%v", err)
 		return
 	}
 	r.judgeResults(text)
 	if !r.work.outputs {
 		return
 	}
-	home := r.lane.said("home")
-	if _, err := r.ask(ctx, "get", "last", "-o", home); err != nil {
-		r.wrong("%v", err)
+	home := r.lane.outputPath("home")
+	if _, err := r.runReadCommand(ctx, "get", "last", "-o", home); err != nil {
+		r.noteWrong("%v", err)
 		return
 	}
 	r.judgeOutputs(home)
@@ -118,33 +118,33 @@ func (r *round) judgeResults(text []byte) {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		var x result
 		if err := json.Unmarshal(lines.Bytes(), &x); err != nil {
-			r.wrong("a line of results is none: %v: %s", err, lines.Bytes())
+			r.noteWrong("a line of results is none: %v: %s", err, lines.Bytes())
 			continue
 		}
 		seen[x.Item]++
-		if why := r.work.differs(x); why != "" {
+		if why := r.work.differenceOf(x); why != "" {
 			r.lost++
-			r.wrong("item %d: %s: %s", x.Item, why, lines.Bytes())
+			r.noteWrong("item %d: %s: %s", x.Item, why, lines.Bytes())
 		}
 	}
 	for n := 1; n <= r.work.items; n++ {
 		switch {
 		case seen[n] == 0:
 			r.lost++
-			r.wrong("item %d has no result", n)
+			r.noteWrong("item %d has no result", n)
 		case seen[n] > 1:
 			r.double++
-			r.wrong("item %d has %d results", n, seen[n])
+			r.noteWrong("item %d has %d results", n, seen[n])
 		}
 	}
 }
 
-// differs says in what a result is not the item's.
-func (w work) differs(x result) string {
+// differenceOf says in what a result is not the item's.
+func (w work) differenceOf(x result) string {
 	if x.Item < 1 || x.Item > w.items || x.Value != strconv.Itoa(x.Item) {
 		return "no such item was given"
 	}
-	if w.fails(x.Item) {
+	if w.mustFail(x.Item) {
 		if x.State != "FAILED" {
 			return "it must have failed"
 		}
@@ -153,8 +153,8 @@ func (w work) differs(x result) string {
 	switch {
 	case x.State != "SUCCEEDED":
 		return "it must have succeeded"
-	case x.Stdout != w.says(x.Item):
-		return fmt.Sprintf("its result must be %q", w.says(x.Item))
+	case x.Stdout != w.resultText(x.Item):
+		return fmt.Sprintf("its result must be %q", w.resultText(x.Item))
 	case w.outputs && (len(x.Outputs) != 1 || x.Outputs[0].Name != fmt.Sprintf("o/%d.txt", x.Item)):
 		return "it must have its output"
 	}
@@ -166,13 +166,13 @@ func (w work) differs(x result) string {
 func (r *round) judgeOutputs(home string) {
 	found := 0
 	for n := 1; n <= r.work.items; n++ {
-		if r.work.fails(n) {
+		if r.work.mustFail(n) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(home, "o", fmt.Sprintf("%d.txt", n)))
-		if err != nil || string(text) != r.work.output(n) {
+		if err != nil || string(text) != r.work.outputText(n) {
 			r.lost++
-			r.wrong("the output of item %d holds %q: %v", n, text, err)
+			r.noteWrong("the output of item %d holds %q: %v", n, text, err)
 		}
 	}
 	err := filepath.WalkDir(filepath.Join(home, "o"), func(_ string, d fs.DirEntry, err error) error {
@@ -181,15 +181,15 @@ func (r *round) judgeOutputs(home string) {
 		}
 		return err
 	})
-	if want := r.work.items - r.work.failing(); err != nil || found > want {
-		r.wrong("%d outputs came home, and there are %d: %v", found, want, err)
+	if want := r.work.items - r.work.countFailing(); err != nil || found > want {
+		r.noteWrong("%d outputs came home, and there are %d: %v", found, want, err)
 	}
 }
 
 // judgeRuns counts what truly ran: each item did, and no more of them again than
 // is recorded, or than verify says may have run unrecorded.
 func (r *round) judgeRuns() error {
-	text, err := r.notes()
+	text, err := r.readRunNotes()
 	if err != nil {
 		return fmt.Errorf("read what the programs noted: %w", err)
 	}
@@ -197,7 +197,7 @@ func (r *round) judgeRuns() error {
 	for line := range strings.Lines(string(text)) {
 		n, err := strconv.Atoi(strings.TrimSpace(line))
 		if err != nil || n < 1 || n > r.work.items {
-			r.wrong("a program was given %q, which is no item", line)
+			r.noteWrong("a program was given %q, which is no item", line)
 			continue
 		}
 		r.ran[n]++
@@ -205,34 +205,34 @@ func (r *round) judgeRuns() error {
 	for n := 1; n <= r.work.items; n++ {
 		if r.ran[n] == 0 {
 			r.lost++
-			r.wrong("item %d has a result, and never ran", n)
+			r.noteWrong("item %d has a result, and never ran", n)
 		}
 	}
-	if r.extra() > r.allowed() {
-		r.wrong("%d items ran again, and at most %d may have: %+v", r.extra(), r.allowed(), r.found)
+	if r.extraRuns() > r.allowedExtra() {
+		r.noteWrong("%d items ran again, and at most %d may have: %+v", r.extraRuns(), r.allowedExtra(), r.found)
 	}
 	return nil
 }
 
-// notes are a line for each item that a program has begun.
-func (r *round) notes() ([]byte, error) { return os.ReadFile(r.lane.said("runs")) }
+// readRunNotes are a line for each item that a program has begun.
+func (r *round) readRunNotes() ([]byte, error) { return os.ReadFile(r.lane.outputPath("runs")) }
 
-// begun is how many there are so far.
-func (r *round) begun() int {
-	text, _ := r.notes() // not there yet is none
+// countBegun is how many there are so far.
+func (r *round) countBegun() int {
+	text, _ := r.readRunNotes() // not there yet is none
 	return bytes.Count(text, []byte("\n"))
 }
 
-func (r *round) extra() (n int) {
+func (r *round) extraRuns() (n int) {
 	for _, times := range r.ran {
 		n += times - 1
 	}
 	return n
 }
 
-// allowed is how often items may have run beyond once: as recorded, as verify says
+// allowedExtra is how often items may have run beyond once: as recorded, as verify says
 // for agents that died, and as follows from the hits.
-func (r *round) allowed() int {
+func (r *round) allowedExtra() int {
 	x := r.found.Extra
 	return r.found.Bound + x.Retries + x.Interrupted + r.again
 }
@@ -240,14 +240,14 @@ func (r *round) allowed() int {
 // judgeLeftovers has a quiet job come and go, whose command and agent sweep what dead
 // ones left, and looks at what is there then: nothing of any job.
 func (r *round) judgeLeftovers(ctx context.Context) error {
-	c := r.lane.command(ctx, false, "map", "-q", "-t", "sweeper", "--from", "1-1", "--", "true")
+	c := r.lane.droverCommand(ctx, false, "map", "-q", "-t", "sweeper", "--from", "1-1", "--", "true")
 	if out, err := c.CombinedOutput(); err != nil {
-		r.wrong("a quiet job after the end does not run: %v: %s", err, out)
+		r.noteWrong("a quiet job after the end does not run: %v: %s", err, out)
 		return nil
 	}
-	for _, p := range r.lane.gone(ctx, goneWithin) {
+	for _, p := range r.lane.waitUntilGone(ctx, goneWithin) {
 		r.stray++
-		r.wrong("a process is left after a quiet job: %d %s %s", p.pid, p.kind, p.text)
+		r.noteWrong("a process is left after a quiet job: %d %s %s", p.pid, p.kind, p.text)
 	}
 	state := filepath.Join(r.lane.dir, "disk", "home", ".local", "state", "drover")
 	for _, pattern := range []string{filepath.Join(state, "work", "*"), filepath.Join(state, "local", "*"), filepath.Join(r.lane.dir, "disk", "tmp", "drover-items-*")} {
@@ -256,7 +256,7 @@ func (r *round) judgeLeftovers(ctx context.Context) error {
 			return err
 		}
 		for _, name := range left {
-			r.wrong("%s is left", name)
+			r.noteWrong("%s is left", name)
 		}
 	}
 	return nil

@@ -49,11 +49,11 @@ func newLane(o options, dir string, n int) (*lane, error) {
 			return nil, err
 		}
 	}
-	if err := copyFile(l.program(false), o.drover, 0o700); err != nil {
+	if err := copyFile(l.programPath(false), o.drover, 0o700); err != nil {
 		return nil, err
 	}
 	if l.flaky {
-		if err := copyFile(l.program(true), o.flaky, 0o700); err != nil {
+		if err := copyFile(l.programPath(true), o.flaky, 0o700); err != nil {
 			return nil, err
 		}
 	}
@@ -65,7 +65,7 @@ func newLane(o options, dir string, n int) (*lane, error) {
 	disk := filepath.Join(dir, "disk")
 	err := unix.Mount("drover-chaos", disk, "tmpfs", 0, fmt.Sprintf("size=%d", diskSize))
 	if err == nil {
-		l.full = l.fill
+		l.full = l.fillDisk
 	} else if !errors.Is(err, unix.EPERM) {
 		return nil, fmt.Errorf("mount a small disk: %s: %w", disk, err)
 	}
@@ -100,11 +100,11 @@ func environ(caller []string, disk, python string) []string {
 	return env
 }
 
-// close takes the disk away. What is on it and still needed is moved beside it.
-func (l *lane) close() error {
+// removeDisk takes the disk away. What is on it and still needed is moved beside it.
+func (l *lane) removeDisk() error {
 	disk := filepath.Join(l.dir, "disk")
 	if l.bucket != nil {
-		l.bucket.close()
+		l.bucket.closeServer()
 	}
 	if l.full == nil {
 		return nil
@@ -116,42 +116,42 @@ func (l *lane) close() error {
 	return errors.Join(err, unix.Unmount(disk, unix.MNT_DETACH))
 }
 
-func (l *lane) program(flaky bool) string {
+func (l *lane) programPath(flaky bool) string {
 	if flaky {
 		return filepath.Join(l.dir, "bin", "drover-flaky")
 	}
 	return filepath.Join(l.dir, "bin", "drover")
 }
 
-// store is the folder of a new one for each round: its newest job is the round's.
-func (l *lane) store() string {
+// storePath is the folder of a new one for each round: its newest job is the round's.
+func (l *lane) storePath() string {
 	if l.overS3 {
-		return filepath.Join(l.bucket.dir, "facts", l.prefix())
+		return filepath.Join(l.bucket.dir, "facts", l.storePrefix())
 	}
-	return filepath.Join(l.dir, "disk", l.prefix())
+	return filepath.Join(l.dir, "disk", l.storePrefix())
 }
 
-func (l *lane) prefix() string { return fmt.Sprintf("store%d", l.round) }
+func (l *lane) storePrefix() string { return fmt.Sprintf("store%d", l.round) }
 
-func (l *lane) said(name string) string {
+func (l *lane) outputPath(name string) string {
 	return filepath.Join(l.dir, "said", fmt.Sprintf("%d-%s", l.round, name))
 }
 
-// command is a command line of drover's, in a process group of its own: a signal to
+// droverCommand is a command line of drover's, in a process group of its own: a signal to
 // one is for that one alone.
-func (l *lane) command(ctx context.Context, flaky bool, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, l.program(flaky), args...)
+func (l *lane) droverCommand(ctx context.Context, flaky bool, args ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, l.programPath(flaky), args...)
 	c.Dir = filepath.Join(l.dir, "work")
-	c.Env = append(l.env[:len(l.env):len(l.env)], "DROVER_STORE="+l.store(), "DROVER_PROJECT=chaos")
+	c.Env = append(l.env[:len(l.env):len(l.env)], "DROVER_STORE="+l.storePath(), "DROVER_PROJECT=chaos")
 	if l.overS3 {
-		c.Env = append(c.Env, l.bucket.env(l.prefix())...)
+		c.Env = append(c.Env, l.bucket.environment(l.storePrefix())...)
 	}
 	c.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
 	return c
 }
 
-// fill writes into the disk until nothing more fits.
-func (l *lane) fill() (free func(), err error) {
+// fillDisk writes into the disk until nothing more fits.
+func (l *lane) fillDisk() (free func(), err error) {
 	name := filepath.Join(l.dir, "disk", "ballast")
 	f, err := os.Create(name)
 	if err != nil {
@@ -169,24 +169,24 @@ func (l *lane) fill() (free func(), err error) {
 	return func() { _ = os.Remove(name) }, nil // gone already is as good
 }
 
-// storm has the store misbehave for a while, in all processes of the flaky program.
+// startFaults has the store misbehave for a while, in all processes of the flaky program.
 // What it may do is what real ones do: it never lists too little.
-func (l *lane) storm(r *rand.Rand, length time.Duration) error {
+func (l *lane) startFaults(r *rand.Rand, length time.Duration) error {
 	some := func(most float64) float64 { return most * r.Float64() }
-	return l.forecast(r.Uint64(), length, map[string]any{
+	return l.writeFaultPlan(r.Uint64(), length, map[string]any{
 		"Delay": some(0.5), "MaxDelay": time.Duration(some(float64(300 * time.Millisecond))),
 		"Busy": some(0.5), "LoseRequest": some(0.2), "LoseReply": some(0.3), "Conflict": some(0.1),
 		"Late": some(0.1), "Echo": some(0.1),
 	})
 }
 
-// forecast writes what program/weather.go reads: plan is a flaky.Plan.
-func (l *lane) forecast(seed uint64, length time.Duration, plan map[string]any) error {
+// writeFaultPlan writes what program/weather.go reads: plan is a flaky.Plan.
+func (l *lane) writeFaultPlan(seed uint64, length time.Duration, plan map[string]any) error {
 	text, err := json.Marshal(map[string]any{"Seed": seed, "Until": time.Now().Add(length), "Plan": plan})
 	if err != nil {
 		return err
 	}
-	file := l.program(true) + ".weather"
+	file := l.programPath(true) + ".weather"
 	if err := os.WriteFile(file+".new", text, 0o600); err != nil {
 		return err
 	}

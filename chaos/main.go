@@ -132,7 +132,7 @@ func chaos(ctx context.Context, o options, out *logger, play func(context.Contex
 	case err != nil:
 		return bad, fmt.Errorf("%w; what is left is in %s", err, dir)
 	case bad:
-		out.say("what was found is kept in %s", dir)
+		out.printLine("what was found is kept in %s", dir)
 		return bad, nil
 	}
 	return bad, os.RemoveAll(dir)
@@ -140,7 +140,7 @@ func chaos(ctx context.Context, o options, out *logger, play func(context.Contex
 
 // rounds are the lanes beside each other, until the time is over.
 func rounds(ctx context.Context, o options, dir string, out *logger) (bad bool, err error) {
-	out.say("seed %d, %d lanes, %s, in %s", o.seed, o.lanes, o.length, dir)
+	out.printLine("seed %d, %d lanes, %s, in %s", o.seed, o.lanes, o.length, dir)
 	total := newTally()
 	until := time.Now().Add(o.length)
 	other, err := startIntruder(ctx, dir, o.lanes)
@@ -148,7 +148,7 @@ func rounds(ctx context.Context, o options, dir string, out *logger) (bad bool, 
 		return false, err
 	}
 	if other == nil {
-		out.say("another user: left out: only root may become one")
+		out.printLine("another user: left out: only root may become one")
 	}
 	failed := make([]error, o.lanes)
 	var lanes sync.WaitGroup
@@ -157,13 +157,13 @@ func rounds(ctx context.Context, o options, dir string, out *logger) (bad bool, 
 	}
 	lanes.Wait()
 	if other != nil {
-		err = total.addIntruder(other.stop())
+		err = total.addIntruder(other.stopIntruder())
 	}
 	if err := errors.Join(append(failed, err)...); err != nil {
 		return false, err
 	}
-	out.say("%s", total.text(time.Since(out.began)))
-	return total.bad(), nil
+	out.printLine("%s", total.tallyText(time.Since(out.began)))
+	return total.foundWrong(), nil
 }
 
 // laneOf makes a lane and plays rounds in it.
@@ -172,29 +172,29 @@ func laneOf(ctx context.Context, o options, dir string, n int, until time.Time, 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer func() { err = errors.Join(err, l.removeDisk()) }()
 	if l.full == nil && n == 0 {
-		out.say("disk full: left out: only root may mount a small file system to fill")
+		out.printLine("disk full: left out: only root may mount a small file system to fill")
 	}
 	if o.s3 == "" && n == 0 {
-		out.say("rounds over S3: left out: say -s3 with versitygw")
+		out.printLine("rounds over S3: left out: say -s3 with versitygw")
 	}
 	if o.flaky == "" && n == 0 {
-		out.say("brown-outs: left out: say -flaky with a drover built with -tags chaos")
+		out.printLine("brown-outs: left out: say -flaky with a drover built with -tags chaos")
 	}
 	for l.round = 1; ctx.Err() == nil && time.Now().Before(until); l.round++ {
 		// Each round's choices follow from the seed, its lane and its number alone,
 		// however long the ones before it took.
 		r := newRound(l, rand.New(rand.NewPCG(o.seed, uint64(n)<<32|uint64(l.round))), time.Until(until))
-		err := r.play(ctx)
+		err := r.playRound(ctx)
 		if ctx.Err() != nil {
 			return nil // half a round says nothing
 		}
 		if err != nil {
 			return fmt.Errorf("lane %d round %d: %w", n, l.round, err)
 		}
-		total.add(r)
-		out.say("lane %d round %d: %s", n, l.round, r.text())
+		total.addRound(r)
+		out.printLine("lane %d round %d: %s", n, l.round, r.roundText())
 		if len(r.broken) > 0 {
 			l.keep = true // what it left is the evidence
 			return nil
@@ -210,7 +210,7 @@ type logger struct {
 	began time.Time
 }
 
-func (l *logger) say(format string, args ...any) {
+func (l *logger) printLine(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fmt.Fprintf(l.w, "%7.1fs %s\n", time.Since(l.began).Seconds(), fmt.Sprintf(format, args...))

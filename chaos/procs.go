@@ -30,7 +30,7 @@ func (l *lane) processes() (all []process) {
 	var others []process
 	folders, _ := filepath.Glob("/proc/[0-9]*") // the pattern is a good one
 	for _, dir := range folders {
-		p, ours := l.look(dir)
+		p, ours := l.readProcess(dir)
 		if ours {
 			all, found[p.pid] = append(all, p), true
 		} else {
@@ -49,8 +49,8 @@ func (l *lane) processes() (all []process) {
 	return all
 }
 
-// look reads one process. What cannot be read has ended, or is another user's.
-func (l *lane) look(dir string) (p process, ours bool) {
+// readProcess reads one process. What cannot be read has ended, or is another user's.
+func (l *lane) readProcess(dir string) (p process, ours bool) {
 	status, err := os.ReadFile(filepath.Join(dir, "stat"))
 	end := bytes.LastIndexByte(status, ')') // the name may hold anything
 	if err != nil || end < 0 {
@@ -98,9 +98,9 @@ func of(all []process, kind string) (some []process) {
 	return some
 }
 
-// gone waits until nothing of the lane's runs any more, and gives what still does
+// waitUntilGone waits until nothing of the lane's runs any more, and gives what still does
 // after the limit.
-func (l *lane) gone(ctx context.Context, limit time.Duration) []process {
+func (l *lane) waitUntilGone(ctx context.Context, limit time.Duration) []process {
 	for deadline := time.Now().Add(limit); ; {
 		all := l.processes()
 		if len(all) == 0 || ctx.Err() != nil || time.Now().After(deadline) {
@@ -110,10 +110,10 @@ func (l *lane) gone(ctx context.Context, limit time.Duration) []process {
 	}
 }
 
-// endAll ends all of the lane at once. They are stopped first: an agent that sees an
+// endAllProcesses ends all of the lane at once. They are stopped first: an agent that sees an
 // item killed rightly records that it failed. What is starting just then is found
 // in a later round.
-func (l *lane) endAll() {
+func (l *lane) endAllProcesses() {
 	for _, sig := range []unix.Signal{unix.SIGSTOP, unix.SIGSTOP, unix.SIGKILL, unix.SIGKILL, unix.SIGKILL} {
 		for _, p := range l.processes() {
 			_ = unix.Kill(p.pid, sig) // gone already is as good

@@ -76,17 +76,17 @@ func newRound(l *lane, r *rand.Rand, left time.Duration) *round {
 	return x
 }
 
-func (r *round) play(ctx context.Context) error {
+func (r *round) playRound(ctx context.Context) error {
 	r.began = time.Now()
-	defer r.lane.endAll() // what is left after the verdict
-	if err := r.tend(ctx); err != nil {
+	defer r.lane.endAllProcesses() // what is left after the verdict
+	if err := r.tendJob(ctx); err != nil {
 		return err
 	}
 	for _, p := range r.plan {
-		if err := r.wait(ctx, p.after, false); err != nil {
+		if err := r.waitAndTend(ctx, p.after, false); err != nil {
 			return err
 		}
-		if r.command == nil && r.finished(ctx) {
+		if r.command == nil && r.isFinished(ctx) {
 			break // before the blows came
 		}
 		struck, err := p.do(r, p)
@@ -95,10 +95,10 @@ func (r *round) play(ctx context.Context) error {
 		}
 		if struck {
 			r.hit[p.name]++
-			r.again += r.work.inFlight(p.again)
+			r.again += r.work.mostInFlight(p.again)
 		}
 	}
-	if err := r.wait(ctx, 0, true); err != nil {
+	if err := r.waitAndTend(ctx, 0, true); err != nil {
 		return err
 	}
 	ends, err := r.bringToItsEnd(ctx)
@@ -106,18 +106,18 @@ func (r *round) play(ctx context.Context) error {
 		return err
 	}
 	if ends {
-		err = r.judge(ctx)
+		err = r.judgeOutcome(ctx)
 	}
 	r.took = time.Since(r.began)
 	if err == nil && len(r.broken) == 0 {
-		err = os.RemoveAll(r.lane.store())
+		err = os.RemoveAll(r.lane.storePath())
 	}
 	return err
 }
 
-// tend is what the job's owner does: while none is attached, and the job is not
+// tendJob is what the job's owner does: while none is attached, and the job is not
 // finished, the same command is typed again, or resume; sometimes after a while.
-func (r *round) tend(ctx context.Context) error {
+func (r *round) tendJob(ctx context.Context) error {
 	if r.command != nil {
 		select {
 		case <-r.ended:
@@ -129,25 +129,25 @@ func (r *round) tend(ctx context.Context) error {
 			return nil
 		}
 	}
-	if time.Now().Before(r.alone) || ctx.Err() != nil || r.commands > 0 && r.finished(ctx) {
+	if time.Now().Before(r.alone) || ctx.Err() != nil || r.commands > 0 && r.isFinished(ctx) {
 		return nil
 	}
-	return r.start(ctx)
+	return r.startJob(ctx)
 }
 
-func (r *round) start(ctx context.Context) error {
-	args := r.work.args(r.task(), r.lane.said("runs"))
+func (r *round) startJob(ctx context.Context) error {
+	args := r.work.commandArgs(r.taskName(), r.lane.outputPath("runs"))
 	if r.commands > 0 && r.tends.IntN(4) == 0 {
 		args = []string{"resume", "last"}
 	}
-	said, err := os.OpenFile(r.lane.said("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	said, err := os.OpenFile(r.lane.outputPath("log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
 	}
 	defer said.Close()
 	r.commands++
 	fmt.Fprintf(said, "--- %s: command %d: drover %s\n", time.Now().Format("15:04:05.000"), r.commands, strings.Join(args, " "))
-	c := r.lane.command(ctx, r.flaky, args...)
+	c := r.lane.droverCommand(ctx, r.flaky, args...)
 	c.Stdout, c.Stderr = said, said
 	if err := c.Start(); err != nil {
 		return err
@@ -158,17 +158,17 @@ func (r *round) start(ctx context.Context) error {
 	return nil
 }
 
-func (r *round) task() string { return fmt.Sprintf("round%d", r.lane.round) }
+func (r *round) taskName() string { return fmt.Sprintf("round%d", r.lane.round) }
 
 // bringToItsEnd goes on in calm weather until the job is finished as it must be.
 func (r *round) bringToItsEnd(ctx context.Context) (bool, error) {
 	r.alone = time.Time{}
 	for range mostCommands {
 		if r.command == nil {
-			if r.finished(ctx) {
+			if r.isFinished(ctx) {
 				return true, nil
 			}
-			if err := r.start(ctx); err != nil {
+			if err := r.startJob(ctx); err != nil {
 				return false, err
 			}
 		}
@@ -176,16 +176,16 @@ func (r *round) bringToItsEnd(ctx context.Context) (bool, error) {
 		case <-ctx.Done():
 			return false, nil
 		case <-time.After(longest):
-			r.wrong("a command has not ended %s after the last hit: see %s", longest, r.lane.said("log"))
+			r.noteWrong("a command has not ended %s after the last hit: see %s", longest, r.lane.outputPath("log"))
 			return false, nil
 		case <-r.ended:
 			r.command = nil
 		}
 	}
-	if r.finished(ctx) {
+	if r.isFinished(ctx) {
 		return true, nil
 	}
-	r.wrong("the job does not come to its end: %d times was the same command typed after the last hit: see %s", mostCommands, r.lane.said("log"))
+	r.noteWrong("the job does not come to its end: %d times was the same command typed after the last hit: see %s", mostCommands, r.lane.outputPath("log"))
 	return false, nil
 }
 
@@ -195,10 +195,10 @@ type status struct {
 	Items struct{ Items, Succeeded, Failed, Quarantined, Cancelled int }
 }
 
-// finished says whether the newest job is as it must be in the end. While there is
+// isFinished says whether the newest job is as it must be in the end. While there is
 // none, or nothing can be read, it is not.
-func (r *round) finished(ctx context.Context) bool {
-	text, err := r.ask(ctx, "status", "last", "--json")
+func (r *round) isFinished(ctx context.Context) bool {
+	text, err := r.runReadCommand(ctx, "status", "last", "--json")
 	var s status
 	if err != nil || json.Unmarshal(text, &s) != nil {
 		return false
@@ -206,13 +206,13 @@ func (r *round) finished(ctx context.Context) bool {
 	if r.work.kind == "run" {
 		return s.State == "SUCCEEDED"
 	}
-	return s.Items.Succeeded == r.work.items-r.work.failing() && s.Items.Failed == r.work.failing() &&
+	return s.Items.Succeeded == r.work.items-r.work.countFailing() && s.Items.Failed == r.work.countFailing() &&
 		(s.State == "SUCCEEDED" || s.State == "FAILED")
 }
 
-// ask runs a command that looks: always of the program as it is released.
-func (r *round) ask(ctx context.Context, args ...string) ([]byte, error) {
-	out, err := r.lane.command(ctx, false, args...).Output()
+// runReadCommand runs a command that looks: always of the program as it is released.
+func (r *round) runReadCommand(ctx context.Context, args ...string) ([]byte, error) {
+	out, err := r.lane.droverCommand(ctx, false, args...).Output()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		err = fmt.Errorf("drover %s: %w: %s%s", strings.Join(args, " "), err, out, exit.Stderr)
@@ -220,6 +220,6 @@ func (r *round) ask(ctx context.Context, args ...string) ([]byte, error) {
 	return out, err
 }
 
-func (r *round) wrong(format string, args ...any) {
+func (r *round) noteWrong(format string, args ...any) {
 	r.broken = append(r.broken, fmt.Sprintf(format, args...))
 }

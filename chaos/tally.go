@@ -27,7 +27,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{hits: map[string]int{}} }
 
-func (t *tally) add(r *round) {
+func (t *tally) addRound(r *round) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rounds++
@@ -43,7 +43,7 @@ func (t *tally) add(r *round) {
 		t.overS3++
 	}
 	t.items, t.commands = t.items+r.work.items, t.commands+r.commands
-	t.extra, t.bound = t.extra+r.extra(), t.bound+r.allowed()
+	t.extra, t.bound = t.extra+r.extraRuns(), t.bound+r.allowedExtra()
 	t.lost, t.double, t.stray, t.broken = t.lost+r.lost, t.double+r.double, t.stray+r.stray, t.broken+len(r.broken)
 	for name, n := range r.hit {
 		t.hits[name] += n
@@ -57,13 +57,13 @@ func (t *tally) addIntruder(achieved []string, sum string, err error) error {
 	return err
 }
 
-// bad says whether anything was found.
-func (t *tally) bad() bool { return t.broken > 0 }
+// foundWrong says whether anything was found.
+func (t *tally) foundWrong() bool { return t.broken > 0 }
 
-func (t *tally) text(took time.Duration) string {
+func (t *tally) tallyText(took time.Duration) string {
 	var b strings.Builder
 	verdict := "every promise was kept"
-	if t.bad() {
+	if t.foundWrong() {
 		verdict = fmt.Sprintf("%d PROMISES WERE BROKEN", t.broken)
 	}
 	fmt.Fprintf(&b, "%s\n", verdict)
@@ -96,8 +96,8 @@ func (t *tally) text(took time.Duration) string {
 // named is how much of what is wrong with a round is said: often it is all the same.
 const named = 8
 
-// text is a round in a line; in more, if something is wrong with it.
-func (r *round) text() string {
+// roundText is a round in a line; in more, if something is wrong with it.
+func (r *round) roundText() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(r.hit)) {
 		if n := r.hit[name]; n > 1 {
@@ -116,5 +116,5 @@ func (r *round) text() string {
 		}
 	}
 	return fmt.Sprintf("%s%s; %s; %d commands, %d extra runs of %d allowed, %.1f s: %s",
-		r.work, r.where(), strings.Join(parts, ", "), r.commands, r.extra(), r.allowed(), r.took.Seconds(), verdict)
+		r.work, r.factsFolder(), strings.Join(parts, ", "), r.commands, r.extraRuns(), r.allowedExtra(), r.took.Seconds(), verdict)
 }

@@ -84,8 +84,8 @@ func drawWork(r *rand.Rand) work {
 	return w
 }
 
-// args is the command line, the same each time.
-func (w work) args(task, runs string) []string {
+// commandArgs is the command line, the same each time.
+func (w work) commandArgs(task, runs string) []string {
 	if w.kind == "run" {
 		return []string{"run", "-t", task, "--retries", strconv.Itoa(w.retries), "--env", fmt.Sprintf("PAUSE=%g", w.pause), "train.py", strconv.Itoa(w.steps)}
 	}
@@ -104,21 +104,21 @@ func (w work) args(task, runs string) []string {
 	return args
 }
 
-// fails says whether item n must.
-func (w work) fails(n int) bool { return w.bad > 0 && n%w.bad == 0 }
+// mustFail says whether item n must.
+func (w work) mustFail(n int) bool { return w.bad > 0 && n%w.bad == 0 }
 
-func (w work) failing() int {
+func (w work) countFailing() int {
 	if w.bad == 0 {
 		return 0
 	}
 	return w.items / w.bad
 }
 
-// inFlight is how many items may have run without a record of it where somebody was
+// mostInFlight is how many items may have run without a record of it where somebody was
 // hit: what an agent has sent to its programs or minders, who go on while it waits for
 // a store. The figures are those of internal/agent/crew: what it keeps ahead of short
 // items.
-func (w work) inFlight(of reach) int {
+func (w work) mostInFlight(of reach) int {
 	sent, cores := 2*w.slots, runtime.NumCPU()
 	switch {
 	case w.kind == "run" || of == nobody:
@@ -134,19 +134,19 @@ func (w work) inFlight(of reach) int {
 	return sent
 }
 
-// says is what item n's result holds.
-func (w work) says(n int) string {
+// resultText is what item n's result holds.
+func (w work) resultText(n int) string {
 	if w.kind == "stream" {
 		return strconv.Itoa(n * n)
 	}
 	return fmt.Sprintf("item %d\n", n)
 }
 
-// output is what item n leaves.
-func (w work) output(n int) string { return fmt.Sprintf("output of %d\n", n) }
+// outputText is what item n leaves.
+func (w work) outputText(n int) string { return fmt.Sprintf("output of %d\n", n) }
 
-// where says where a round's facts are, if that is not a folder.
-func (r *round) where() string {
+// factsFolder says where a round's facts are, if that is not a folder.
+func (r *round) factsFolder() string {
 	if r.overS3 {
 		return " over S3"
 	}

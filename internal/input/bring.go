@@ -54,7 +54,7 @@ func (b Bringer) Bring(ctx context.Context, text, into string, room func(ctx con
 			return "", false, err
 		}
 	case "https", "http":
-		file, err = b.fromWeb(ctx, text, into, room)
+		file, err = b.fetchFromWeb(ctx, text, into, room)
 		return file, true, err
 	case "s3", "gs":
 		file, err = b.fromBucket(ctx, text, into, room)
@@ -76,7 +76,7 @@ func (b Bringer) Bring(ctx context.Context, text, into string, room func(ctx con
 	return file, false, nil
 }
 
-func (b Bringer) fromWeb(ctx context.Context, uri, into string, room func(context.Context, int64) error) (string, error) {
+func (b Bringer) fetchFromWeb(ctx context.Context, uri, into string, room func(context.Context, int64) error) (string, error) {
 	f := &fetcher{pause: b.Pause, silence: time.AfterFunc, bring: true, room: room}
 	if f.pause == nil {
 		f.pause = store.System.Sleep
@@ -84,7 +84,7 @@ func (b Bringer) fromWeb(ctx context.Context, uri, into string, room func(contex
 	if b.Client != nil {
 		f.client = *b.Client
 	}
-	return f.fetch(ctx, uri, into)
+	return f.fetchFile(ctx, uri, into)
 }
 
 // rationed is a body of unknown length, for which room is asked step by step.

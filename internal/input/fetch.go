@@ -52,7 +52,7 @@ func Fetch(ctx context.Context, client *http.Client, uri, cache string, told fun
 	if client != nil {
 		f.client = *client
 	}
-	return f.fetch(ctx, uri, cache)
+	return f.fetchFile(ctx, uri, cache)
 }
 
 type fetcher struct {
@@ -67,7 +67,7 @@ type fetcher struct {
 	shelf   *shelf
 }
 
-func (f *fetcher) fetch(ctx context.Context, uri, cache string) (string, error) {
+func (f *fetcher) fetchFile(ctx context.Context, uri, cache string) (string, error) {
 	var err error
 	if f.url, err = address(uri); err != nil {
 		return "", err
@@ -85,35 +85,35 @@ func (f *fetcher) fetch(ctx context.Context, uri, cache string) (string, error) 
 		f.shelf, err = openShelf(filepath.Join(cache, hex.EncodeToString(sum[:16])), fileName(f.url))
 	}
 	if err != nil {
-		return "", f.failed(err)
+		return "", f.fetchError(err)
 	}
-	defer f.shelf.close()
-	return f.all(ctx)
+	defer f.shelf.closeShelf()
+	return f.fetchAll(ctx)
 }
 
-// all asks until the file is there.
-func (f *fetcher) all(ctx context.Context) (string, error) {
+// fetchAll asks until the file is there.
+func (f *fetcher) fetchAll(ctx context.Context) (string, error) {
 	wait, changes := firstPause, 0
 	for try := 1; ; try++ {
 		before := f.shelf.size
-		done, err := f.once(ctx)
+		done, err := f.requestOnce(ctx)
 		switch {
 		case done:
-			file, err := f.shelf.settle()
-			return file, f.failed(err)
+			file, err := f.shelf.keepFile()
+			return file, f.fetchError(err)
 		case ctx.Err() != nil:
 			return "", fmt.Errorf("fetch %s: %w", shown(f.url.String()), context.Cause(ctx))
 		case err == nil:
 			if changes++; changes > maxTries {
-				return "", f.failed(errors.New("it changes while it is fetched"))
+				return "", f.fetchError(errors.New("it changes while it is fetched"))
 			}
 			continue
 		case !mayRetry(err):
-			return "", f.failed(err)
+			return "", f.fetchError(err)
 		case f.shelf.size > before:
 			try, wait = 0, firstPause
 		case try >= maxTries:
-			return "", f.failed(err)
+			return "", f.fetchError(err)
 		}
 		f.told(fmt.Sprintf("%s: %v; trying again", shown(f.url.String()), plain(err)))
 		if err := f.pause(ctx, wait); err != nil {
@@ -123,9 +123,9 @@ func (f *fetcher) all(ctx context.Context) (string, error) {
 	}
 }
 
-// once is one request. done: the shelf has the whole file. Neither done nor an
+// requestOnce is one request. done: the shelf has the whole file. Neither done nor an
 // error: what there was of it is of no use, and it is to be asked for anew.
-func (f *fetcher) once(outer context.Context) (done bool, err error) {
+func (f *fetcher) requestOnce(outer context.Context) (done bool, err error) {
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
 	timer := f.silence(maxSilence, func() { cancel(errSilent) })
@@ -137,7 +137,7 @@ func (f *fetcher) once(outer context.Context) (done bool, err error) {
 	// As it is stored: a range of a compressed body would be another file's.
 	req.Header.Set("Accept-Encoding", "identity")
 	req.Header.Set("User-Agent", "drover")
-	f.shelf.ask(req.Header)
+	f.shelf.setRequestHeaders(req.Header)
 	res, err := f.client.Do(req)
 	if err != nil {
 		return false, silent(ctx, err)
@@ -145,13 +145,13 @@ func (f *fetcher) once(outer context.Context) (done bool, err error) {
 	defer res.Body.Close()
 	switch res.StatusCode {
 	case http.StatusOK:
-		err = f.shelf.restart(res.Header, res.ContentLength)
+		err = f.shelf.restartPart(res.Header, res.ContentLength)
 	case http.StatusPartialContent, http.StatusRequestedRangeNotSatisfiable:
 		if f.shelf.asked != theRest {
 			return false, refused(res)
 		}
-		if res.StatusCode != http.StatusPartialContent || !f.shelf.goOn(res.Header) {
-			return false, f.shelf.discard()
+		if res.StatusCode != http.StatusPartialContent || !f.shelf.continuesPart(res.Header) {
+			return false, f.shelf.discardPart()
 		}
 	case http.StatusNotModified:
 		if f.shelf.asked != theNewer {
@@ -166,17 +166,17 @@ func (f *fetcher) once(outer context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	f.told(f.shelf.say(shown(f.url.String())))
-	body, err := f.ration(outer, res.Body, timer)
+	f.told(f.shelf.fetchMessage(shown(f.url.String())))
+	body, err := f.rationBody(outer, res.Body, timer)
 	if err == nil {
-		err = f.shelf.take(body, func() { timer.Reset(maxSilence) })
+		err = f.shelf.appendBody(body, func() { timer.Reset(maxSilence) })
 	}
 	return err == nil, silent(ctx, err)
 }
 
-// ration asks for the room that a body needs: at once, or bit by bit when the server
+// rationBody asks for the room that a body needs: at once, or bit by bit when the server
 // does not say how long it is. While we wait it is not the server that is silent.
-func (f *fetcher) ration(ctx context.Context, body io.Reader, timer *time.Timer) (io.Reader, error) {
+func (f *fetcher) rationBody(ctx context.Context, body io.Reader, timer *time.Timer) (io.Reader, error) {
 	if f.room == nil {
 		return body, nil
 	}
@@ -240,8 +240,8 @@ func mayRetry(err error) bool {
 	return true
 }
 
-// failed makes a fault of what went wrong in the end.
-func (f *fetcher) failed(err error) error {
+// fetchError makes a fault of what went wrong in the end.
+func (f *fetcher) fetchError(err error) error {
 	var room errNoRoom
 	if err == nil {
 		return nil

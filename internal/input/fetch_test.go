@@ -126,7 +126,7 @@ func quick() *fetcher {
 
 func fetched(t *testing.T, f *fetcher, uri, cache, want string) string {
 	t.Helper()
-	file, err := f.fetch(t.Context(), uri, cache)
+	file, err := f.fetchFile(t.Context(), uri, cache)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestADownloadThatWasEndedGoesOnInTheNextCommand(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		f := quick()
 		f.pause = func(ctx context.Context, _ time.Duration) error { cancel(ended); return context.Cause(ctx) }
-		if _, err := f.fetch(ctx, o.URL+"/a", cache); !errors.Is(err, ended) {
+		if _, err := f.fetchFile(ctx, o.URL+"/a", cache); !errors.Is(err, ended) {
 			t.Fatal(err)
 		}
 		o.saw()
@@ -319,7 +319,7 @@ func TestARestThatDoesNotFitIsNotUsed(t *testing.T) {
 				w.Write([]byte("0123456789"))
 			}
 		}))
-		if file, err := quick().fetch(t.Context(), s.URL+"/a", t.TempDir()); err != nil || !holds(file, "0123456789") {
+		if file, err := quick().fetchFile(t.Context(), s.URL+"/a", t.TempDir()); err != nil || !holds(file, "0123456789") {
 			t.Errorf("%s: %s, %v", name, file, err)
 		}
 		s.Close()
@@ -341,7 +341,7 @@ func TestAServerThatNeverSaysTheSameIsLeft(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}))
 	defer s.Close()
-	_, err := quick().fetch(t.Context(), s.URL+"/a", t.TempDir())
+	_, err := quick().fetchFile(t.Context(), s.URL+"/a", t.TempDir())
 	if fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "changes while it is fetched") {
 		t.Error(err)
 	}
@@ -371,7 +371,7 @@ func TestARefusalIsSaidAsItIs(t *testing.T) {
 		o, cache := serve(t, "x", nil), t.TempDir()
 		o.status = row.status
 		said.Hide(o.URL, "http://server")
-		file, err := quick().fetch(t.Context(), o.URL+"/a?secret=1", cache)
+		file, err := quick().fetchFile(t.Context(), o.URL+"/a?secret=1", cache)
 		if n := len(o.saw()); n != row.asked {
 			t.Errorf("%d: asked %d times, want %d", row.status, n, row.asked)
 		}
@@ -428,14 +428,14 @@ func TestRedirectsAreFollowedButNotAstray(t *testing.T) {
 		secure.URL + "/down": "from https to http://",
 		secure.URL + "/file": "redirects it from https to file:///etc/passwd",
 	} {
-		_, err := trusting().fetch(t.Context(), uri, t.TempDir())
+		_, err := trusting().fetchFile(t.Context(), uri, t.TempDir())
 		said.Error(want, err)
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %q", uri, err, want)
 		}
 	}
 	// Whom nobody vouches for is not believed, and not asked again.
-	_, err := quick().fetch(t.Context(), secure.URL+"/a", t.TempDir())
+	_, err := quick().fetchFile(t.Context(), secure.URL+"/a", t.TempDir())
 	said.Error("an unknown authority", err)
 	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Hint(err), "SSL_CERT_FILE") {
 		t.Errorf("an unknown authority: %v (%s)", err, fault.Hint(err))
@@ -489,7 +489,7 @@ func TestManyFetchOneAddressAtOnce(t *testing.T) {
 	errs := make([]error, 8)
 	for i := range errs {
 		all.Go(func() {
-			file, err := quick().fetch(t.Context(), o.URL+"/a", cache)
+			file, err := quick().fetchFile(t.Context(), o.URL+"/a", cache)
 			if text, e := os.ReadFile(file); err == nil && string(text) != body {
 				err = fmt.Errorf("%d bytes: %w", len(text), e)
 			}
@@ -509,7 +509,7 @@ func TestAFullDiskIsSaid(t *testing.T) {
 	t.Parallel()
 	f := quick()
 	f.url = &url.URL{Scheme: "https", Host: "h", Path: "/a"}
-	err := f.failed(&os.PathError{Op: "write", Path: "/c/part", Err: syscall.ENOSPC})
+	err := f.fetchError(&os.PathError{Op: "write", Path: "/c/part", Err: syscall.ENOSPC})
 	if fault.KindOf(err) != fault.Full || mayRetry(&os.PathError{Err: syscall.ENOSPC}) || !strings.Contains(fault.Hint(err), "Free some space") {
 		t.Errorf("%v (%s)", err, fault.Hint(err))
 	}
@@ -517,7 +517,7 @@ func TestAFullDiskIsSaid(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := quick().fetch(t.Context(), "https://h/a", filepath.Join(file, "cache")); fault.KindOf(err) != fault.Denied {
+	if _, err := quick().fetchFile(t.Context(), "https://h/a", filepath.Join(file, "cache")); fault.KindOf(err) != fault.Denied {
 		t.Errorf("a cache that is a file: %v", err)
 	}
 }

@@ -50,13 +50,13 @@ func glob(in job.Input, folder string) (Source, error) {
 		return Source{}, fault.Wrap(err, fault.Invalid, "Check the path and its permissions.", "read input %s", in.Name)
 	}
 	m := &matcher{root: real, seen: map[state]bool{}, chosen: map[string]bool{}, above: map[string]bool{}}
-	if err := m.match(".", parts); err != nil {
+	if err := m.matchParts(".", parts); err != nil {
 		return Source{}, fault.Wrap(err, fault.Invalid, "Check the path and its permissions.", "read input %s", in.Name)
 	}
 	if len(m.chosen) == 0 {
 		return Source{}, none("no file matches")
 	}
-	return Source{Root: real, Skip: m.skip, Key: key(real, "glob", strings.Join(parts, "/"))}, nil
+	return Source{Root: real, Skip: m.isSkipped, Key: key(real, "glob", strings.Join(parts, "/"))}, nil
 }
 
 // cut parts a pattern at its first name that is one. What is before is a path,
@@ -131,16 +131,16 @@ type state struct {
 	left   int
 }
 
-// match finds parts below folder. A folder that may not be read is an error: it
+// matchParts finds parts below folder. A folder that may not be read is an error: it
 // might hold matches.
-func (m *matcher) match(folder string, parts []string) error {
+func (m *matcher) matchParts(folder string, parts []string) error {
 	at := state{folder, len(parts)}
 	if m.seen[at] {
 		return nil
 	}
 	m.seen[at] = true
 	if parts[0] == "**" && len(parts) > 1 {
-		if err := m.match(folder, parts[1:]); err != nil {
+		if err := m.matchParts(folder, parts[1:]); err != nil {
 			return err
 		}
 	}
@@ -153,15 +153,15 @@ func (m *matcher) match(folder string, parts []string) error {
 	}
 	for _, e := range entries {
 		name := path.Join(folder, e.Name())
-		if err := m.entry(name, e, parts); err != nil {
+		if err := m.matchEntry(name, e, parts); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// entry looks at one name of a folder. Links to folders are not gone into.
-func (m *matcher) entry(name string, e os.DirEntry, parts []string) error {
+// matchEntry looks at one name of a folder. Links to folders are not gone into.
+func (m *matcher) matchEntry(name string, e os.DirEntry, parts []string) error {
 	base := e.Name()
 	if strings.HasPrefix(base, ".") && !strings.HasPrefix(parts[0], ".") {
 		return nil
@@ -172,23 +172,23 @@ func (m *matcher) entry(name string, e os.DirEntry, parts []string) error {
 	}
 	switch {
 	case len(parts) > 1 && e.IsDir() && deep:
-		return m.match(name, parts)
+		return m.matchParts(name, parts)
 	case len(parts) > 1 && e.IsDir():
-		return m.match(name, parts[1:])
+		return m.matchParts(name, parts[1:])
 	case len(parts) == 1:
-		m.choose(name)
+		m.chooseName(name)
 	}
 	return nil
 }
 
-func (m *matcher) choose(name string) {
+func (m *matcher) chooseName(name string) {
 	m.chosen[name] = true
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		m.above[dir] = true
 	}
 }
 
-func (m *matcher) skip(name string) bool {
+func (m *matcher) isSkipped(name string) bool {
 	if m.above[name] {
 		return false
 	}

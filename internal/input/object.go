@@ -59,12 +59,12 @@ func (b Bringer) fromBucket(ctx context.Context, text, into string, room func(co
 	}
 	wait := firstPause
 	for try := 1; ; try++ {
-		torn, err := o.once(ctx)
+		torn, err := o.copyOnce(ctx)
 		if err == nil {
 			return filepath.Join(into, o.name), nil
 		}
 		if !torn || try >= maxTries || ctx.Err() != nil {
-			return "", o.failed(text, err)
+			return "", o.copyError(text, err)
 		}
 		if err := pause(ctx, wait); err != nil {
 			return "", fmt.Errorf("fetch %s: %w", text, err)
@@ -80,9 +80,9 @@ type objectCopy struct {
 	room            func(context.Context, int64) error
 }
 
-// once reads all of it. The bucket compares its length, and its checksum where it has
+// copyOnce reads all of it. The bucket compares its length, and its checksum where it has
 // one, on the way. torn: it may be had by asking again, which the store has not done.
-func (o *objectCopy) once(ctx context.Context) (torn bool, err error) {
+func (o *objectCopy) copyOnce(ctx context.Context) (torn bool, err error) {
 	body, err := o.store.Open(ctx, o.key, 0, -1)
 	if err != nil {
 		return false, err
@@ -108,8 +108,8 @@ func (o *objectCopy) once(ctx context.Context) (torn bool, err error) {
 	return errors.Is(err, store.ErrBusy), errors.Join(err, f.Close())
 }
 
-// failed makes a fault of what went wrong in the end.
-func (o *objectCopy) failed(text string, err error) error {
+// copyError makes a fault of what went wrong in the end.
+func (o *objectCopy) copyError(text string, err error) error {
 	var room errNoRoom
 	switch {
 	case errors.As(err, &room):

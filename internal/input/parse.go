@@ -28,7 +28,7 @@ func Parse(text string, exists func(path string) bool) (job.Input, error) {
 		name, rest = "", text
 	}
 	p := parser{Input: job.Input{Name: name}, text: rest, exists: exists}
-	if err := p.read(); err != nil {
+	if err := p.readSource(); err != nil {
 		return job.Input{}, err
 	}
 	_, err := KindOf(p.Path)
@@ -88,7 +88,7 @@ type parser struct {
 	exists func(string) bool
 }
 
-func (p *parser) read() error {
+func (p *parser) readSource() error {
 	scheme := schemeOf(p.text)
 	there := p.exists
 	switch scheme {
@@ -109,12 +109,12 @@ func (p *parser) read() error {
 	}
 	switch scheme {
 	case "https", "http", "s3", "gs":
-		return p.web()
+		return p.readWebAddress()
 	case "task":
 		ref, suffix, more := strings.Cut(p.text[len("task:"):], ":")
 		p.Path = p.text[:len("task:")] + ref
 		if more {
-			return p.suffix(suffix)
+			return p.readSuffix(suffix)
 		}
 		return nil
 	}
@@ -126,7 +126,7 @@ func (p *parser) read() error {
 		if i == len(p.text) {
 			return nil
 		}
-		return p.suffix(p.text[i+1:])
+		return p.readSuffix(p.text[i+1:])
 	}
 	return p.fromTheRight(len(scheme) + 1)
 }
@@ -142,7 +142,7 @@ func (p *parser) fromTheRight(from int) error {
 	}
 	if _, is := distribution(p.text[i+1:]); is {
 		p.Path = p.text[:i]
-		return p.suffix(p.text[i+1:])
+		return p.readSuffix(p.text[i+1:])
 	}
 	if isGlob(p.text) {
 		return nil
@@ -153,12 +153,12 @@ func (p *parser) fromTheRight(from int) error {
 		}
 	}
 	p.Path = p.text[:i]
-	return p.suffix(p.text[i+1:])
+	return p.readSuffix(p.text[i+1:])
 }
 
-// web takes the distribution off an address. Anything else behind a colon is the
+// readWebAddress takes the distribution off an address. Anything else behind a colon is the
 // address's own: a port, or a part of its path.
-func (p *parser) web() error {
+func (p *parser) readWebAddress() error {
 	p.Path = p.text
 	from := strings.Index(p.text, "://") + len("://")
 	if !isBucket(schemeOf(p.text)) { // which has no port
@@ -183,8 +183,8 @@ func (p *parser) web() error {
 	return nil
 }
 
-// suffix reads sharded, sharded:subfolder, subfolder or :subfolder.
-func (p *parser) suffix(text string) error {
+// readSuffix reads sharded, sharded:subfolder, subfolder or :subfolder.
+func (p *parser) readSuffix(text string) error {
 	word, sub, more := strings.Cut(text, ":")
 	sharded, is := distribution(word)
 	switch {

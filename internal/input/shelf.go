@@ -61,8 +61,8 @@ func versionOf(h http.Header, size int64) version {
 	return version{ETag: h.Get("ETag"), Modified: h.Get("Last-Modified"), Size: size}
 }
 
-// strong is what If-Range takes to mean this version, byte for byte; "": nothing.
-func (v version) strong() string {
+// strongETag is what If-Range takes to mean this version, byte for byte; "": nothing.
+func (v version) strongETag() string {
 	if v.ETag != "" {
 		if strings.HasPrefix(v.ETag, "W/") {
 			return ""
@@ -77,13 +77,13 @@ func openShelf(dir, name string) (s *shelf, err error) {
 		return nil, err
 	}
 	s = &shelf{dir: dir, name: name, hash: sha256.New()}
-	if read(filepath.Join(dir, "kept.json"), &s.kept) != nil || !s.whole() {
+	if read(filepath.Join(dir, "kept.json"), &s.kept) != nil || !s.isWhole() {
 		s.kept = version{}
 	}
 	if s.part, err = os.OpenFile(filepath.Join(dir, "part"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
-	if syscall.Flock(int(s.part.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !s.named() {
+	if syscall.Flock(int(s.part.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !s.holdsNamedPart() {
 		s.part.Close()
 		if s.part, err = os.CreateTemp(dir, ".part-*"); err != nil {
 			return nil, err
@@ -91,8 +91,8 @@ func openShelf(dir, name string) (s *shelf, err error) {
 		s.own = true
 		return s, nil
 	}
-	if read(filepath.Join(dir, "part.json"), &s.coming) != nil || s.coming.strong() == "" {
-		return s, s.discard()
+	if read(filepath.Join(dir, "part.json"), &s.coming) != nil || s.coming.strongETag() == "" {
+		return s, s.discardPart()
 	}
 	// What is hashed is what is there: the part is not believed to be as it was.
 	s.size, err = io.Copy(s.hash, s.part)
@@ -110,9 +110,9 @@ func openBare(dir, name string) (s *shelf, err error) {
 	return s, err
 }
 
-// named says whether the part that we hold is the one of that name: who held the
+// holdsNamedPart says whether the part that we hold is the one of that name: who held the
 // lock before may have made it the file.
-func (s *shelf) named() bool {
+func (s *shelf) holdsNamedPart() bool {
 	ours, err := s.part.Stat()
 	if err != nil {
 		return false
@@ -121,30 +121,30 @@ func (s *shelf) named() bool {
 	return err == nil && os.SameFile(ours, there)
 }
 
-func (s *shelf) close() {
+func (s *shelf) closeShelf() {
 	if s.own && !s.bare {
 		os.Remove(s.part.Name()) // settled, it has another name
 	}
 	s.part.Close()
 }
 
-func (s *shelf) file(v version) string { return filepath.Join(s.dir, v.SHA256, s.name) }
+func (s *shelf) filePath(v version) string { return filepath.Join(s.dir, v.SHA256, s.name) }
 
-// whole says whether the kept file is as it was when it was kept.
-func (s *shelf) whole() bool {
-	fi, err := os.Lstat(s.file(s.kept))
+// isWhole says whether the kept file is as it was when it was kept.
+func (s *shelf) isWhole() bool {
+	fi, err := os.Lstat(s.filePath(s.kept))
 	return err == nil && s.kept.SHA256 != "" && fi.Mode().IsRegular() && fi.Size() == s.kept.Size && fi.ModTime().UnixNano() == s.kept.Time
 }
 
-// ask asks for the rest of what is coming, else for what is newer than what is
+// setRequestHeaders asks for the rest of what is coming, else for what is newer than what is
 // kept, else for all.
-func (s *shelf) ask(h http.Header) {
+func (s *shelf) setRequestHeaders(h http.Header) {
 	s.asked = theNewer
 	switch {
-	case s.size > 0 && s.coming.strong() != "":
+	case s.size > 0 && s.coming.strongETag() != "":
 		s.asked = theRest
 		h.Set("Range", fmt.Sprintf("bytes=%d-", s.size))
-		h.Set("If-Range", s.coming.strong())
+		h.Set("If-Range", s.coming.strongETag())
 	case s.kept.SHA256 != "" && s.kept.ETag != "":
 		h.Set("If-None-Match", s.kept.ETag)
 	case s.kept.SHA256 != "" && s.kept.Modified != "":
@@ -154,34 +154,34 @@ func (s *shelf) ask(h http.Header) {
 	}
 }
 
-// restart begins with the first byte of a version.
-func (s *shelf) restart(h http.Header, size int64) error {
-	if err := s.discard(); err != nil {
+// restartPart begins with the first byte of a version.
+func (s *shelf) restartPart(h http.Header, size int64) error {
+	if err := s.discardPart(); err != nil {
 		return err
 	}
 	s.coming = versionOf(h, size)
-	if s.own || s.coming.strong() == "" {
+	if s.own || s.coming.strongETag() == "" {
 		return nil
 	}
 	return write(filepath.Join(s.dir, "part.json"), s.coming)
 }
 
-// goOn says whether an answer is the rest of what is there.
-func (s *shelf) goOn(h http.Header) bool {
+// continuesPart says whether an answer is the rest of what is there.
+func (s *shelf) continuesPart(h http.Header) bool {
 	var from, to, all int64
 	if _, err := fmt.Sscanf(h.Get("Content-Range"), "bytes %d-%d/%d", &from, &to, &all); err != nil {
 		return false // also where the size is "*": it could not be checked
 	}
 	now := versionOf(h, all)
-	if from != s.size || to != all-1 || now.strong() != "" && now.strong() != s.coming.strong() || s.coming.Size >= 0 && s.coming.Size != all {
+	if from != s.size || to != all-1 || now.strongETag() != "" && now.strongETag() != s.coming.strongETag() || s.coming.Size >= 0 && s.coming.Size != all {
 		return false
 	}
 	s.coming.Size = all
 	return true
 }
 
-// discard forgets what has come so far.
-func (s *shelf) discard() error {
+// discardPart forgets what has come so far.
+func (s *shelf) discardPart() error {
 	if s.bare && s.size == 0 { // nothing has come
 		s.coming = version{}
 		return nil
@@ -200,7 +200,7 @@ func (s *shelf) discard() error {
 	return err
 }
 
-func (s *shelf) say(where string) string {
+func (s *shelf) fetchMessage(where string) string {
 	switch {
 	case s.coming.Size < 0:
 		return "fetching " + where
@@ -210,23 +210,23 @@ func (s *shelf) say(where string) string {
 	return fmt.Sprintf("fetching %s: %s", where, humanize.Bytes(uint64(s.coming.Size)))
 }
 
-// take adds what comes, to its end.
-func (s *shelf) take(body io.Reader, heard func()) error {
+// appendBody adds what comes, to its end.
+func (s *shelf) appendBody(body io.Reader, heard func()) error {
 	n, err := io.Copy(io.MultiWriter(s.part, s.hash), counting{body, heard})
 	s.size += n
 	if err == nil && s.coming.Size >= 0 && s.size != s.coming.Size {
 		err = io.ErrUnexpectedEOF
 		if s.size > s.coming.Size {
-			err = errors.Join(fmt.Errorf("%d bytes came of %d", s.size, s.coming.Size), s.discard())
+			err = errors.Join(fmt.Errorf("%d bytes came of %d", s.size, s.coming.Size), s.discardPart())
 		}
 	}
 	return err
 }
 
-// settle makes what has come the file that is kept, and says where it is.
-func (s *shelf) settle() (string, error) {
+// keepFile makes what has come the file that is kept, and says where it is.
+func (s *shelf) keepFile() (string, error) {
 	if s.same {
-		return s.file(s.kept), nil
+		return s.filePath(s.kept), nil
 	}
 	if s.bare {
 		return s.part.Name(), nil
@@ -235,7 +235,7 @@ func (s *shelf) settle() (string, error) {
 	s.coming.SHA256, s.coming.Size = hex.EncodeToString(s.hash.Sum(nil)), s.size
 	if s.coming.SHA256 == old.SHA256 { // the same, said again by one that knows no versions
 		s.coming.Time = old.Time
-		return s.file(old), errors.Join(write(filepath.Join(s.dir, "kept.json"), s.coming), s.discard())
+		return s.filePath(old), errors.Join(write(filepath.Join(s.dir, "kept.json"), s.coming), s.discardPart())
 	}
 	// Synced: a power cut must not leave holes in a file of the right size.
 	if err := s.part.Sync(); err != nil {
@@ -249,7 +249,7 @@ func (s *shelf) settle() (string, error) {
 		return "", err
 	}
 	s.coming.Time = fi.ModTime().UnixNano()
-	final := s.file(s.coming)
+	final := s.filePath(s.coming)
 	if err := os.MkdirAll(filepath.Dir(final), 0o700); err != nil {
 		return "", err
 	}
@@ -262,13 +262,13 @@ func (s *shelf) settle() (string, error) {
 	if !s.own {
 		os.Remove(filepath.Join(s.dir, "part.json")) // without its part it says nothing
 	}
-	s.sweep(old)
+	s.removeOldFiles(old)
 	return final, nil
 }
 
-// sweep removes all files but the one kept and the one before, which another
+// removeOldFiles removes all files but the one kept and the one before, which another
 // command may still be reading.
-func (s *shelf) sweep(old version) {
+func (s *shelf) removeOldFiles(old version) {
 	entries, _ := os.ReadDir(s.dir)
 	for _, e := range entries {
 		if name := e.Name(); e.IsDir() && name != s.coming.SHA256 && name != old.SHA256 {

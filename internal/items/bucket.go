@@ -29,7 +29,7 @@ func fromBucket(ctx context.Context, s Source, dir string) (*manifest.List, erro
 		return nil, err
 	}
 	if s.Open == nil {
-		return nil, s.refuse("Name a file.", "this program opens no buckets")
+		return nil, s.refuseSource("Name a file.", "this program opens no buckets")
 	}
 	b, err := s.Open(ctx, url)
 	if err != nil {
@@ -45,7 +45,7 @@ func fromBucket(ctx context.Context, s Source, dir string) (*manifest.List, erro
 			prefix = prefix[:name+escape]
 		}
 	} else {
-		if list, is, err := s.object(ctx, b, key, dir); is || err != nil {
+		if list, is, err := s.readObject(ctx, b, key, dir); is || err != nil {
 			return list, err
 		}
 		if prefix != "" && !strings.HasSuffix(prefix, "/") {
@@ -56,23 +56,23 @@ func fromBucket(ctx context.Context, s Source, dir string) (*manifest.List, erro
 		if !isGlob(p) {
 			parts[i] = literal(p)
 		} else if parts[i] = spelled(p); !sound(parts[i]) {
-			return nil, s.refuse("Write a bracket that is one as [[].", "it has an unmatched bracket or backslash")
+			return nil, s.refuseSource("Write a bracket that is one as [[].", "it has an unmatched bracket or backslash")
 		}
 	}
 	if !strings.ContainsAny(key, "*[") {
 		parts = append(parts, "**")
 	}
 	if len(parts) > maxParts {
-		return nil, s.refuse("Use **, or name fewer folders.", "it has more than %d names", maxParts)
+		return nil, s.refuseSource("Use **, or name fewer folders.", "it has more than %d names", maxParts)
 	}
 	if s.Format != "" && s.Format != manifest.Lines {
-		return nil, s.refuse("Leave the format out, or name one object.", "its items are objects, which have no format %q", s.Format)
+		return nil, s.refuseSource("Leave the format out, or name one object.", "its items are objects, which have no format %q", s.Format)
 	}
-	return s.objects(ctx, b, top, prefix, parts, dir)
+	return s.listObjects(ctx, b, top, prefix, parts, dir)
 }
 
-// object reads the items that stand in one object, if there is one of that name.
-func (s Source) object(ctx context.Context, b *store.Store, key, dir string) (l *manifest.List, is bool, err error) {
+// readObject reads the items that stand in one object, if there is one of that name.
+func (s Source) readObject(ctx context.Context, b *store.Store, key, dir string) (l *manifest.List, is bool, err error) {
 	if key == "" || strings.HasSuffix(key, "/") {
 		return nil, false, nil
 	}
@@ -89,9 +89,9 @@ func (s Source) object(ctx context.Context, b *store.Store, key, dir string) (l 
 	return l, true, err
 }
 
-// objects lists what the names of a pattern match. An object whose name has a ? is left
+// listObjects lists what the names of a pattern match. An object whose name has a ? is left
 // out: its URL would be another one's. So is what shows a folder, and has no name.
-func (s Source) objects(ctx context.Context, b *store.Store, top, prefix string, parts []string, dir string) (*manifest.List, error) {
+func (s Source) listObjects(ctx context.Context, b *store.Store, top, prefix string, parts []string, dir string) (*manifest.List, error) {
 	l, err := manifest.Build(dir, manifest.Lines, func(p *manifest.Packer) error {
 		hidden, unnamed := 0, 0
 		for o, err := range b.List(ctx, prefix) {
@@ -110,7 +110,7 @@ func (s Source) objects(ctx context.Context, b *store.Store, top, prefix string,
 			case strings.Contains(o.Key, "?"):
 				unnamed++
 			case p.Count == manifest.MaxItems:
-				return s.refuse("Split it into several maps.", "it has more than %d objects", manifest.MaxItems)
+				return s.refuseSource("Split it into several maps.", "it has more than %d objects", manifest.MaxItems)
 			default:
 				if err := manifest.AddItem(p, top+"/"+o.Key); err != nil {
 					return err

@@ -29,7 +29,7 @@ func Collect(ctx context.Context, s Source, dir string) (*manifest.List, error) 
 	switch s.Format {
 	case "", manifest.Lines, manifest.CSV, manifest.JSONL:
 	default:
-		return nil, s.refuse("Use lines, csv or jsonl.", "there is no format %q", s.Format)
+		return nil, s.refuseSource("Use lines, csv or jsonl.", "there is no format %q", s.Format)
 	}
 	if r, is, err := parseSpan(s); err != nil {
 		return nil, err
@@ -38,11 +38,11 @@ func Collect(ctx context.Context, s Source, dir string) (*manifest.List, error) 
 	}
 	switch {
 	case s.From == "":
-		return nil, s.refuse("Give it a file, a folder, a glob, - or a range: --from items.txt.", "it has no name")
+		return nil, s.refuseSource("Give it a file, a folder, a glob, - or a range: --from items.txt.", "it has no name")
 	case strings.ContainsRune(s.From, 0):
-		return nil, s.refuse("Check the path.", "it holds a NUL byte")
+		return nil, s.refuseSource("Check the path.", "it holds a NUL byte")
 	case s.From == "-" && s.Stdin == nil:
-		return nil, s.refuse("Name a file: --from items.txt.", "there is none")
+		return nil, s.refuseSource("Name a file: --from items.txt.", "there is none")
 	case s.From == "-":
 		return fromReader(ctx, s, s.Stdin, dir)
 	case isBucket(s.From):
@@ -54,7 +54,7 @@ func Collect(ctx context.Context, s Source, dir string) (*manifest.List, error) 
 // fromPath reads what stands at a path. A file of that very name comes before a
 // glob, as a shell has it.
 func fromPath(ctx context.Context, s Source, dir string) (*manifest.List, error) {
-	path, err := s.below(s.From)
+	path, err := s.pathBelow(s.From)
 	if err != nil {
 		return nil, fmt.Errorf("read items from %q: %w", s.From, err)
 	}
@@ -63,7 +63,7 @@ func fromPath(ctx context.Context, s Source, dir string) (*manifest.List, error)
 	case absent(err) && isGlob(s.From):
 		return fromGlob(ctx, s, dir)
 	case absent(err):
-		return nil, s.notThere(path)
+		return nil, s.missingError(path)
 	case err != nil:
 		return nil, fault.Wrap(err, fault.Invalid, "Check the path and its permissions.", "read items from %q", s.From)
 	case fi.IsDir():
@@ -86,13 +86,13 @@ func fromReader(ctx context.Context, s Source, r io.Reader, dir string) (*manife
 		r = while(ctx, f)
 	} else {
 		p := newPump(ctx, r)
-		defer p.stop()
+		defer p.stopReads()
 		r = p
 	}
 	c := &collector{Source: s, format: formatOf(s)}
 	return manifest.Build(dir, c.format, func(p *manifest.Packer) error {
 		c.packer = p
-		return c.collect(ctx, r)
+		return c.collectItems(ctx, r)
 	})
 }
 
@@ -123,8 +123,8 @@ func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG)
 }
 
-// notThere refuses what does not exist, with what was likely meant.
-func (s Source) notThere(path string) error {
+// missingError refuses what does not exist, with what was likely meant.
+func (s Source) missingError(path string) error {
 	hint := "Check the path, or pipe the items in with --from -."
 	if f, err := os.Open(filepath.Dir(path)); err == nil {
 		names, _ := f.Readdirnames(1000)

@@ -14,7 +14,7 @@ import (
 func (c *collector) collectJSON() error {
 	known := fields.NewNames(nil)
 	for {
-		text, err := c.line()
+		text, err := c.readLine()
 		if err == io.EOF {
 			break
 		}
@@ -29,9 +29,9 @@ func (c *collector) collectJSON() error {
 			return err
 		}
 		if !json.Valid(text) {
-			return c.badJSON(text)
+			return c.refuseJSON(text)
 		}
-		if err := c.keys(known, string(text)); err != nil {
+		if err := c.checkKeys(known, string(text)); err != nil {
 			return err
 		}
 		if c.packer.Count == 0 && text[0] == '[' {
@@ -39,7 +39,7 @@ func (c *collector) collectJSON() error {
 				c.packer.Notes = append(c.packer.Notes, "the one line is an array, and so one item; for its elements: jq -c '.[]' FILE")
 			}
 		}
-		if err := c.add(text); err != nil {
+		if err := c.addItem(text); err != nil {
 			return err
 		}
 	}
@@ -50,8 +50,8 @@ func (c *collector) collectJSON() error {
 	return nil
 }
 
-// keys checks the line's keys and values, and learns new names.
-func (c *collector) keys(known *fields.Names, text string) error {
+// checkKeys checks the line's keys and values, and learns new names.
+func (c *collector) checkKeys(known *fields.Names, text string) error {
 	_, err := fields.EachKey(text, func(key, raw string) error {
 		if _, err := fields.JSONText(raw); err != nil {
 			return err
@@ -67,12 +67,12 @@ func (c *collector) keys(known *fields.Names, text string) error {
 		return nil
 	})
 	if err != nil {
-		return c.bad(c.lines, "Mend that line.", "%v", err)
+		return c.refuseLine(c.lines, "Mend that line.", "%v", err)
 	}
 	return nil
 }
 
-func (c *collector) badJSON(text []byte) error {
+func (c *collector) refuseJSON(text []byte) error {
 	var value any
 	err := json.Unmarshal(text, &value)
 	hint := "Write one JSON value on each line: jq -c . FILE."
@@ -81,7 +81,7 @@ func (c *collector) badJSON(text []byte) error {
 	}
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		return c.bad(c.lines, hint, "it is not JSON: at byte %d: %v", syntax.Offset, err)
+		return c.refuseLine(c.lines, hint, "it is not JSON: at byte %d: %v", syntax.Offset, err)
 	}
-	return c.bad(c.lines, hint, "it is not JSON: %v", err)
+	return c.refuseLine(c.lines, hint, "it is not JSON: %v", err)
 }

@@ -16,7 +16,7 @@ import (
 func (c *collector) csvRecord() (record []byte, line int, err error) {
 	var text []byte
 	for len(text) == 0 {
-		if text, err = c.line(); err != nil {
+		if text, err = c.readLine(); err != nil {
 			return nil, 0, err
 		}
 		if len(text) == 0 {
@@ -32,12 +32,12 @@ func (c *collector) csvRecord() (record []byte, line int, err error) {
 	}
 	// What is wrong in the first line is said now: its quote may swallow the rest.
 	if _, err := fields.SplitCSV(nil, string(text)); !errors.Is(err, fields.ErrOpenQuote) {
-		return nil, line, c.badCSV(line, err)
+		return nil, line, c.refuseCSV(line, err)
 	}
 	c.record = append(c.record[:0], text...)
 	for open := true; open; open = bytes.Count(text, []byte{'"'})%2 == 0 {
-		if text, err = c.line(); err == io.EOF {
-			return nil, line, c.badCSV(line, fields.ErrOpenQuote)
+		if text, err = c.readLine(); err == io.EOF {
+			return nil, line, c.refuseCSV(line, fields.ErrOpenQuote)
 		}
 		if err != nil {
 			return nil, line, err
@@ -47,18 +47,18 @@ func (c *collector) csvRecord() (record []byte, line int, err error) {
 		}
 		c.record = append(append(c.record, '\n'), text...)
 		if len(c.record) > manifest.MaxLine {
-			return nil, line, c.bad(line, "Close the quote that it opens, or put long data into files.", "its record is longer than 16 MiB")
+			return nil, line, c.refuseLine(line, "Close the quote that it opens, or put long data into files.", "its record is longer than 16 MiB")
 		}
 	}
 	return c.record, line, nil
 }
 
-func (c *collector) badCSV(line int, why error) error {
+func (c *collector) refuseCSV(line int, why error) error {
 	hint := `Quote the whole field, and double the quotes in it: "say ""hi""".`
 	if errors.Is(why, fields.ErrOpenQuote) {
 		hint = "Close the quote, or double it within a field."
 	}
-	return c.bad(line, hint, "%v", why)
+	return c.refuseLine(line, hint, "%v", why)
 }
 
 // collectCSV takes every record but the first as an item.
@@ -73,39 +73,39 @@ func (c *collector) collectCSV() error {
 			return err
 		}
 		if columns, err = fields.SplitCSV(columns[:0], string(record)); err != nil {
-			return c.badCSV(line, err)
+			return c.refuseCSV(line, err)
 		}
 		if c.packer.Fields == nil {
-			if err := c.header(line, columns); err != nil {
+			if err := c.readHeader(line, columns); err != nil {
 				return err
 			}
 			continue
 		}
 		if got, want := len(columns), len(c.packer.Fields); got != want {
-			return c.bad(line, "Quote fields that hold commas, and give every line all fields.", "it has %s, the header has %d", counted(got, "field"), want)
+			return c.refuseLine(line, "Quote fields that hold commas, and give every line all fields.", "it has %s, the header has %d", counted(got, "field"), want)
 		}
-		if err := c.add(record); err != nil {
+		if err := c.addItem(record); err != nil {
 			return err
 		}
 	}
 }
 
-// header takes the first record as the fields' names. One without a name, as
+// readHeader takes the first record as the fields' names. One without a name, as
 // pandas writes it for the index, is not a placeholder.
-func (c *collector) header(line int, columns []string) error {
+func (c *collector) readHeader(line int, columns []string) error {
 	seen := map[string]bool{}
 	size := 0
 	for _, name := range columns {
 		name = strings.TrimSpace(name)
 		if name != "" && seen[name] {
-			return c.bad(line, "Give each column a name of its own.", "two columns are named %q", name)
+			return c.refuseLine(line, "Give each column a name of its own.", "two columns are named %q", name)
 		}
 		seen[name] = true
 		size += len(name)
 		c.packer.Fields = append(c.packer.Fields, name)
 	}
 	if len(columns) > fields.MaxNames || size > fields.MaxNameBytes {
-		return c.bad(line, "Keep the columns that the program needs: cut -d, -f1-10 FILE | drover map --from - ...", "its header has %s with %d bytes of names, and may have %d with %d", counted(len(columns), "column"), size, fields.MaxNames, fields.MaxNameBytes)
+		return c.refuseLine(line, "Keep the columns that the program needs: cut -d, -f1-10 FILE | drover map --from - ...", "its header has %s with %d bytes of names, and may have %d with %d", counted(len(columns), "column"), size, fields.MaxNames, fields.MaxNameBytes)
 	}
 	if len(columns) == 1 && strings.Contains(columns[0], ";") {
 		c.packer.Notes = append(c.packer.Notes, "the header has no comma but semicolons; fields end at commas, so it is one field")

@@ -40,7 +40,7 @@ const readNames = 1024
 
 // fromFolder takes the files of a folder and of those below it.
 func fromFolder(ctx context.Context, s Source, folder, dir string) (*manifest.List, error) {
-	return s.walk(ctx, folder, []string{"**"}, dir)
+	return s.walkFolders(ctx, folder, []string{"**"}, dir)
 }
 
 // fromGlob takes the files that a shell's pattern matches: * and ? and [] within
@@ -50,51 +50,51 @@ func fromGlob(ctx context.Context, s Source, dir string) (*manifest.List, error)
 	fixed, parts := cutGlob(s.From)
 	for _, p := range parts {
 		if _, err := path.Match(p, ""); err != nil {
-			return nil, s.refuse("Write a bracket that is one as [[].", "it has an unmatched bracket or backslash")
+			return nil, s.refuseSource("Write a bracket that is one as [[].", "it has an unmatched bracket or backslash")
 		}
 		if p == ".." {
-			return nil, s.refuse("Write the folder before the star.", "it has .. after a star")
+			return nil, s.refuseSource("Write the folder before the star.", "it has .. after a star")
 		}
 	}
 	if len(parts) > maxParts {
-		return nil, s.refuse("Use **, or begin further down.", "it has more than %d names behind the first star", maxParts)
+		return nil, s.refuseSource("Use **, or begin further down.", "it has more than %d names behind the first star", maxParts)
 	}
-	root, err := s.below(fixed)
+	root, err := s.pathBelow(fixed)
 	if err != nil {
 		return nil, fmt.Errorf("read items from %q: %w", s.From, err)
 	}
-	return s.walk(ctx, root, parts, dir)
+	return s.walkFolders(ctx, root, parts, dir)
 }
 
-func (s Source) walk(ctx context.Context, root string, parts []string, dir string) (*manifest.List, error) {
+func (s Source) walkFolders(ctx context.Context, root string, parts []string, dir string) (*manifest.List, error) {
 	if s.Format != "" && s.Format != manifest.Lines {
-		return nil, s.refuse("Leave the format out, or name one file.", "its items are files, which have no format %q", s.Format)
+		return nil, s.refuseSource("Leave the format out, or name one file.", "its items are files, which have no format %q", s.Format)
 	}
 	if goesUp(root) {
 		real, err := filepath.EvalSymlinks(root)
 		if err != nil {
-			return nil, s.noFile()
+			return nil, s.noFileError()
 		}
 		root = real
 	}
 	w := &walker{source: s, names: newSorter(dir), parts: parts}
-	defer w.names.close()
-	err := w.folder(ctx, root, open(parts, 1))
+	defer w.names.removeFiles()
+	err := w.walkFolder(ctx, root, open(parts, 1))
 	switch {
 	case context.Cause(ctx) != nil:
 		return nil, fmt.Errorf("read items from %q: %w", s.From, context.Cause(ctx))
 	case absent(err):
-		return nil, s.noFile()
+		return nil, s.noFileError()
 	case err != nil:
 		return nil, err
 	case w.names.count == 0:
-		return nil, w.nothing()
+		return nil, w.noMatchError()
 	}
 	return manifest.Build(dir, manifest.Lines, func(p *manifest.Packer) error {
-		p.Notes = w.notes()
-		return w.names.each(func(name []byte) error {
+		p.Notes = w.walkNotes()
+		return w.names.eachName(func(name []byte) error {
 			if p.Count == manifest.MaxItems {
-				return s.refuse("Split it into several maps.", "it has more than %d files", manifest.MaxItems)
+				return s.refuseSource("Split it into several maps.", "it has more than %d files", manifest.MaxItems)
 			}
 			return manifest.AddItem(p, name)
 		})
@@ -133,11 +133,11 @@ func step(parts []string, at places, name string) (below places, last bool) {
 	return below, last
 }
 
-// folder looks at the names in it.
-func (w *walker) folder(ctx context.Context, folder string, at places) error {
+// walkFolder looks at the names in it.
+func (w *walker) walkFolder(ctx context.Context, folder string, at places) error {
 	f, err := os.Open(folder)
 	if err != nil {
-		return w.broken(err)
+		return w.folderError(err)
 	}
 	defer f.Close()
 	for {
@@ -146,7 +146,7 @@ func (w *walker) folder(ctx context.Context, folder string, at places) error {
 		}
 		entries, err := f.ReadDir(readNames)
 		for _, e := range entries {
-			if err := w.entry(ctx, folder, e, at); err != nil {
+			if err := w.visitEntry(ctx, folder, e, at); err != nil {
 				return err
 			}
 		}
@@ -154,22 +154,22 @@ func (w *walker) folder(ctx context.Context, folder string, at places) error {
 			return nil
 		}
 		if err != nil {
-			return w.broken(err)
+			return w.folderError(err)
 		}
 	}
 }
 
-// broken refuses a folder that may not be read: it might hold items. One that has
+// folderError refuses a folder that may not be read: it might hold items. One that has
 // gone since held none.
-func (w *walker) broken(err error) error {
+func (w *walker) folderError(err error) error {
 	if errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return fault.Wrap(err, fault.Denied, "Check its permissions, or use a glob that leaves it out.", "read items from %q", w.source.From)
 }
 
-// entry takes a file, or goes into a folder, if the name is one of the pattern's.
-func (w *walker) entry(ctx context.Context, folder string, e os.DirEntry, at places) error {
+// visitEntry takes a file, or goes into a folder, if the name is one of the pattern's.
+func (w *walker) visitEntry(ctx context.Context, folder string, e os.DirEntry, at places) error {
 	base := e.Name()
 	below, last := step(w.parts, at, base)
 	if base[0] == '.' && below == 0 && !last && slices.Contains(w.parts, "**") {
@@ -178,7 +178,7 @@ func (w *walker) entry(ctx context.Context, folder string, e os.DirEntry, at pla
 	name := filepath.Join(folder, base)
 	switch {
 	case e.IsDir() && below != 0:
-		err := w.folder(ctx, name, open(w.parts, below))
+		err := w.walkFolder(ctx, name, open(w.parts, below))
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil // it was here a moment ago
 		}
@@ -186,11 +186,11 @@ func (w *walker) entry(ctx context.Context, folder string, e os.DirEntry, at pla
 	case !last:
 		return nil
 	}
-	return w.file(name, e)
+	return w.addFile(name, e)
 }
 
-// file takes a name that the pattern matches, if it is a file or a link to one.
-func (w *walker) file(name string, e os.DirEntry) error {
+// addFile takes a name that the pattern matches, if it is a file or a link to one.
+func (w *walker) addFile(name string, e os.DirEntry) error {
 	mode := e.Type()
 	if mode&os.ModeSymlink != 0 {
 		fi, err := os.Stat(name)
@@ -208,10 +208,10 @@ func (w *walker) file(name string, e os.DirEntry) error {
 		w.special++
 		return nil
 	}
-	return w.names.add(name)
+	return w.names.addName(name)
 }
 
-func (w *walker) notes() (notes []string) {
+func (w *walker) walkNotes() (notes []string) {
 	for _, left := range []struct {
 		n         int
 		one, many string
@@ -231,21 +231,21 @@ func (w *walker) notes() (notes []string) {
 	return notes
 }
 
-func (w *walker) nothing() error {
+func (w *walker) noMatchError() error {
 	why := "no file matches"
 	if !isGlob(w.source.From) {
 		why = "the folder holds no files"
 	}
-	if notes := w.notes(); len(notes) > 0 {
+	if notes := w.walkNotes(); len(notes) > 0 {
 		why += "; " + strings.Join(notes, ", ")
 	}
 	before, _ := cutGlob(w.source.From)
-	return w.source.refuse(seeFolder(before), "%s", why)
+	return w.source.refuseSource(seeFolder(before), "%s", why)
 }
 
-func (s Source) noFile() error {
+func (s Source) noFileError() error {
 	before, _ := cutGlob(s.From)
-	return s.refuse(seeFolder(before), "no file matches")
+	return s.refuseSource(seeFolder(before), "no file matches")
 }
 
 // seeFolder is the hint that lists a folder. The working folder is listed without its

@@ -210,7 +210,7 @@ func TestManyNamesAreSortedInLittleRoom(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 6))
 	s := newSorter(t.TempDir())
 	s.room = 1000
-	defer s.close()
+	defer s.removeFiles()
 	var want []string
 	for i := range 5000 {
 		name := fmt.Sprintf("%x/%d", rnd.IntN(3000), i%3)
@@ -218,14 +218,14 @@ func TestManyNamesAreSortedInLittleRoom(t *testing.T) {
 			name += strings.Repeat("long", 1000)
 		}
 		want = append(want, name)
-		if err := s.add(name); err != nil {
+		if err := s.addName(name); err != nil {
 			t.Fatal(err)
 		}
 	}
 	slices.Sort(want)
 	want = slices.Compact(want)
 	var got []string
-	if err := s.each(func(name []byte) error { got = append(got, string(name)); return nil }); err != nil {
+	if err := s.eachName(func(name []byte) error { got = append(got, string(name)); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.runs) < 20 {

@@ -30,22 +30,22 @@ type Source struct {
 	Open func(ctx context.Context, url string) (*store.Store, error)
 }
 
-// title is how a refusal names the source.
-func (s Source) title() string {
+// sourceTitle is how a refusal names the source.
+func (s Source) sourceTitle() string {
 	if s.From == "-" {
 		return "standard input"
 	}
 	return s.From
 }
 
-// refuse says what is wrong with a source.
-func (s Source) refuse(hint, format string, args ...any) error {
-	return fault.New(fault.Invalid, hint, "read items from %q: "+format, append([]any{s.title()}, args...)...)
+// refuseSource says what is wrong with a source.
+func (s Source) refuseSource(hint, format string, args ...any) error {
+	return fault.New(fault.Invalid, hint, "read items from %q: "+format, append([]any{s.sourceTitle()}, args...)...)
 }
 
-// below is name as seen from the source's folder, absolute. A name with ".." in
+// pathBelow is name as seen from the source's folder, absolute. A name with ".." in
 // it keeps them: a/../b is not b where a is a link.
-func (s Source) below(name string) (string, error) {
+func (s Source) pathBelow(name string) (string, error) {
 	dir, err := filepath.Abs(s.Dir)
 	if err != nil {
 		return "", err

@@ -35,30 +35,30 @@ type collector struct {
 	binary, firstBinary int // lines that are not UTF-8
 }
 
-// collect reads r to its end.
-func (c *collector) collect(ctx context.Context, r io.Reader) error {
-	err := c.read(r)
+// collectItems reads r to its end.
+func (c *collector) collectItems(ctx context.Context, r io.Reader) error {
+	err := c.readItems(r)
 	if stop := context.Cause(ctx); stop != nil && err != nil {
-		return fmt.Errorf("read items from %q: %w", c.title(), stop)
+		return fmt.Errorf("read items from %q: %w", c.sourceTitle(), stop)
 	}
 	if err != nil {
 		return err
 	}
-	c.note()
+	c.noteChanges()
 	if c.packer.Count == 0 {
-		return c.nothing()
+		return c.noItemsError()
 	}
 	return nil
 }
 
-func (c *collector) read(r io.Reader) error {
-	in, done, err := c.unpacked(r)
+func (c *collector) readItems(r io.Reader) error {
+	in, done, err := c.unpackedReader(r)
 	if err != nil {
 		return err
 	}
 	defer done()
 	c.in = in
-	if err := c.skipMark(); err != nil {
+	if err := c.skipByteOrderMark(); err != nil {
 		return err
 	}
 	switch c.format {
@@ -70,7 +70,7 @@ func (c *collector) read(r io.Reader) error {
 	return c.collectLines()
 }
 
-func (c *collector) nothing() error {
+func (c *collector) noItemsError() error {
 	hint := "Write one item on each line."
 	if c.From == "-" {
 		hint = "Look at what writes into the pipe: it gave no items."
@@ -82,48 +82,48 @@ func (c *collector) nothing() error {
 	case c.empty > 0:
 		why = "all its lines are empty"
 	}
-	return c.refuse(hint, "%s", why)
+	return c.refuseSource(hint, "%s", why)
 }
 
-// unpacked sees through gzip and zstd, told by how they begin: no text begins so.
-func (c *collector) unpacked(r io.Reader) (in *bufio.Reader, done func(), err error) {
+// unpackedReader sees through gzip and zstd, told by how they begin: no text begins so.
+func (c *collector) unpackedReader(r io.Reader) (in *bufio.Reader, done func(), err error) {
 	in = bufio.NewReaderSize(r, readSize)
 	head, err := in.Peek(4)
 	if err != nil && err != io.EOF {
-		return nil, nil, c.broken(err)
+		return nil, nil, c.readError(err)
 	}
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, nil, c.broken(fmt.Errorf("unpack gzip: %w", err))
+			return nil, nil, c.readError(fmt.Errorf("unpack gzip: %w", err))
 		}
 		return bufio.NewReaderSize(z, readSize), func() { z.Close() }, nil
 	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
 		// The zstd program takes 8 MiB at its strongest, unless --ultra or --long is asked for.
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(32<<20))
 		if err != nil {
-			return nil, nil, c.broken(fmt.Errorf("unpack zstd: %w", err))
+			return nil, nil, c.readError(fmt.Errorf("unpack zstd: %w", err))
 		}
 		return bufio.NewReaderSize(z, readSize), z.Close, nil
 	}
 	return in, func() {}, nil
 }
 
-// broken is an error of whatever the bytes come from.
-func (c *collector) broken(err error) error {
+// readError is an error of whatever the bytes come from.
+func (c *collector) readError(err error) error {
 	where := ""
 	if c.lines > 0 {
 		where = fmt.Sprintf(": after line %d", c.lines)
 	}
-	return fault.Wrap(err, fault.Invalid, "Check the source and its permissions.", "read items from %q%s", c.title(), where)
+	return fault.Wrap(err, fault.Invalid, "Check the source and its permissions.", "read items from %q%s", c.sourceTitle(), where)
 }
 
-// skipMark leaves out a byte order mark, and refuses those of other encodings.
-func (c *collector) skipMark() error {
+// skipByteOrderMark leaves out a byte order mark, and refuses those of other encodings.
+func (c *collector) skipByteOrderMark() error {
 	head, err := c.in.Peek(4)
 	if err != nil && err != io.EOF {
-		return c.broken(err)
+		return c.readError(err)
 	}
 	other := ""
 	switch {
@@ -143,17 +143,17 @@ func (c *collector) skipMark() error {
 	if file == "-" {
 		file = "FILE"
 	}
-	return c.refuse("Convert it: iconv -f "+other+" -t UTF-8 "+file+" | drover map --from - ...", "it is %s text, and drover reads UTF-8", other)
+	return c.refuseSource("Convert it: iconv -f "+other+" -t UTF-8 "+file+" | drover map --from - ...", "it is %s text, and drover reads UTF-8", other)
 }
 
-// bad refuses the line at hand, or the one given.
-func (c *collector) bad(line int, hint, format string, args ...any) error {
-	return c.refuse(hint, "line %d: "+format, append([]any{line}, args...)...)
+// refuseLine refuses the line at hand, or the one given.
+func (c *collector) refuseLine(line int, hint, format string, args ...any) error {
+	return c.refuseSource(hint, "line %d: "+format, append([]any{line}, args...)...)
 }
 
-// line gives the next line without its end, good until the next call, and io.EOF
+// readLine gives the next line without its end, good until the next call, and io.EOF
 // after the last.
-func (c *collector) line() ([]byte, error) {
+func (c *collector) readLine() ([]byte, error) {
 	text, err := c.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
 		c.long = append(c.long[:0], text...)
@@ -167,7 +167,7 @@ func (c *collector) line() ([]byte, error) {
 	case err == io.EOF && len(text) == 0:
 		return nil, io.EOF
 	case err != nil && err != io.EOF && !errors.Is(err, bufio.ErrBufferFull):
-		return nil, c.broken(err)
+		return nil, c.readError(err)
 	}
 	c.lines++
 	if n := len(text) - 1; n >= 0 && text[n] == '\n' {
@@ -178,24 +178,24 @@ func (c *collector) line() ([]byte, error) {
 		c.crlf++
 	}
 	if len(text) > manifest.MaxLine {
-		return nil, c.bad(c.lines, "Put long data into files, and let each line name one.", "it is longer than 16 MiB")
+		return nil, c.refuseLine(c.lines, "Put long data into files, and let each line name one.", "it is longer than 16 MiB")
 	}
 	if bytes.IndexByte(text, 0) >= 0 {
-		return nil, c.bad(c.lines, "Is it text, in UTF-8? See it with: head -c 100 FILE | od -c.", "it holds a NUL byte, and an argument cannot")
+		return nil, c.refuseLine(c.lines, "Is it text, in UTF-8? See it with: head -c 100 FILE | od -c.", "it holds a NUL byte, and an argument cannot")
 	}
 	return text, nil
 }
 
-func (c *collector) add(text []byte) error {
+func (c *collector) addItem(text []byte) error {
 	if c.packer.Count == manifest.MaxItems {
-		return c.bad(c.lines, "Split it into several maps.", "more than %d items", manifest.MaxItems)
+		return c.refuseLine(c.lines, "Split it into several maps.", "more than %d items", manifest.MaxItems)
 	}
 	return manifest.AddItem(c.packer, text)
 }
 
 func (c *collector) collectLines() error {
 	for {
-		text, err := c.line()
+		text, err := c.readLine()
 		if err == io.EOF {
 			return nil
 		}
@@ -216,7 +216,7 @@ func (c *collector) collectLines() error {
 				c.firstBinary = c.lines
 			}
 		}
-		if err := c.add(text); err != nil {
+		if err := c.addItem(text); err != nil {
 			return err
 		}
 	}
@@ -227,11 +227,11 @@ func (c *collector) checkText(text []byte) error {
 	if utf8.Valid(text) {
 		return nil
 	}
-	return c.bad(c.lines, "Convert it: iconv -f LATIN1 -t UTF-8 FILE.", "it is not UTF-8")
+	return c.refuseLine(c.lines, "Convert it: iconv -f LATIN1 -t UTF-8 FILE.", "it is not UTF-8")
 }
 
-// note says what was done to the lines.
-func (c *collector) note() {
+// noteChanges says what was done to the lines.
+func (c *collector) noteChanges() {
 	say := func(n int, one, many string) {
 		switch {
 		case n == 1:

@@ -34,11 +34,11 @@ func newPump(ctx context.Context, r io.Reader) *pump {
 	for range cap(p.free) {
 		p.free <- make([]byte, 128<<10)
 	}
-	go p.run(r)
+	go p.runReads(r)
 	return p
 }
 
-func (p *pump) run(r io.Reader) {
+func (p *pump) runReads(r io.Reader) {
 	if f, is := r.(*lazyFile); is {
 		defer func() { f.Close() }() // of what Read has opened
 	}
@@ -86,8 +86,8 @@ func (p *pump) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// stop has the goroutine leave as soon as its read returns.
-func (p *pump) stop() { close(p.left) }
+// stopReads has the goroutine leave as soon as its read returns.
+func (p *pump) stopReads() { close(p.left) }
 
 // while stops a long read when ctx is done.
 func while(ctx context.Context, r io.Reader) io.Reader {

@@ -34,8 +34,8 @@ type sorter struct {
 
 func newSorter(dir string) *sorter { return &sorter{dir: dir, room: sortRoom} }
 
-// close removes the files.
-func (s *sorter) close() {
+// removeFiles removes the files.
+func (s *sorter) removeFiles() {
 	for _, f := range s.runs {
 		f.Close()
 	}
@@ -44,9 +44,9 @@ func (s *sorter) close() {
 	}
 }
 
-func (s *sorter) add(name string) error {
+func (s *sorter) addName(name string) error {
 	if len(s.text) > 0 && len(s.text)+len(name)+8*len(s.ends) > s.room {
-		if err := s.spill(); err != nil {
+		if err := s.spillRun(); err != nil {
 			return err
 		}
 	}
@@ -56,8 +56,8 @@ func (s *sorter) add(name string) error {
 	return nil
 }
 
-// sorted gives the names in memory in order.
-func (s *sorter) sorted() [][]byte {
+// sortedNames gives the names in memory in order.
+func (s *sorter) sortedNames() [][]byte {
 	names := make([][]byte, len(s.ends))
 	from := 0
 	for i, end := range s.ends {
@@ -67,8 +67,8 @@ func (s *sorter) sorted() [][]byte {
 	return names
 }
 
-// spill writes the names in memory as a run.
-func (s *sorter) spill() error {
+// spillRun writes the names in memory as a run.
+func (s *sorter) spillRun() error {
 	if s.folder == "" {
 		if err := os.MkdirAll(s.dir, 0o700); err != nil {
 			return manifest.DiskError(err, s.dir)
@@ -86,7 +86,7 @@ func (s *sorter) spill() error {
 	s.runs = append(s.runs, f)
 	out := bufio.NewWriterSize(manifest.FileWriter{File: f, Dir: s.dir}, 64<<10)
 	var length [binary.MaxVarintLen64]byte
-	for _, name := range s.sorted() {
+	for _, name := range s.sortedNames() {
 		out.Write(length[:binary.PutUvarint(length[:], uint64(len(name)))])
 		out.Write(name)
 	}
@@ -94,10 +94,10 @@ func (s *sorter) spill() error {
 	return out.Flush()
 }
 
-// each gives all names in order, each once.
-func (s *sorter) each(f func(name []byte) error) error {
+// eachName gives all names in order, each once.
+func (s *sorter) eachName(f func(name []byte) error) error {
 	if len(s.runs) > 0 && len(s.ends) > 0 {
-		if err := s.spill(); err != nil {
+		if err := s.spillRun(); err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (s *sorter) each(f func(name []byte) error) error {
 		return f(name)
 	}
 	if len(s.runs) == 0 {
-		for _, name := range s.sorted() {
+		for _, name := range s.sortedNames() {
 			if err := once(name); err != nil {
 				return err
 			}
@@ -118,17 +118,17 @@ func (s *sorter) each(f func(name []byte) error) error {
 		return nil
 	}
 	s.text, s.ends = nil, nil
-	return s.merge(once)
+	return s.mergeRuns(once)
 }
 
-func (s *sorter) merge(f func(name []byte) error) error {
+func (s *sorter) mergeRuns(f func(name []byte) error) error {
 	var all runs
 	for i, file := range s.runs {
 		if _, err := file.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
 		r := &sortedRun{in: bufio.NewReaderSize(file, 32<<10), number: i}
-		if err := r.next(); err != nil {
+		if err := r.nextName(); err != nil {
 			return err
 		}
 		all = append(all, r)
@@ -138,7 +138,7 @@ func (s *sorter) merge(f func(name []byte) error) error {
 		if err := f(all[0].name); err != nil {
 			return err
 		}
-		switch err := all[0].next(); {
+		switch err := all[0].nextName(); {
 		case errors.Is(err, io.EOF):
 			heap.Pop(&all)
 		case err != nil:
@@ -157,7 +157,7 @@ type sortedRun struct {
 	name   []byte
 }
 
-func (r *sortedRun) next() error {
+func (r *sortedRun) nextName() error {
 	n, err := binary.ReadUvarint(r.in)
 	if err != nil {
 		return err

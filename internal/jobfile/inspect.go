@@ -24,16 +24,16 @@ var beyond = map[token.Type]string{
 	token.MappingKeyType: `a key marked by "?"`,
 }
 
-// inspect refuses what is beyond a job file before the parser sees it.
-func (p page) inspect(tokens token.Tokens) error {
+// inspectTokens refuses what is beyond a job file before the parser sees it.
+func (p page) inspectTokens(tokens token.Tokens) error {
 	var flow, dashes, keys int
 	for i, t := range tokens {
 		if what, ok := beyond[t.Type]; ok {
-			return p.refuse(t, quoteHint(tokens, i), "%s, which job files do not support", what)
+			return p.faultAt(t, quoteHint(tokens, i), "%s, which job files do not support", what)
 		}
 		switch t.Type {
 		case token.InvalidType:
-			return p.broken(t, t.Error)
+			return p.brokenYAML(t, t.Error)
 		case token.SequenceStartType, token.MappingStartType:
 			flow++
 		case token.SequenceEndType, token.MappingEndType:
@@ -48,9 +48,9 @@ func (p page) inspect(tokens token.Tokens) error {
 		}
 		switch {
 		case flow > maxDepth || dashes > maxDepth:
-			return p.refuse(t, "A job file has at most three levels.", "nested more than %d deep", maxDepth)
+			return p.faultAt(t, "A job file has at most three levels.", "nested more than %d deep", maxDepth)
 		case keys > maxKeys:
-			return p.refuse(t, "Keep what the job reads in files of its own.", "more than %d fields", maxKeys)
+			return p.faultAt(t, "Keep what the job reads in files of its own.", "more than %d fields", maxKeys)
 		}
 	}
 	return nil

@@ -50,36 +50,36 @@ const MaxSize = 1 << 20
 func Parse(name string, b []byte) (job.Spec, error) {
 	p := page{name: name}
 	if len(b) > MaxSize {
-		return job.Spec{}, p.refuse(nil, "Keep what the job reads in files of its own.", "%d bytes, at most %d", len(b), MaxSize)
+		return job.Spec{}, p.faultAt(nil, "Keep what the job reads in files of its own.", "%d bytes, at most %d", len(b), MaxSize)
 	}
 	text := strings.TrimPrefix(string(b), "\ufeff") // some editors begin with a byte order mark
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
-		return job.Spec{}, p.refuse(nil, "Save it as UTF-8.", "is not text")
+		return job.Spec{}, p.faultAt(nil, "Save it as UTF-8.", "is not text")
 	}
 	p.text = text
 
-	body, err := p.tree()
+	body, err := p.parseTree()
 	if err != nil {
 		return job.Spec{}, err
 	}
 	var s job.Spec
-	if err := p.fields(body, reflect.ValueOf(&s).Elem(), ""); err != nil {
+	if err := p.readFields(body, reflect.ValueOf(&s).Elem(), ""); err != nil {
 		return job.Spec{}, err
 	}
 	s.Named = s.Task != ""
-	return s, p.settle(&s)
+	return s, p.resolvePaths(&s)
 }
 
-// tree parses the text into the one document it holds.
-func (p page) tree() (ast.Node, error) {
+// parseTree parses the text into the one document it holds.
+func (p page) parseTree() (ast.Node, error) {
 	tokens := lexer.Tokenize(p.text)
-	if err := p.inspect(tokens); err != nil {
+	if err := p.inspectTokens(tokens); err != nil {
 		return nil, err
 	}
 	// Duplicates are found here, with both lines at hand.
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		return nil, p.syntax(err)
+		return nil, p.syntaxFault(err)
 	}
 	var body ast.Node
 	for _, doc := range file.Docs {
@@ -88,11 +88,11 @@ func (p page) tree() (ast.Node, error) {
 		case body == nil:
 			body = doc.Body
 		default:
-			return nil, p.refuse(doc.Body.GetToken(), "Give each job a file of its own.", "a second document")
+			return nil, p.faultAt(doc.Body.GetToken(), "Give each job a file of its own.", "a second document")
 		}
 	}
 	if body == nil {
-		return nil, p.refuse(nil, "Begin with program: train.py.", "describes no job")
+		return nil, p.faultAt(nil, "Begin with program: train.py.", "describes no job")
 	}
 	return body, nil
 }
@@ -100,8 +100,8 @@ func (p page) tree() (ast.Node, error) {
 // isRange is how a range of numbers is written, as package items reads it.
 var isRange = regexp.MustCompile(`^[0-9]+-[0-9]+(:[0-9]+)?$`)
 
-// settle makes relative paths relative to the file.
-func (p page) settle(s *job.Spec) error {
+// resolvePaths makes relative paths relative to the file.
+func (p page) resolvePaths(s *job.Spec) error {
 	type path struct {
 		field string
 		at    *string
@@ -132,7 +132,7 @@ func (p page) settle(s *job.Spec) error {
 	for _, one := range paths {
 		switch said := *one.at; {
 		case said == "~" || strings.HasPrefix(said, "~/"):
-			return p.refuse(nil, "Write the whole path, or one relative to the job file.", "%q holds %q: only a shell knows ~", one.field, clip(said))
+			return p.faultAt(nil, "Write the whole path, or one relative to the job file.", "%q holds %q: only a shell knows ~", one.field, clip(said))
 		case said == "" || folder == "." || filepath.IsAbs(said) || strings.Contains(said, "://") || strings.HasPrefix(said, "task:"):
 		default:
 			*one.at = join(folder, said)

@@ -16,43 +16,43 @@ import (
 // The YAML library's own decoder is not used: it makes 2 of nodes: 2.7 and 0.1
 // of an argument 0.10, and says "Go struct field" to people who know no Go.
 
-// value reads node into v, which belongs to the field of that name.
-func (p page) value(node ast.Node, v reflect.Value, field string) error {
+// readValue reads node into v, which belongs to the field of that name.
+func (p page) readValue(node ast.Node, v reflect.Value, field string) error {
 	switch v.Addr().Interface().(type) {
 	case *job.Duration:
-		return p.duration(node, v, field)
+		return p.readDuration(node, v, field)
 	case *job.Bytes:
-		return p.size(node, v, field)
+		return p.readSize(node, v, field)
 	}
 	switch v.Kind() {
 	case reflect.String:
-		return p.line(node, v, field)
+		return p.readText(node, v, field)
 	case reflect.Int:
-		return p.number(node, v, field)
+		return p.readNumber(node, v, field)
 	case reflect.Float64:
-		return p.decimal(node, v, field)
+		return p.readDecimal(node, v, field)
 	case reflect.Bool:
-		return p.truth(node, v, field)
+		return p.readBool(node, v, field)
 	case reflect.Struct:
-		return p.fields(node, v, field)
+		return p.readFields(node, v, field)
 	case reflect.Slice:
-		return p.list(node, v, field)
+		return p.readList(node, v, field)
 	case reflect.Map:
-		return p.table(node, v, field)
+		return p.readTable(node, v, field)
 	}
 	return fault.New(fault.Bug, "", "read job file: %s: field %q has an unsupported kind: %s", p.name, field, v.Type())
 }
 
-// fields reads a table whose keys are the fields of a struct. field is "" for
+// readFields reads a table whose keys are the fields of a struct. field is "" for
 // the job itself.
-func (p page) fields(node ast.Node, v reflect.Value, field string) error {
+func (p page) readFields(node ast.Node, v reflect.Value, field string) error {
 	whole := "the job"
 	if field != "" {
 		whole = strconv.Quote(field)
 	}
 	pairs, ok := pairsOf(node)
 	if !ok {
-		return p.unlike(node, whole, "fields such as "+fieldsOf(v.Type())[0].name+": value", "")
+		return p.shapeError(node, whole, "fields such as "+fieldsOf(v.Type())[0].name+": value", "")
 	}
 	known := fieldsOf(v.Type())
 	lines := map[string]int{}
@@ -60,59 +60,59 @@ func (p page) fields(node ast.Node, v reflect.Value, field string) error {
 		key := pair.Key.GetToken()
 		i := indexOf(known, key.Value)
 		if i < 0 {
-			return p.refuse(key, namesHint(known, key.Value), "unknown field %q", clip(key.Value))
+			return p.faultAt(key, namesHint(known, key.Value), "unknown field %q", clip(key.Value))
 		}
 		if first, ok := lines[key.Value]; ok {
-			return p.twice(key, first)
+			return p.duplicateKeyError(key, first)
 		}
 		lines[key.Value] = key.Position.Line
 		if empty(pair.Value) {
 			continue
 		}
 		known[i].given = true
-		if err := p.value(pair.Value, v.FieldByIndex(known[i].index), key.Value); err != nil {
+		if err := p.readValue(pair.Value, v.FieldByIndex(known[i].index), key.Value); err != nil {
 			return err
 		}
 	}
 	for _, f := range known {
 		if f.required && !f.given {
-			return p.refuse(beginning(node, pairs), fmt.Sprintf("Add the line %s: and what it is.", f.name), "%s has no %q", whole, f.name)
+			return p.faultAt(beginning(node, pairs), fmt.Sprintf("Add the line %s: and what it is.", f.name), "%s has no %q", whole, f.name)
 		}
 	}
 	return nil
 }
 
-// list reads a sequence.
-func (p page) list(node ast.Node, v reflect.Value, field string) error {
+// readList reads a sequence.
+func (p page) readList(node ast.Node, v reflect.Value, field string) error {
 	sequence, ok := node.(*ast.SequenceNode)
 	if !ok {
-		return p.unlike(node, strconv.Quote(field), "a list", fmt.Sprintf("Write a list: %s: [a, b].", field))
+		return p.shapeError(node, strconv.Quote(field), "a list", fmt.Sprintf("Write a list: %s: [a, b].", field))
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(sequence.Values), len(sequence.Values)))
 	for i, one := range sequence.Values {
-		if err := p.element(one, v.Index(i), field, sequence.GetToken()); err != nil {
+		if err := p.readElement(one, v.Index(i), field, sequence.GetToken()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// table reads a mapping whose keys the person chooses.
-func (p page) table(node ast.Node, v reflect.Value, field string) error {
+// readTable reads a mapping whose keys the person chooses.
+func (p page) readTable(node ast.Node, v reflect.Value, field string) error {
 	pairs, ok := pairsOf(node)
 	if !ok {
-		return p.unlike(node, strconv.Quote(field), "names and values", fmt.Sprintf("Write one to a line below %s:, such as NAME: value.", field))
+		return p.shapeError(node, strconv.Quote(field), "names and values", fmt.Sprintf("Write one to a line below %s:, such as NAME: value.", field))
 	}
 	v.Set(reflect.MakeMapWithSize(v.Type(), len(pairs)))
 	lines := map[string]int{}
 	for _, pair := range pairs {
 		key := pair.Key.GetToken()
 		if first, ok := lines[key.Value]; ok {
-			return p.twice(key, first)
+			return p.duplicateKeyError(key, first)
 		}
 		lines[key.Value] = key.Position.Line
 		one := reflect.New(v.Type().Elem()).Elem()
-		if err := p.element(pair.Value, one, field, key); err != nil {
+		if err := p.readElement(pair.Value, one, field, key); err != nil {
 			return err
 		}
 		v.SetMapIndex(reflect.ValueOf(key.Value), one)
@@ -120,14 +120,14 @@ func (p page) table(node ast.Node, v reflect.Value, field string) error {
 	return nil
 }
 
-// element reads one value of a list or table. Text there is words of a command
+// readElement reads one value of a list or table. Text there is words of a command
 // line: numbers and booleans are taken as they were typed, 0.10 as 0.10.
-func (p page) element(node ast.Node, v reflect.Value, field string, at *token.Token) error {
+func (p page) readElement(node ast.Node, v reflect.Value, field string, at *token.Token) error {
 	if empty(node) {
 		if node != nil {
 			at = node.GetToken()
 		}
-		return p.refuse(at, `For empty text write "".`, "%q holds nothing here", field)
+		return p.faultAt(at, `For empty text write "".`, "%q holds nothing here", field)
 	}
 	if v.Kind() == reflect.String {
 		if typed, ok := plain(node); ok {
@@ -135,70 +135,70 @@ func (p page) element(node ast.Node, v reflect.Value, field string, at *token.To
 			return nil
 		}
 	}
-	return p.value(node, v, field)
+	return p.readValue(node, v, field)
 }
 
-// line reads text.
-func (p page) line(node ast.Node, v reflect.Value, field string) error {
+// readText reads text.
+func (p page) readText(node ast.Node, v reflect.Value, field string) error {
 	text, ok := textOf(node)
 	if !ok {
 		hint := ""
 		if typed, ok := plain(node); ok {
 			hint = fmt.Sprintf("Put quotes around it: %s: %q.", field, clip(typed))
 		}
-		return p.unlike(node, strconv.Quote(field), "text", hint)
+		return p.shapeError(node, strconv.Quote(field), "text", hint)
 	}
 	v.SetString(text)
 	return nil
 }
 
-// number reads a whole number in decimal digits.
-func (p page) number(node ast.Node, v reflect.Value, field string) error {
+// readNumber reads a whole number in decimal digits.
+func (p page) readNumber(node ast.Node, v reflect.Value, field string) error {
 	if integer, ok := node.(*ast.IntegerNode); ok && integer.Token.Type == token.IntegerType {
 		if n, err := strconv.Atoi(integer.Token.Value); err == nil {
 			v.SetInt(int64(n))
 			return nil
 		}
 	}
-	return p.unlike(node, strconv.Quote(field), "a whole number", fmt.Sprintf("Write it in digits: %s: 2.", field))
+	return p.shapeError(node, strconv.Quote(field), "a whole number", fmt.Sprintf("Write it in digits: %s: 2.", field))
 }
 
-// decimal reads a number that may have a fraction.
-func (p page) decimal(node ast.Node, v reflect.Value, field string) error {
+// readDecimal reads a number that may have a fraction.
+func (p page) readDecimal(node ast.Node, v reflect.Value, field string) error {
 	if typed, ok := plain(node); ok {
 		if f, err := strconv.ParseFloat(typed, 64); err == nil && !strings.ContainsAny(typed, "xXpP_iInN") {
 			v.SetFloat(f)
 			return nil
 		}
 	}
-	return p.unlike(node, strconv.Quote(field), "a number", fmt.Sprintf("Write it in digits: %s: 0.5.", field))
+	return p.shapeError(node, strconv.Quote(field), "a number", fmt.Sprintf("Write it in digits: %s: 0.5.", field))
 }
 
-// truth reads true or false.
-func (p page) truth(node ast.Node, v reflect.Value, field string) error {
+// readBool reads true or false.
+func (p page) readBool(node ast.Node, v reflect.Value, field string) error {
 	b, ok := node.(*ast.BoolNode)
 	if !ok {
-		return p.unlike(node, strconv.Quote(field), "true or false", fmt.Sprintf("Write %s: true.", field))
+		return p.shapeError(node, strconv.Quote(field), "true or false", fmt.Sprintf("Write %s: true.", field))
 	}
 	v.SetBool(b.Value)
 	return nil
 }
 
-// duration reads a length of time: text such as 90s, or a number of seconds.
-func (p page) duration(node ast.Node, v reflect.Value, field string) error {
+// readDuration reads a length of time: text such as 90s, or a number of seconds.
+func (p page) readDuration(node ast.Node, v reflect.Value, field string) error {
 	d, err := job.ParseDuration(typed(node))
 	if err != nil {
-		return p.unlike(node, strconv.Quote(field), "a length of time", "Write it as 90s, 15m, 2h or 1d.")
+		return p.shapeError(node, strconv.Quote(field), "a length of time", "Write it as 90s, 15m, 2h or 1d.")
 	}
 	v.SetInt(int64(d))
 	return nil
 }
 
-// size reads a number of bytes, such as 512M.
-func (p page) size(node ast.Node, v reflect.Value, field string) error {
+// readSize reads a number of bytes, such as 512M.
+func (p page) readSize(node ast.Node, v reflect.Value, field string) error {
 	b, err := job.ParseBytes(typed(node))
 	if err != nil {
-		return p.unlike(node, strconv.Quote(field), "a size", "Write it as 512M, 1.5G or 2T.")
+		return p.shapeError(node, strconv.Quote(field), "a size", "Write it as 512M, 1.5G or 2T.")
 	}
 	v.SetInt(int64(b))
 	return nil
@@ -213,14 +213,14 @@ func typed(node ast.Node) string {
 	return text
 }
 
-// unlike refuses a value of the wrong shape.
-func (p page) unlike(node ast.Node, whole, want, hint string) error {
-	return p.refuse(node.GetToken(), hint, "%s wants %s, got %s", whole, want, shape(node))
+// shapeError refuses a value of the wrong shape.
+func (p page) shapeError(node ast.Node, whole, want, hint string) error {
+	return p.faultAt(node.GetToken(), hint, "%s wants %s, got %s", whole, want, shape(node))
 }
 
-// twice refuses a key that was there before.
-func (p page) twice(key *token.Token, first int) error {
-	return p.refuse(key, "Keep one of them.", "%q stands here again, after line %d", clip(key.Value), first)
+// duplicateKeyError refuses a key that was there before.
+func (p page) duplicateKeyError(key *token.Token, first int) error {
+	return p.faultAt(key, "Keep one of them.", "%q stands here again, after line %d", clip(key.Value), first)
 }
 
 // shape names a value as its author would.

@@ -17,12 +17,12 @@ type page struct {
 	text string
 }
 
-// refuse makes the one fault of this package: where, why, and below it the line
+// faultAt makes the one fault of this package: where, why, and below it the line
 // with a caret. at is nil where no place is to blame.
 //
 // The excerpt is our own. The YAML library prints one from its tokens, whole
 // scalars and all, and puts the caret below their last line.
-func (p page) refuse(at *token.Token, hint, format string, args ...any) error {
+func (p page) faultAt(at *token.Token, hint, format string, args ...any) error {
 	why := fmt.Sprintf(format, args...)
 	if at == nil || at.Position == nil {
 		return fault.New(fault.Invalid, hint, "read job file: %s: %s", p.name, why)
@@ -91,20 +91,20 @@ func cut(text string, most int) string {
 	return text
 }
 
-// syntax turns the parser's refusal into ours.
-func (p page) syntax(err error) error {
+// syntaxFault turns the parser's refusal into ours.
+func (p page) syntaxFault(err error) error {
 	var placed interface { // what every refusal of the YAML library has
 		GetMessage() string
 		GetToken() *token.Token
 	}
 	if errors.As(err, &placed) {
-		return p.broken(placed.GetToken(), placed.GetMessage())
+		return p.brokenYAML(placed.GetToken(), placed.GetMessage())
 	}
-	return p.broken(nil, err.Error())
+	return p.brokenYAML(nil, err.Error())
 }
 
-// broken says that the text is no YAML.
-func (p page) broken(at *token.Token, why string) error {
+// brokenYAML says that the text is no YAML.
+func (p page) brokenYAML(at *token.Token, why string) error {
 	hint := "Look at quotes, brackets and indentation there, and put quotes around text that holds \": \"."
 	switch {
 	case strings.Contains(why, `'	'`):
@@ -112,5 +112,5 @@ func (p page) broken(at *token.Token, why string) error {
 	case strings.Contains(why, "reserved character"):
 		hint = "Put quotes around the text."
 	}
-	return p.refuse(at, hint, "not YAML: %s", cut(why, width)) // the library quotes whole scalars
+	return p.faultAt(at, hint, "not YAML: %s", cut(why, width)) // the library quotes whole scalars
 }

@@ -203,7 +203,7 @@ var mutants = []mutant{
 	{"K1", "a keeper goes on with what a person has interrupted", keeperFile,
 		"return by > k.asked && k.run.Stop == nil", "return false"},
 	{"D2*", "who looks at heartbeats does not notice that it slept", watchFile,
-		"\t\to.NoteReading(sent)\n\t\ts := o.sightOf(id, sent)", "\t\ts := o.sightOf(id, sent)"},
+		"\t\to.NoteReading(sent)\n\t\ts := o.sightOfAgent(id, sent)", "\t\ts := o.sightOfAgent(id, sent)"},
 	{"T1", "what a submit leaves that came too late stays", taskFile,
 		"return t.Live, false, withdrawJob(ctx, w, j)", "return t.Live, false, nil"},
 	{"T1", "a closed counts of any job", taskFile,

@@ -73,7 +73,7 @@ func (a Retry) Command() *cobra.Command {
 		if rec.Spec.Verb != job.Map {
 			return fault.New(fault.Invalid, "Run its command again; drover resume "+s.ID+" continues one that was interrupted.", "retry job %s: it is a %s, not a map", s.ID, rec.Spec.Verb)
 		}
-		o, err := r.options(cmd, rec)
+		o, err := r.retryOptions(cmd, rec)
 		if err != nil {
 			return err
 		}
@@ -105,8 +105,8 @@ func (a Retry) Command() *cobra.Command {
 	return c
 }
 
-// options are what was typed, on top of what binds the job's items.
-func (r *retryFlags) options(cmd *cobra.Command, rec job.Job) (o drover.RetryOptions, err error) {
+// retryOptions are what was typed, on top of what binds the job's items.
+func (r *retryFlags) retryOptions(cmd *cobra.Command, rec job.Job) (o drover.RetryOptions, err error) {
 	if o.States, err = results.ParseStates(r.states); err != nil {
 		return o, err
 	}
@@ -150,11 +150,11 @@ func (r *retryFlags) options(cmd *cobra.Command, rec job.Job) (o drover.RetryOpt
 		o.Retries = &r.retries
 	}
 	o.NewCode = r.newCode
-	return o, r.rules(&o)
+	return o, r.applyRules(&o)
 }
 
-// rules are those of retry.
-func (r *retryFlags) rules(o *drover.RetryOptions) error {
+// applyRules are those of retry.
+func (r *retryFlags) applyRules(o *drover.RetryOptions) error {
 	if r.retryOn != "" {
 		on, err := job.ParseRetryOn(r.retryOn)
 		if err != nil {

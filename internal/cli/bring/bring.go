@@ -39,7 +39,7 @@ func (a Bringer) UploadFolder(ctx context.Context, source, url string, o drover.
 		return err
 	}
 	show := a.NewCopyLine()
-	o.Watch, o.Away, o.Back, o.Notes = show.Tell, show.away, show.back, a.UploadNotesFolder()
+	o.Watch, o.Away, o.Back, o.Notes = show.Tell, show.noteAway, show.noteBack, a.UploadNotesFolder()
 	ctx, over := app.UntilTold(ctx, app.CopyAgain)
 	defer over()
 	done, err := drover.Upload(ctx, source, b, key, o)
@@ -59,7 +59,7 @@ func (a Bringer) DownloadURL(ctx context.Context, url, target string, o drover.C
 		}
 	}
 	show := a.NewCopyLine()
-	o.Watch, o.Away, o.Back = show.Tell, show.away, show.back
+	o.Watch, o.Away, o.Back = show.Tell, show.noteAway, show.noteBack
 	ctx, over := app.UntilTold(ctx, app.CopyAgain)
 	defer over()
 	done, err := drover.Download(ctx, b, key, target, o)
@@ -95,7 +95,7 @@ func (a Bringer) BringInto(ctx context.Context, output string, bring func(ctx co
 		return err
 	}
 	show := a.NewCopyLine()
-	done, err := drover.Upload(ctx, folder, b, folderKey(key), drover.CopyOptions{Watch: show.Tell, Away: show.away, Back: show.back, Notes: a.UploadNotesFolder()})
+	done, err := drover.Upload(ctx, folder, b, folderKey(key), drover.CopyOptions{Watch: show.Tell, Away: show.noteAway, Back: show.noteBack, Notes: a.UploadNotesFolder()})
 	show.End()
 	return a.reportCopied(done, err, "outputs -> "+output)
 }
@@ -159,16 +159,16 @@ func (c *CopyLine) Tell(p drover.CopyProgress) {
 		terminal.Size(p.Bytes+p.SameBytes), of, terminal.Size(p.FoundBytes), humanize.Bytes(uint64(float64(max(p.Bytes, 0))/now.Sub(c.begun).Seconds())))
 }
 
-func (c *CopyLine) away(length time.Duration, last error) {
-	c.note(progress.AwayText(time.Now().Add(-length), last))
+func (c *CopyLine) noteAway(length time.Duration, last error) {
+	c.printNote(progress.AwayText(time.Now().Add(-length), last))
 }
 
-func (c *CopyLine) back(length time.Duration) {
-	c.note("the store answers again, after " + terminal.Span(length))
+func (c *CopyLine) noteBack(length time.Duration) {
+	c.printNote("the store answers again, after " + terminal.Span(length))
 }
 
-// note is a line of its own, in the place of the one that says how far it is.
-func (c *CopyLine) note(text string) {
+// printNote is a line of its own, in the place of the one that says how far it is.
+func (c *CopyLine) printNote(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.last.IsZero() {

@@ -69,12 +69,12 @@ func sameValues(a, b map[string]string) bool {
 	return true
 }
 
-// find finds the lines of a key in tables of tables: its own is the first, end is
+// findKey finds the lines of a key in tables of tables: its own is the first, end is
 // after the last that belongs to it.
-func (c *File) find(path ...string) (at, end int, ok bool) {
+func (c *File) findKey(path ...string) (at, end int, ok bool) {
 	lo, hi := 0, len(c.lines)
 	for _, name := range path {
-		at, end, ok = c.child(lo, hi, name)
+		at, end, ok = c.findChild(lo, hi, name)
 		if !ok {
 			return 0, 0, false
 		}
@@ -83,8 +83,8 @@ func (c *File) find(path ...string) (at, end int, ok bool) {
 	return at, end, true
 }
 
-// child finds a key among the lines from lo to hi, at the depth of the first.
-func (c *File) child(lo, hi int, name string) (at, end int, ok bool) {
+// findChild finds a key among the lines from lo to hi, at the depth of the first.
+func (c *File) findChild(lo, hi int, name string) (at, end int, ok bool) {
 	depth := -1
 	for i := lo; i < hi; i++ {
 		if depth < 0 && content(c.lines[i]) {
@@ -123,11 +123,11 @@ func isKey(line, name string) bool {
 // Set gives a key one value, where it stands or as a line of its own; "" removes it.
 // It says whether there was such a line.
 func (c *File) Set(key, value string) (found bool) {
-	at, end, ok := c.find(key)
+	at, end, ok := c.findKey(key)
 	last := key
 	if !ok {
 		path := strings.Split(key, ".")
-		if at, end, ok = c.find(path...); ok {
+		if at, end, ok = c.findKey(path...); ok {
 			last = path[len(path)-1]
 		}
 	}
@@ -167,7 +167,7 @@ func ByHand(file string) error {
 // of that name; nil removes it.
 func (c *File) SetTable(tables, name string, body []string) {
 	depth := 2
-	top, topEnd, there := c.find(tables)
+	top, topEnd, there := c.findKey(tables)
 	if there && topEnd > top+1 {
 		for _, l := range c.lines[top+1 : topEnd] {
 			if content(l) {
@@ -183,7 +183,7 @@ func (c *File) SetTable(tables, name string, body []string) {
 			lines = append(lines, strings.Repeat(" ", 2*depth)+l)
 		}
 	}
-	at, end, ok := c.find(tables, name)
+	at, end, ok := c.findKey(tables, name)
 	switch {
 	case ok:
 	case there:

@@ -28,9 +28,9 @@ type confirmation struct {
 	SHA256 string `json:"sha256"`
 }
 
-// recordOf is the record's file, and the project file's path without links in its
+// recordPath is the record's file, and the project file's path without links in its
 // folders: the same file has the same record however one came there.
-func (c Confirmations) recordOf(path string) (record, real string) {
+func (c Confirmations) recordPath(path string) (record, real string) {
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
 	}
@@ -42,13 +42,13 @@ func digestOf(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// digestOf returns the digest of the content that was confirmed for path; "" is none. A
+// confirmedDigest returns the digest of the content that was confirmed for path; "" is none. A
 // record that others could have written counts for nothing.
-func (c Confirmations) digestOf(path string) string {
+func (c Confirmations) confirmedDigest(path string) string {
 	if c == "" {
 		return ""
 	}
-	name, real := c.recordOf(path)
+	name, real := c.recordPath(path)
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
@@ -73,7 +73,7 @@ func (c Confirmations) Confirm(path string, body []byte) error {
 	if c == "" {
 		return fault.New(fault.Invalid, "Set HOME.", "confirm %s: this user has no folder to record it in", path)
 	}
-	name, real := c.recordOf(path)
+	name, real := c.recordPath(path)
 	text, err := json.Marshal(confirmation{real, digestOf(body)})
 	if err != nil {
 		return err
@@ -100,7 +100,7 @@ func (c Confirmations) Forget(path string) error {
 	if c == "" {
 		return nil
 	}
-	name, _ := c.recordOf(path)
+	name, _ := c.recordPath(path)
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fault.Wrap(err, fault.Denied, "", "forget %s", path)
 	}

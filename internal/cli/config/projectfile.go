@@ -74,7 +74,7 @@ func openProjectFile(path string, known Confirmations) (p *projectFile, why, rem
 		return nil, "", ""
 	}
 	confirm := "if you know what it says: drover config trust " + terminal.Quoted(path)
-	digest := known.digestOf(path)
+	digest := known.confirmedDigest(path)
 	switch {
 	case err != nil:
 		return nil, PlainCause(err), "leave the folder, or have it made readable"

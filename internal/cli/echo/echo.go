@@ -61,7 +61,7 @@ func NewPrinter(spec job.Spec, nodes []int) *Printer {
 	return p
 }
 
-func (p *Printer) to(s Source) io.Writer {
+func (p *Printer) outputFor(s Source) io.Writer {
 	if s.stream == "stderr" {
 		return p.Err
 	}
@@ -71,13 +71,13 @@ func (p *Printer) to(s Source) io.Writer {
 // Print writes the next piece of output.
 func (p *Printer) Print(o drover.Output) error {
 	s := Source{o.Attempt, o.Node, o.Stream}
-	data := p.filtered(s, o.Data)
+	data := p.filteredText(s, o.Data)
 	if p.Label == nil && !p.Fold {
-		_, err := p.to(s).Write(data)
+		_, err := p.outputFor(s).Write(data)
 		return err
 	}
 	p.Finish(func(old Source) bool { return old.node == o.Node && old.attempt < o.Attempt })
-	label := p.head(o.Node)
+	label := p.linePrefix(o.Node)
 	var lines []byte
 	text := append(p.rest[s], data...)
 	for {
@@ -88,50 +88,50 @@ func (p *Printer) Print(o drover.Output) error {
 		if i == 0 {
 			break
 		}
-		lines = append(append(lines, label...), p.folded(s, text[:i])...)
+		lines = append(append(lines, label...), p.foldedText(s, text[:i])...)
 		if text[i-1] != '\n' && p.Label != nil {
 			lines = append(lines, '\n')
 		}
 		text = text[i:]
 	}
 	p.rest[s] = text
-	_, err := p.to(s).Write(lines)
+	_, err := p.outputFor(s).Write(lines)
 	return err
 }
 
-func (p *Printer) head(node int) string {
+func (p *Printer) linePrefix(node int) string {
 	if p.Label == nil {
 		return ""
 	}
 	return p.Label(node)
 }
 
-func (p *Printer) folded(s Source, text []byte) []byte {
+func (p *Printer) foldedText(s Source, text []byte) []byte {
 	if !p.Fold {
 		return text
 	}
-	if text = screen.Fold(text); p.filterOf(s) != nil {
+	if text = screen.Fold(text); p.streamFilter(s) != nil {
 		text = screen.Escape(text, true) // folding has to see the sequences, so it comes first
 	}
 	return text
 }
 
-// filtered returns what may be written of the next piece of a stream.
-func (p *Printer) filtered(s Source, data []byte) []byte {
-	if f := p.filterOf(s); f != nil && !p.Fold {
+// filteredText returns what may be written of the next piece of a stream.
+func (p *Printer) filteredText(s Source, data []byte) []byte {
+	if f := p.streamFilter(s); f != nil && !p.Fold {
 		return f.Next(nil, data)
 	}
 	return data
 }
 
-// filterOf returns the filter of a stream, or nil where its output is no terminal.
-func (p *Printer) filterOf(s Source) Filter {
+// streamFilter returns the filter of a stream, or nil where its output is no terminal.
+func (p *Printer) streamFilter(s Source) Filter {
 	if f, ok := p.Filters[s]; ok {
 		return f
 	}
 	var f Filter
 	switch {
-	case !terminal.IsTerminal(p.to(s)):
+	case !terminal.IsTerminal(p.outputFor(s)):
 	case p.Own:
 		f = &screen.TerminalFilter{}
 	default:
@@ -148,7 +148,7 @@ func (p *Printer) Finish(which func(Source) bool) {
 			if rest := e.Rest(); p.Label != nil {
 				p.rest[s] = append(p.rest[s], rest...)
 			} else {
-				_, _ = p.to(s).Write(rest)
+				_, _ = p.outputFor(s).Write(rest)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func (p *Printer) Finish(which func(Source) bool) {
 			if p.Label == nil {
 				end = "" // it printed none
 			}
-			_, _ = fmt.Fprintf(p.to(s), "%s%s%s", p.head(s.node), p.folded(s, text), end) // a reader that has left is noticed at the next write
+			_, _ = fmt.Fprintf(p.outputFor(s), "%s%s%s", p.linePrefix(s.node), p.foldedText(s, text), end) // a reader that has left is noticed at the next write
 			delete(p.rest, s)
 		}
 	}

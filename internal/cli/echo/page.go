@@ -33,15 +33,15 @@ func (p *Page) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.held) == 0 && p.err == nil {
-		p.wait()
+		p.waitForPrint()
 	}
 	if p.held = append(p.held, b...); len(p.held) >= pageSize {
-		p.print()
+		p.printHeld()
 	}
 	return len(b), p.err
 }
 
-func (p *Page) wait() {
+func (p *Page) waitForPrint() {
 	if p.bell != nil {
 		p.bell.Reset(soonest)
 		return
@@ -49,12 +49,12 @@ func (p *Page) wait() {
 	p.bell = time.AfterFunc(soonest, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.print()
+		p.printHeld()
 	})
 }
 
-// print prints what is held, which may be nothing. p.mu is held.
-func (p *Page) print() {
+// printHeld prints what is held, which may be nothing. p.mu is held.
+func (p *Page) printHeld() {
 	if len(p.held) > 0 && p.err == nil {
 		_, p.err = p.to.Write(p.held)
 	}
@@ -68,7 +68,7 @@ func (p *Page) Close() error {
 	if p.bell != nil {
 		p.bell.Stop()
 	}
-	p.print()
+	p.printHeld()
 	return p.err
 }
 

@@ -49,7 +49,7 @@ func (a MapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, 
 		ended <- err
 	}()
 	w := a.watchMap(ctx, j)
-	defer w.end()
+	defer w.endWatch()
 
 	settled := make(chan struct{})
 	printed, hush := a.PrintItems(ctx, j, settled)
@@ -70,7 +70,7 @@ func (a MapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, 
 			}
 		case err := <-ended:
 			signal.Stop(signals) // from here on Ctrl-C ends us: the job needs us no more
-			w.end()
+			w.endWatch()
 			show.Clear()
 			if err != nil {
 				return err
@@ -83,7 +83,7 @@ func (a MapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, 
 		case <-signals:
 			stop(errors.New("Ctrl-C"))
 			<-ended
-			w.end()
+			w.endWatch()
 			hush()
 			<-printed
 			show.Clear()
@@ -146,7 +146,7 @@ type mapWatch struct {
 	done  chan struct{}
 }
 
-func (w *mapWatch) end() {
+func (w *mapWatch) endWatch() {
 	w.stop()
 	<-w.done
 }
@@ -168,7 +168,7 @@ func (a MapFollower) watchMap(ctx context.Context, j *drover.Job) *mapWatch {
 				return
 			}
 			select {
-			case w.looks <- lookAt{s, f.newest(ctx, s)}:
+			case w.looks <- lookAt{s, f.newestFailure(ctx, s)}:
 			case <-ctx.Done():
 				return
 			}
@@ -191,7 +191,7 @@ const (
 	failuresEvery = 5 * time.Second
 )
 
-func (f *failures) newest(ctx context.Context, s drover.MapStatus) string {
+func (f *failures) newestFailure(ctx context.Context, s drover.MapStatus) string {
 	if s.Items.Failed == f.seen || s.Items.Items > failuresOf || s.Time.Sub(f.at) < failuresEvery {
 		return f.line
 	}

@@ -63,7 +63,7 @@ func (a Logs) Command() *cobra.Command {
 		if err := summary.CheckNodes(cmd.Context(), j, l.nodes); err != nil {
 			return err
 		}
-		o, err := l.options(time.Now())
+		o, err := l.logOptions(time.Now())
 		if err != nil {
 			return err
 		}
@@ -92,8 +92,8 @@ func (a Logs) Command() *cobra.Command {
 	return c
 }
 
-// options reads the flags; now is what "30m" is counted from.
-func (l logFlags) options(now time.Time) (o drover.LogOptions, err error) {
+// logOptions reads the flags; now is what "30m" is counted from.
+func (l logFlags) logOptions(now time.Time) (o drover.LogOptions, err error) {
 	o = drover.LogOptions{Follow: l.follow, Nodes: l.nodes, Tail: l.tail, Agent: l.agent}
 	if l.tail < 0 || l.around < 0 {
 		return o, fault.New(fault.Invalid, "Use 0 or more.", "read command line: a number of lines below 0")

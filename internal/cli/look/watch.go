@@ -92,7 +92,7 @@ func (a Watcher) ShowFrames(ctx context.Context, look func(context.Context) (Wat
 		if err != nil {
 			return err
 		}
-		if err := screen.show(f); terminal.Closed(err) {
+		if err := screen.showFrame(f); terminal.Closed(err) {
 			return nil
 		} else if err != nil {
 			return err
@@ -146,10 +146,10 @@ func NewWatchScreen(out io.Writer) *WatchScreen {
 	}}
 }
 
-func (s *WatchScreen) show(f WatchFrame) error {
+func (s *WatchScreen) showFrame(f WatchFrame) error {
 	width, height, onTerminal := s.size()
 	if !onTerminal {
-		return s.tell(f)
+		return s.printChanges(f)
 	}
 	lines := strings.Split(strings.TrimRight(f.text, "\n"), "\n")
 	if most := max(height-1, 1); len(lines) > most && f.Live {
@@ -167,9 +167,9 @@ func (s *WatchScreen) show(f WatchFrame) error {
 	return err
 }
 
-// tell prints a line for each job that has changed its state or got further, as often as
+// printChanges prints a line for each job that has changed its state or got further, as often as
 // drover map does.
-func (s *WatchScreen) tell(f WatchFrame) error {
+func (s *WatchScreen) printChanges(f WatchFrame) error {
 	now := s.now()
 	if len(f.facts) == 0 { // it says why
 		_, err := io.WriteString(s.out, f.text)

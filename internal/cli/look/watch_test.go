@@ -102,7 +102,7 @@ func TestWatchingOnATerminalDrawsInPlace(t *testing.T) {
 	text := "1\n2\n" + strings.Repeat("wide ", 10) + "\n4\n5\n6\n"
 	show := func(f WatchFrame) string {
 		out.Reset()
-		if err := s.show(f); err != nil {
+		if err := s.showFrame(f); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()

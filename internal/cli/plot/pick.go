@@ -18,8 +18,8 @@ type Track struct {
 	Points []Point
 }
 
-// label tells the nodes apart as logs do, where there are several.
-func (m Track) label(several bool) string {
+// trackLabel tells the nodes apart as logs do, where there are several.
+func (m Track) trackLabel(several bool) string {
 	name := terminal.PlainText(m.Name)
 	if several {
 		name += " [" + Figure(float64(m.Node)) + "]"
@@ -174,8 +174,8 @@ func Interesting(metrics []Track) (shown [][]Track, others []string) {
 	metrics = WithoutSettings(metrics)
 	ByInterest(metrics)
 	first := slices.Clone(metrics)
-	if slices.ContainsFunc(first, Track.changes) {
-		first = slices.DeleteFunc(first, func(m Track) bool { return !m.changes() })
+	if slices.ContainsFunc(first, Track.hasChanges) {
+		first = slices.DeleteFunc(first, func(m Track) bool { return !m.hasChanges() })
 	}
 	if n := slices.IndexFunc(first, func(m Track) bool { return kindOf(m.Name) == aCounter }); n > 0 {
 		first = first[:n]
@@ -200,9 +200,9 @@ func Interesting(metrics []Track) (shown [][]Track, others []string) {
 	return shown, others
 }
 
-// changes says that a metric has more than one value, or one that is no number: that is
+// hasChanges says that a metric has more than one value, or one that is no number: that is
 // news, too.
-func (m Track) changes() bool {
+func (m Track) hasChanges() bool {
 	return slices.ContainsFunc(m.Points, func(p Point) bool { return !finite(p.Value) || p.Value != m.Points[0].Value })
 }
 
@@ -212,11 +212,11 @@ func (m Track) changes() bool {
 func WithoutSettings(metrics []Track) []Track {
 	moves := map[string]bool{}
 	for _, m := range metrics {
-		if moves[m.Name] = moves[m.Name] || m.changes(); kindOf(m.Name) != aThing {
+		if moves[m.Name] = moves[m.Name] || m.hasChanges(); kindOf(m.Name) != aThing {
 			moves[m.Name] = true
 		}
 	}
-	if !slices.ContainsFunc(metrics, Track.changes) {
+	if !slices.ContainsFunc(metrics, Track.hasChanges) {
 		return metrics
 	}
 	return slices.DeleteFunc(slices.Clone(metrics), func(m Track) bool { return !moves[m.Name] })
@@ -236,7 +236,7 @@ func Curves(metrics []Track, several bool) (out []curve, over string) {
 		}
 	}
 	for _, m := range metrics {
-		c := curve{label: m.label(several)}
+		c := curve{label: m.trackLabel(several)}
 		points := m.Points
 		if over == "time" {
 			points = slices.SortedStableFunc(slices.Values(points), func(a, b Point) int { return a.Time.Compare(b.Time) })

@@ -47,8 +47,8 @@ var Strokes = []Stroke{
 	{asciigraph.CreateCharSet("•"), "x", asciigraph.Green, "32"},
 }
 
-// mark is what a stroke looks like beside its name.
-func (p Paper) mark(i int) string {
+// strokeMark is what a stroke looks like beside its name.
+func (p Paper) strokeMark(i int) string {
 	s := Strokes[i%len(Strokes)]
 	if p.Ascii {
 		return s.plain
@@ -94,7 +94,7 @@ func (p Paper) Draw(curves []curve, under, beside func(float64) string) []string
 	rows := make([][]float64, len(curves))
 	lo, hi = math.Inf(1), math.Inf(-1)
 	for i, c := range curves {
-		rows[i] = c.columns(x0, x1, n)
+		rows[i] = c.columnMeans(x0, x1, n)
 		for _, v := range rows[i] {
 			if finite(v) {
 				lo, hi = min(lo, v), max(hi, v)
@@ -155,11 +155,11 @@ func (p Paper) charSets() (sets []asciigraph.CharSet) {
 	return sets
 }
 
-// columns brings a curve to n columns between x0 and x1: the mean of the values
+// columnMeans brings a curve to n columns between x0 and x1: the mean of the values
 // that fall into a column, a straight line between two that are apart, and NaN
 // before, behind and where a value was no number. There is one column more, as
 // the library draws the ways between columns.
-func (c curve) columns(x0, x1 float64, n int) []float64 {
+func (c curve) columnMeans(x0, x1 float64, n int) []float64 {
 	if x1 == x0 {
 		n = 1
 	}
@@ -346,7 +346,7 @@ func (p Paper) Legend(plot []Track, several, usage bool) (items []string) {
 	}
 	for i, m := range plot {
 		last := m.Points[len(m.Points)-1]
-		text := p.mark(i) + " " + m.label(several) + " " + say(last.Value)
+		text := p.strokeMark(i) + " " + m.trackLabel(several) + " " + say(last.Value)
 		if lo, hi, ok := m.Bounds(); ok && len(m.Points) > 1 {
 			at := ""
 			if lo.Step > 0 && lo.Step != last.Step {

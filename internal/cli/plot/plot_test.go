@@ -77,7 +77,7 @@ func TestColumnsAreMeansWithLinesBetweenAndGaps(t *testing.T) {
 		"begins late":        {curve{x: []float64{2, 3}, y: []float64{1, 2}}, []float64{nan, nan, 1, 2, 2}},
 		"ends early":         {curve{x: []float64{0, 1}, y: []float64{1, 2}}, []float64{1, 2, nan, nan, nan}},
 	} {
-		if diff := cmp.Diff(fmt.Sprint(row.want), fmt.Sprint(row.c.columns(0, 3, 4))); diff != "" {
+		if diff := cmp.Diff(fmt.Sprint(row.want), fmt.Sprint(row.c.columnMeans(0, 3, 4))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -171,7 +171,7 @@ func TestWhatIsPlottedWhenNobodySays(t *testing.T) {
 		for _, p := range plots {
 			var names []string
 			for _, m := range p {
-				names = append(names, m.label(true))
+				names = append(names, m.trackLabel(true))
 			}
 			out = append(out, strings.Join(names, "+"))
 		}

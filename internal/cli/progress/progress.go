@@ -68,8 +68,8 @@ type ProgressView struct {
 // maxLeft is how long a map may seem to take before that is not said.
 const maxLeft = 100 * 24 * time.Hour
 
-// left is how long it takes at that rate; 0 while that is not known.
-func (v ProgressView) left() time.Duration {
+// timeLeft is how long it takes at that rate; 0 while that is not known.
+func (v ProgressView) timeLeft() time.Duration {
 	if v.Rate <= 0 {
 		return 0
 	}
@@ -162,8 +162,8 @@ func (v ProgressView) Facts() []string {
 	if r := rateWords(v.Rate); r != "" && s.Items.Open() > 0 {
 		facts = append(facts, r)
 	}
-	if left := v.left(); left > 0 && !s.Paused {
-		facts = append(facts, "ETA "+terminal.Span(left)+" ("+v.clock(left)+")")
+	if left := v.timeLeft(); left > 0 && !s.Paused {
+		facts = append(facts, "ETA "+terminal.Span(left)+" ("+v.endClock(left)+")")
 	}
 	if s.Workers > 1 {
 		facts = append(facts, terminal.Count(s.Workers, "worker"))
@@ -174,8 +174,8 @@ func (v ProgressView) Facts() []string {
 	return facts
 }
 
-// clock is when it will be so far.
-func (v ProgressView) clock(left time.Duration) string {
+// endClock is when it will be so far.
+func (v ProgressView) endClock(left time.Duration) string {
 	at := v.S.Time.Add(left).Local()
 	if left > 20*time.Hour {
 		return at.Format("Mon 15:04")
@@ -183,8 +183,8 @@ func (v ProgressView) clock(left time.Duration) string {
 	return at.Format("15:04")
 }
 
-// line is the same for an output that is no terminal.
-func (v ProgressView) line() string {
+// plainLine is the same for an output that is no terminal.
+func (v ProgressView) plainLine() string {
 	words := append([]string{fmt.Sprintf("%s  %.1f%%  %s", v.S.ID, Percent(v.S.Items), strings.Join(Counts(v.S), ", "))}, v.Facts()...)
 	return strings.Join(words, "  ")
 }
@@ -230,12 +230,12 @@ func (p *Progress) Show(s drover.MapStatus, last string) {
 	width, terminal := p.Size()
 	v := ProgressView{S: s, Rate: p.pace.Rate(), last: last, Width: width, Paint: p.Paint}
 	if !terminal {
-		p.tell(v)
+		p.printProgress(v)
 		return
 	}
-	v.away = p.Away.show(true)
+	v.away = p.Away.storeLine(true)
 	lines := v.Block()
-	text := p.back()
+	text := p.backToStart()
 	for _, l := range lines {
 		text += l + "\x1b[K\n"
 	}
@@ -243,7 +243,7 @@ func (p *Progress) Show(s drover.MapStatus, last string) {
 	fmt.Fprint(p.Out, text+"\x1b[J")
 }
 
-func (p *Progress) tell(v ProgressView) {
+func (p *Progress) printProgress(v ProgressView) {
 	t := &p.told
 	if t.at.IsZero() {
 		t.at = v.S.Time // what is over at once needs no line
@@ -253,15 +253,15 @@ func (p *Progress) tell(v ProgressView) {
 	if since < TellEvery && (more < TellPercent || since < tellLeast) && v.S.Paused == t.paused {
 		return
 	}
-	text := v.line()
+	text := v.plainLine()
 	if text != t.text {
 		fmt.Fprintln(p.Out, text)
 	}
 	t.at, t.percent, t.text, t.paused = v.S.Time, Percent(v.S.Items), text, v.S.Paused
 }
 
-// back goes to where the block begins.
-func (p *Progress) back() string {
+// backToStart goes to where the block begins.
+func (p *Progress) backToStart() string {
 	if p.drawn == 0 {
 		return ""
 	}
@@ -271,8 +271,8 @@ func (p *Progress) back() string {
 // Clear takes the block away, for what is printed next.
 func (p *Progress) Clear() {
 	if p.drawn > 0 {
-		fmt.Fprint(p.Out, p.back()+"\x1b[J")
+		fmt.Fprint(p.Out, p.backToStart()+"\x1b[J")
 		p.drawn = 0
-		p.Away.show(false)
+		p.Away.storeLine(false)
 	}
 }

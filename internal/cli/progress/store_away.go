@@ -52,9 +52,9 @@ func (m *StoreWatch) End() {
 	}
 }
 
-// show is for a block that is rewritten: it says how it stands from now on, until
+// storeLine is for a block that is rewritten: it says how it stands from now on, until
 // it is cleared.
-func (m *StoreWatch) show(block bool) (text string) {
+func (m *StoreWatch) storeLine(block bool) (text string) {
 	if m == nil {
 		return ""
 	}

@@ -88,7 +88,7 @@ func (r *Relay) Open() *os.File {
 		}()
 		r.rest.Go(func() {
 			defer wakeR.Close()
-			r.run(wakeR)
+			r.relayLines(wakeR)
 		})
 	})
 	return r.slave
@@ -104,7 +104,7 @@ func (r *Relay) End() (unread int) {
 	r.wake.Close()
 	r.wake = nil
 	r.rest.Wait()
-	r.setMode(uint64(r.base.Lflag) & modeBits)
+	r.setTerminalMode(uint64(r.base.Lflag) & modeBits)
 	r.master.Close()
 	r.slave.Close()
 	return unread
@@ -114,15 +114,15 @@ func (r *Relay) End() (unread int) {
 // shorter than it takes to type the first letter of a password.
 const relayPause = 50 * time.Millisecond
 
-func (r *Relay) run(wake *os.File) {
+func (r *Relay) relayLines(wake *os.File) {
 	buf := make([]byte, 4096) // no line that a terminal gives is longer
 	for {
-		wanted := r.reads()
+		wanted := r.programReads()
 		typed, woken := waitReadable(r.Real, wake, wanted)
 		switch {
 		case woken:
 			return
-		case !typed || !r.reads():
+		case !typed || !r.programReads():
 			continue
 		}
 		n, err := unix.Read(int(r.Real.Fd()), buf)
@@ -163,9 +163,9 @@ func (r *Relay) hasShown() {
 	}
 }
 
-// reads reports whether the next line is the program's, after it has given the terminal
+// programReads reports whether the next line is the program's, after it has given the terminal
 // the mode that the program has set.
-func (r *Relay) reads() bool {
+func (r *Relay) programReads() bool {
 	front, err := unix.IoctlGetInt(int(r.Real.Fd()), unix.TIOCGPGRP)
 	if err == nil && front != unix.Getpgrp() {
 		return false
@@ -178,12 +178,12 @@ func (r *Relay) reads() bool {
 	if err != nil {
 		return false
 	}
-	r.setMode(uint64(want.Lflag) & modeBits)
+	r.setTerminalMode(uint64(want.Lflag) & modeBits)
 	return proc.Readable(r.slave) == 0
 }
 
-// setMode sets the mode of the terminal, where it is another one and the relay has set that.
-func (r *Relay) setMode(mode uint64) {
+// setTerminalMode sets the mode of the terminal, where it is another one and the relay has set that.
+func (r *Relay) setTerminalMode(mode uint64) {
 	if mode == r.mode {
 		return
 	}

@@ -28,11 +28,11 @@ func csvResults(out io.Writer, names []string, results resultSeq) error {
 		if err != nil {
 			return err
 		}
-		if err := t.add(r); err != nil {
+		if err := t.addResult(r); err != nil {
 			return err
 		}
 	}
-	if err := t.begin(); err != nil {
+	if err := t.writeHeader(); err != nil {
 		return err
 	}
 	t.w.Flush()
@@ -49,19 +49,19 @@ type csvTable struct {
 	written bool                // the header is
 }
 
-func (t *csvTable) add(r drover.ItemResult) error {
+func (t *csvTable) addResult(r drover.ItemResult) error {
 	if t.written {
-		return t.row(r)
+		return t.writeRow(r)
 	}
 	t.first = append(t.first, r)
 	if t.held += len(r.Stdout); len(t.first) == csvLooksAt || t.held > csvHolds {
-		return t.begin()
+		return t.writeHeader()
 	}
 	return nil
 }
 
-// begin writes the header and what was looked at for it.
-func (t *csvTable) begin() error {
+// writeHeader writes the header and what was looked at for it.
+func (t *csvTable) writeHeader() error {
 	if t.written {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (t *csvTable) begin() error {
 		return err
 	}
 	for _, r := range t.first {
-		if err := t.row(r); err != nil {
+		if err := t.writeRow(r); err != nil {
 			return err
 		}
 	}
@@ -102,7 +102,7 @@ func (t *csvTable) begin() error {
 	return nil
 }
 
-func (t *csvTable) row(r drover.ItemResult) error {
+func (t *csvTable) writeRow(r drover.ItemResult) error {
 	row := []string{strconv.Itoa(r.Item)}
 	for _, name := range t.names {
 		row = append(row, r.Fields[name])
@@ -123,7 +123,7 @@ func (t *csvTable) row(r drover.ItemResult) error {
 	var extra []field
 	for _, f := range fields {
 		if i := slices.Index(t.keys, f.name); i >= 0 {
-			cells[i] = f.cell()
+			cells[i] = f.cellText()
 		} else {
 			extra = append(extra, f)
 		}
@@ -140,9 +140,9 @@ type field struct {
 	value json.RawMessage
 }
 
-// cell is a value as a table has it: texts without quotes, null as nothing, numbers
+// cellText is a value as a table has it: texts without quotes, null as nothing, numbers
 // as they were written, and anything else as JSON.
-func (f field) cell() string {
+func (f field) cellText() string {
 	var text string
 	switch {
 	case string(f.value) == "null":

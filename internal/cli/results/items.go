@@ -43,9 +43,9 @@ func (a Items) Command() *cobra.Command {
 	a.AddJSONFlag(c)
 	c.Flags().StringSliceVar(&states, "state", nil, "only items that are pending, leased (running on a worker, or next there), succeeded, failed, quarantined or cancelled; may be repeated")
 	c.Flags().StringVar(&failed, "error", "", "only items whose failure, or what they printed last, matches this expression (RE2)")
-	m.add(c.Flags())
+	m.addFlags(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		n, less, args, err := m.most(cmd.Flags(), args)
+		n, less, args, err := m.mostAsked(cmd.Flags(), args)
 		if err != nil {
 			return err
 		}
@@ -91,10 +91,10 @@ func (a Items) printItemList(ctx context.Context, j *drover.Job, o drover.Result
 	shown := 0
 	for r, err := range items {
 		if err == nil && shown == 0 {
-			err = t.row("ITEM", "STATE", "STATUS", "TIME", "VALUE", "WHY")
+			err = t.printRow("ITEM", "STATE", "STATUS", "TIME", "VALUE", "WHY")
 		}
 		if err == nil {
-			err = t.row(strconv.Itoa(r.Item), itemState(r.State), codeWord(r.Code, "-"), tookWord(r.Try), r.Value, itemWhy(r))
+			err = t.printRow(strconv.Itoa(r.Item), itemState(r.State), codeWord(r.Code, "-"), tookWord(r.Try), r.Value, itemWhy(r))
 		}
 		if err != nil {
 			return ended(err, out)

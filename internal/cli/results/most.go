@@ -30,7 +30,7 @@ func (h *howMany) String() string     { return h.typed }
 func (h *howMany) Set(s string) error { h.typed = s; return nil }
 func (h *howMany) Type() string       { return "[=N]" }
 
-func (m *mostFlags) add(f *pflag.FlagSet) {
+func (m *mostFlags) addFlags(f *pflag.FlagSet) {
 	f.Var(&m.slowest, "slowest", "the items that took longest, the longest first (default: 10 of them)")
 	f.Var(&m.largest, "largest", "the items that used most memory, the largest first (default: 10 of them)")
 	for _, name := range []string{"slowest", "largest"} {
@@ -38,9 +38,9 @@ func (m *mostFlags) add(f *pflag.FlagSet) {
 	}
 }
 
-// most is what was asked for: 0 of none. A number of one that stands alone is
+// mostAsked is what was asked for: 0 of none. A number of one that stands alone is
 // among the arguments then, as in --slowest 20, and is taken out of them.
-func (m *mostFlags) most(f *pflag.FlagSet, args []string) (n int, less func(a, b drover.ItemResult) int, rest []string, err error) {
+func (m *mostFlags) mostAsked(f *pflag.FlagSet, args []string) (n int, less func(a, b drover.ItemResult) int, rest []string, err error) {
 	slow, large := f.Changed("slowest"), f.Changed("largest")
 	name, typed := "slowest", m.slowest.typed
 	less = func(a, b drover.ItemResult) int { return cmp.Compare(a.Seconds, b.Seconds) }
@@ -117,12 +117,12 @@ func (a Items) printMostItems(ctx context.Context, j *drover.Job, o drover.Resul
 func (a Items) printMostTable(out *bufio.Writer, items int, best []drover.ItemResult) error {
 	t := NewResults(a.App).newItemTable(out, items)
 	rest := func(processor, memory, why string) string { return fmt.Sprintf("%9s  %9s  %s", processor, memory, why) }
-	if err := t.row("ITEM", "STATE", "STATUS", "TIME", "VALUE", rest("PROCESSOR", "MEMORY", "WHY")); err != nil {
+	if err := t.printRow("ITEM", "STATE", "STATUS", "TIME", "VALUE", rest("PROCESSOR", "MEMORY", "WHY")); err != nil {
 		return err
 	}
 	for _, r := range best {
 		used := rest(terminal.Briefly(r.CPU), job.Bytes(r.MaxRSS).Words(), itemWhy(r))
-		if err := t.row(strconv.Itoa(r.Item), itemState(r.State), codeWord(r.Code, "-"), terminal.Briefly(r.Seconds), r.Value, used); err != nil {
+		if err := t.printRow(strconv.Itoa(r.Item), itemState(r.State), codeWord(r.Code, "-"), terminal.Briefly(r.Seconds), r.Value, used); err != nil {
 			return err
 		}
 	}

@@ -21,14 +21,14 @@ type topFlags struct {
 	ascending bool
 }
 
-func (t *topFlags) add(f *pflag.FlagSet) {
+func (t *topFlags) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&t.n, "top", 0, "only so many, those with the largest number in --by first")
 	f.StringVar(&t.by, "by", "", "a field of results that are JSON objects (acc, eval.f1), or a name printed with a number (acc=0.91)")
 	f.BoolVar(&t.ascending, "asc", false, "the smallest numbers first")
 }
 
-// check refuses one of them without the other.
-func (t *topFlags) check(f *pflag.FlagSet) error {
+// checkFlags refuses one of them without the other.
+func (t *topFlags) checkFlags(f *pflag.FlagSet) error {
 	switch {
 	case f.Changed("top") && t.n < 1:
 		return fault.New(fault.Invalid, "Say how many: --top 5 --by acc.", "read --top: %d is not a number of results", t.n)
@@ -51,7 +51,7 @@ func (a Results) printTopResults(ctx context.Context, j *drover.Job, o topFlags,
 		return err
 	}
 	m := cutMarks{id: rec.Short, inText: asCSV}
-	ranked := m.mark(func(yield func(drover.ItemResult, error) bool) {
+	ranked := m.markCut(func(yield func(drover.ItemResult, error) bool) {
 		for _, it := range r.Top {
 			if !yield(it.ItemResult, nil) {
 				return
@@ -105,11 +105,11 @@ func (a Results) printTopTable(out io.Writer, by string, r drover.Ranking) error
 	line := func(number, value, took string) string {
 		return fmt.Sprintf("%*s  %*s  %7s  ", t.number, number, width, value, took)
 	}
-	if err := t.line(line("ITEM", by, "TIME"), "VALUE", "RESULT"); err != nil {
+	if err := t.printLine(line("ITEM", by, "TIME"), "VALUE", "RESULT"); err != nil {
 		return err
 	}
 	for _, it := range r.Top {
-		if err := t.line(line(strconv.Itoa(it.Item), numberWord(it.Number), tookWord(it.Try)), it.Value, resultWord(it.ItemResult)); err != nil {
+		if err := t.printLine(line(strconv.Itoa(it.Item), numberWord(it.Number), tookWord(it.Try)), it.Value, resultWord(it.ItemResult)); err != nil {
 			return err
 		}
 	}

@@ -39,12 +39,12 @@ func (a Results) Command() *cobra.Command {
 	a.AddJSONFlag(c)
 	c.Flags().BoolVar(&asCSV, "csv", false, "print CSV; where results are JSON objects, each of their fields is a column")
 	c.Flags().Lookup("json").Usage = "print a JSON object a line"
-	top.add(c.Flags())
+	top.addFlags(c.Flags())
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if asCSV && a.Settings.JSON {
 			return fault.New(fault.Invalid, "Leave one of them out.", "read command line: both --csv and --json")
 		}
-		if err := top.check(cmd.Flags()); err != nil {
+		if err := top.checkFlags(cmd.Flags()); err != nil {
 			return err
 		}
 		j, err := a.FindJob(cmd.Context(), args)
@@ -71,7 +71,7 @@ func (a Results) printAllResults(ctx context.Context, j *drover.Job, asCSV bool,
 		return err
 	}
 	m := cutMarks{id: rec.Short, inText: asCSV}
-	results := m.mark(j.Results(ctx, drover.ResultOptions{Whole: true}))
+	results := m.markCut(j.Results(ctx, drover.ResultOptions{Whole: true}))
 	if !asCSV {
 		err = jsonResults(out, results)
 	} else {
@@ -92,8 +92,8 @@ type cutMarks struct {
 	first  int // item
 }
 
-// mark gives results with a mark in those that are cut.
-func (m *cutMarks) mark(results resultSeq) resultSeq {
+// markCut gives results with a mark in those that are cut.
+func (m *cutMarks) markCut(results resultSeq) resultSeq {
 	return func(yield func(drover.ItemResult, error) bool) {
 		for r, err := range results {
 			if r.Cut {
@@ -191,13 +191,13 @@ func (a Results) newItemTable(out io.Writer, items int) ItemTable {
 	return t
 }
 
-// row prints one; value is cut to its column.
-func (t ItemTable) row(number, state, code, took, value, rest string) error {
-	return t.line(fmt.Sprintf("%*s  %-13s  %6s  %7s  ", t.number, number, state, code, took), value, rest)
+// printRow prints one; value is cut to its column.
+func (t ItemTable) printRow(number, state, code, took, value, rest string) error {
+	return t.printLine(fmt.Sprintf("%*s  %-13s  %6s  %7s  ", t.number, number, state, code, took), value, rest)
 }
 
-// line prints a row behind its first columns.
-func (t ItemTable) line(line, value, rest string) error {
+// printLine prints a row behind its first columns.
+func (t ItemTable) printLine(line, value, rest string) error {
 	value = ansi.Truncate(terminal.PlainText(value), t.cell, "…")
 	if rest != "" {
 		value += strings.Repeat(" ", max(t.cell-ansi.StringWidth(value), 0)) + "  " + terminal.PlainText(rest)
@@ -216,12 +216,12 @@ func (a Results) printResultTable(ctx context.Context, j *drover.Job, out *bufio
 		return err
 	}
 	t := a.newItemTable(out, s.Items.Items)
-	if err := t.row("ITEM", "STATE", "STATUS", "TIME", "VALUE", "RESULT"); err != nil {
+	if err := t.printRow("ITEM", "STATE", "STATUS", "TIME", "VALUE", "RESULT"); err != nil {
 		return ended(err, out)
 	}
 	for r, err := range j.Results(ctx, drover.ResultOptions{}) {
 		if err == nil {
-			err = t.row(strconv.Itoa(r.Item), itemState(r.State), codeWord(r.Code, "-"), tookWord(r.Try), r.Value, resultWord(r))
+			err = t.printRow(strconv.Itoa(r.Item), itemState(r.State), codeWord(r.Code, "-"), tookWord(r.Try), r.Value, resultWord(r))
 		}
 		if err != nil {
 			return ended(err, out)

@@ -16,7 +16,7 @@ func TestATableOfItemsIsCutToItsTerminal(t *testing.T) {
 	var out bytes.Buffer
 	table := ItemTable{out: &out, number: 4, cell: 10, width: 60}
 	for range 2 {
-		if err := table.row("1", "✓ succeeded", "0", "1.5s", strings.Repeat("välue ", 9), strings.Repeat("result\x1b[2J ", 9)); err != nil {
+		if err := table.printRow("1", "✓ succeeded", "0", "1.5s", strings.Repeat("välue ", 9), strings.Repeat("result\x1b[2J ", 9)); err != nil {
 			t.Fatal(err)
 		}
 	}

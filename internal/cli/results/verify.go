@@ -35,9 +35,9 @@ func (a Verify) Command() *cobra.Command {
 			return err
 		}
 		tell := a.newVerifyLine()
-		o.Told = tell.told
+		o.Told = tell.showProgress
 		r, err := j.Verify(cmd.Context(), o)
-		tell.clear()
+		tell.clearLine()
 		if err != nil {
 			return err
 		}
@@ -138,8 +138,8 @@ func (a Verify) newVerifyLine() *verifyTeller {
 	return &verifyTeller{a: a.App, on: ok && !a.Quiet && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb"}
 }
 
-// told may be called for every chunk: a person reads no more than some a second.
-func (t *verifyTeller) told(p drover.VerifyProgress) {
+// showProgress may be called for every chunk: a person reads no more than some a second.
+func (t *verifyTeller) showProgress(p drover.VerifyProgress) {
 	if !t.on || time.Since(t.shown) < 200*time.Millisecond {
 		return
 	}
@@ -147,7 +147,7 @@ func (t *verifyTeller) told(p drover.VerifyProgress) {
 	fmt.Fprintf(t.a.Err, "\r  %s of %s, %s, %s\x1b[K", terminal.Comma(p.Items), terminal.Count(p.Of, "item"), terminal.Count(p.Outputs, "output"), terminal.Count(p.Doubts, "finding"))
 }
 
-func (t *verifyTeller) clear() {
+func (t *verifyTeller) clearLine() {
 	if !t.shown.IsZero() {
 		fmt.Fprint(t.a.Err, "\r\x1b[K")
 	}

@@ -82,7 +82,7 @@ func generate(r *rand.Rand, n int) (lines [][]string) {
 			}
 			var of []*option
 			for i := range options {
-				if o := &options[i]; o.of(verb) && o.key() != "help" {
+				if o := &options[i]; o.belongsTo(verb) && o.typedKey() != "help" {
 					of = append(of, o)
 				}
 			}
@@ -110,7 +110,7 @@ func typed(r *rand.Rand, o *option, pick func(...string) string) []string {
 			v = append(v, Replicated, "train")
 		}
 	}
-	switch o.key() {
+	switch o.typedKey() {
 	case "instance_count", "volume_size", "max_wait_mins", "max_run_mins":
 		v = []string{pick("1", "2", "15", "-1", " 7 ", "1_000", "+3", "two", "1.5")}
 	case "framework":

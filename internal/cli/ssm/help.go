@@ -48,14 +48,14 @@ a hyperparameter whose name is nearly that of a flag.
 	fmt.Fprintf(&b, "%s\n\n  %s\n\nExamples\n%s\n", about[v], usage[v], examples[v])
 	var groups []string
 	for i := range options {
-		if o := &options[i]; o.of(v) && !slices.Contains(groups, o.group) {
+		if o := &options[i]; o.belongsTo(v) && !slices.Contains(groups, o.group) {
 			groups = append(groups, o.group)
 		}
 	}
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n%s\n", g)
 		for i := range options {
-			if o := &options[i]; o.group == g && o.of(v) {
+			if o := &options[i]; o.group == g && o.belongsTo(v) {
 				line := strings.Join(o.names, ", ")
 				if o.args != "" {
 					line += " " + o.args

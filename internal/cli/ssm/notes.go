@@ -8,25 +8,25 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-func (c *Command) note(format string, args ...any) {
+func (c *Command) addNote(format string, args ...any) {
 	line := fmt.Sprintf(format, args...)
 	if !slices.Contains(c.Notes, line) {
 		c.Notes = append(c.Notes, line)
 	}
 }
 
-// notes says what was read other than it may look. With --strict the likely slips
+// reportNotes says what was read other than it may look. With --strict the likely slips
 // of the pen among them are refused.
-func (c *Command) notes() error {
+func (c *Command) reportNotes() error {
 	if len(c.Inputs) > 1 {
 		var out []string
 		for _, in := range c.Inputs[1:] {
 			out = append(out, in.Path)
 		}
-		c.note("only the first -i counts, as always with ssm: left out is %s; --iis NAME PATH adds data", strings.Join(out, ", "))
+		c.addNote("only the first -i counts, as always with ssm: left out is %s; --iis NAME PATH adds data", strings.Join(out, ", "))
 	}
 	if len(c.Inputs) > 0 && c.DataDistribution() != c.Inputs[0].Distribution {
-		c.note("-i is %s, not %s: with ssm the last --iis, or else --iit, decides for -i too", c.DataDistribution(), c.Inputs[0].Distribution)
+		c.addNote("-i is %s, not %s: with ssm the last --iis, or else --iit, decides for -i too", c.DataDistribution(), c.Inputs[0].Distribution)
 	}
 	for _, h := range c.Hyperparameters {
 		if err := c.noteName(h); err != nil {
@@ -57,11 +57,11 @@ func (c *Command) noteName(h Hyperparameter) error {
 	case flag != "" && c.Strict:
 		return refuse("Did you mean "+flag+"?", "ssm %s has no flag %q", c.Verb, "--"+h.Name)
 	case begins != "":
-		c.note("--%s is a hyperparameter; the flag is written out: %s", h.Name, begins)
+		c.addNote("--%s is a hyperparameter; the flag is written out: %s", h.Name, begins)
 	case near != "":
-		c.note("--%s is a hyperparameter; it is close to the flag %s", h.Name, near)
+		c.addNote("--%s is a hyperparameter; it is close to the flag %s", h.Name, near)
 	case elsewhere[h.Name] != "" && c.Verb != Process:
-		c.note("--%s is a hyperparameter; %s", h.Name, elsewhere[h.Name])
+		c.addNote("--%s is a hyperparameter; %s", h.Name, elsewhere[h.Name])
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ var elsewhere = map[string]string{
 // longNames are the names of a verb's flags that begin with two dashes.
 func longNames(v Verb) (names []string) {
 	for i := range options {
-		if o := &options[i]; o.of(v) {
+		if o := &options[i]; o.belongsTo(v) {
 			for _, n := range o.names {
 				if strings.HasPrefix(n, "--") {
 					names = append(names, n)
@@ -95,7 +95,7 @@ func longNames(v Verb) (names []string) {
 // their names in full.
 func (c Command) OnlyAWS() (names []string) {
 	for i := range options {
-		if o := &options[i]; o.aws && o.of(c.Verb) && c.Typed[o.key()] {
+		if o := &options[i]; o.aws && o.belongsTo(c.Verb) && c.Typed[o.typedKey()] {
 			names = append(names, o.names[0])
 		}
 	}

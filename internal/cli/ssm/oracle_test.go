@@ -61,8 +61,8 @@ func ask(args []string) answer {
 		}
 	}
 	for i := range options {
-		if o := &options[i]; o.of(c.Verb) {
-			if dest, value := inTool(c, o.key()); dest != "" {
+		if o := &options[i]; o.belongsTo(c.Verb) {
+			if dest, value := inTool(c, o.typedKey()); dest != "" {
 				a.Options[dest] = value
 			}
 		}
@@ -159,7 +159,7 @@ func departs(args []string) string {
 		}
 		exact := known[name] != nil
 		long := strings.HasPrefix(w, "--") && !exact
-		flag, _, _, _ := s.flag(w)
+		flag, _, _, _ := s.findFlag(w)
 
 		found["dashes"] = found["dashes"] || long && flag != nil
 		if flag == nil && long {
@@ -176,14 +176,14 @@ func departs(args []string) string {
 		if flag == nil {
 			continue
 		}
-		switch flag.key() {
+		switch flag.typedKey() {
 		case "input_path", "input_s3", "input_task":
 			n := flag.least // the word after what has to be there
 			if i+1+n < len(rest) {
 				d := rest[i+1+n]
 				found["distribution"] = found["distribution"] || s.isWord(d) && d != Replicated && d != Sharded
 			}
-			if flag.key() == "input_s3" && i+2 < len(rest) {
+			if flag.typedKey() == "input_s3" && i+2 < len(rest) {
 				found["any-address"] = found["any-address"] || !strings.HasPrefix(rest[i+2], "s3://")
 			}
 		case "env":
@@ -272,7 +272,7 @@ func TestTheTableIsTheTools(t *testing.T) {
 			want = append(want, fmt.Sprint(f.Names, fits(f.Nargs), f.Required))
 		}
 		for i := range options {
-			if o := &options[i]; o.of(v) {
+			if o := &options[i]; o.belongsTo(v) {
 				names := slices.Sorted(slices.Values(o.names))
 				shape := "one"
 				switch {

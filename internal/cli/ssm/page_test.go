@@ -19,7 +19,7 @@ func TestThePageHasEveryFlagAndDifference(t *testing.T) {
 		o := &options[i]
 		var verbs []string
 		for _, v := range []Verb{Run, Shell, Process, Data} {
-			if o.of(v) {
+			if o.belongsTo(v) {
 				verbs = append(verbs, string(v)[:1])
 			}
 		}

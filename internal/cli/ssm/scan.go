@@ -13,21 +13,21 @@ type scanner struct {
 	known map[string]*option // by name, dashes and all, _ for - inside
 }
 
-func (s *scanner) all() error {
+func (s *scanner) scanAll() error {
 	for len(s.left) > 0 && !s.c.Help {
-		if err := s.next(); err != nil {
+		if err := s.scanNext(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// next takes one flag or hyperparameter with its values.
-func (s *scanner) next() error {
+// scanNext takes one flag or hyperparameter with its values.
+func (s *scanner) scanNext() error {
 	word := s.left[0]
-	if o, name, value, has := s.flag(word); o != nil {
+	if o, name, value, has := s.findFlag(word); o != nil {
 		s.left = s.left[1:]
-		return s.take(o, name, value, has)
+		return s.takeValues(o, name, value, has)
 	}
 	if s.isWord(word) && !assigns(word) {
 		return refuse("Quote what belongs together; words for the program come after \"--\".", "%q belongs to no flag", word)
@@ -58,7 +58,7 @@ func (s *scanner) hyperparameter(word string) error {
 	}
 	same := func(o Hyperparameter) bool { return o.Name == h.Name }
 	if i := slices.IndexFunc(s.c.Hyperparameters, same); i >= 0 {
-		s.c.note("--%s is given twice: the last one counts", h.Name)
+		s.c.addNote("--%s is given twice: the last one counts", h.Name)
 		s.c.Hyperparameters[i] = h
 		return nil
 	}
@@ -74,13 +74,13 @@ func (s *scanner) isValue(word string) bool {
 	if s.isWord(word) {
 		return true
 	}
-	o, _, _, attached := s.flag(word)
+	o, _, _, attached := s.findFlag(word)
 	return !strings.HasPrefix(word, "--") && (o == nil || attached && !strings.Contains(word[:3], "="))
 }
 
-// take gives a flag its values.
-func (s *scanner) take(o *option, name, value string, has bool) error {
-	s.c.Typed[o.key()] = true
+// takeValues gives a flag its values.
+func (s *scanner) takeValues(o *option, name, value string, has bool) error {
+	s.c.Typed[o.typedKey()] = true
 	var values []string
 	switch {
 	case has && o.most == 0:
@@ -88,7 +88,7 @@ func (s *scanner) take(o *option, name, value string, has bool) error {
 	case has:
 		values = []string{value}
 	default:
-		values = s.words(o)
+		values = s.valueWords(o)
 	}
 	if len(values) < o.least || o.most > 0 && len(values) > o.most {
 		return refuse("Write it as "+name+" "+o.args+".", "%s: %s", name, counted(len(values)))
@@ -96,9 +96,9 @@ func (s *scanner) take(o *option, name, value string, has bool) error {
 	return o.set(s, name, values)
 }
 
-// words takes the words that belong to a flag: all up to the next flag where it
+// valueWords takes the words that belong to a flag: all up to the next flag where it
 // takes a list, and else no more than it can have.
-func (s *scanner) words(o *option) []string {
+func (s *scanner) valueWords(o *option) []string {
 	n := 0
 	for n < len(s.left) && s.isWord(s.left[n]) {
 		if o.greedy && assigns(s.left[n]) || !o.greedy && n == o.most {
@@ -106,7 +106,7 @@ func (s *scanner) words(o *option) []string {
 		}
 		n++
 	}
-	if o.key() == "env" && n == 2 && strings.Contains(s.left[0], "=") {
+	if o.typedKey() == "env" && n == 2 && strings.Contains(s.left[0], "=") {
 		n = 1
 	}
 	values := s.left[:n:n]
@@ -114,9 +114,9 @@ func (s *scanner) words(o *option) []string {
 	return values
 }
 
-// flag finds the flag that a word is: its exact name, NAME=VALUE, or the letter
+// findFlag finds the flag that a word is: its exact name, NAME=VALUE, or the letter
 // of a short one with its value behind. nil: none.
-func (s *scanner) flag(word string) (o *option, name, value string, has bool) {
+func (s *scanner) findFlag(word string) (o *option, name, value string, has bool) {
 	if len(word) < 2 || word[0] != '-' {
 		return nil, "", "", false
 	}
@@ -142,7 +142,7 @@ func (s *scanner) isWord(word string) bool {
 	if word == "" || word == "-" || word[0] != '-' {
 		return true
 	}
-	if o, _, _, _ := s.flag(word); o != nil {
+	if o, _, _, _ := s.findFlag(word); o != nil {
 		return false
 	}
 	return negative(word) || strings.Contains(word, " ")

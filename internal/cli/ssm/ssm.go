@@ -126,15 +126,15 @@ func Read(args []string, env func(string) (string, bool)) (Command, error) {
 	if i := slices.Index(rest, "--"); i >= 0 {
 		c.Words, rest = slices.Clone(rest[i+1:]), rest[:i]
 	}
-	c.defaults()
+	c.setDefaults()
 	s := scanner{c: &c, env: env, left: rest, known: namesOf(c.Verb)}
-	if err := s.all(); err != nil || c.Help {
+	if err := s.scanAll(); err != nil || c.Help {
 		return c, err
 	}
-	if err := c.required(); err != nil {
+	if err := c.checkRequired(); err != nil {
 		return c, err
 	}
-	return c, c.notes()
+	return c, c.reportNotes()
 }
 
 // Check looks at what the tool looks at before it begins: that the files are

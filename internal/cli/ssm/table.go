@@ -22,11 +22,11 @@ type option struct {
 	set    func(s *scanner, name string, values []string) error
 }
 
-// key is the name by which Typed knows it.
-func (o *option) key() string { return strings.TrimPrefix(o.names[0], "--") }
+// typedKey is the name by which Typed knows it.
+func (o *option) typedKey() string { return strings.TrimPrefix(o.names[0], "--") }
 
-// of says whether a verb has it.
-func (o *option) of(v Verb) bool { return strings.Contains(o.verbs, string(v[0])) }
+// belongsTo says whether a verb has it.
+func (o *option) belongsTo(v Verb) bool { return strings.Contains(o.verbs, string(v[0])) }
 
 // options are all flags of all verbs, in the order of the help. Nothing is added
 // here: see the package.
@@ -86,7 +86,7 @@ var options = []option{
 func namesOf(v Verb) map[string]*option {
 	known := map[string]*option{}
 	for i := range options {
-		if o := &options[i]; o.of(v) {
+		if o := &options[i]; o.belongsTo(v) {
 			for _, n := range o.names {
 				known[n] = o
 			}
@@ -95,8 +95,8 @@ func namesOf(v Verb) map[string]*option {
 	return known
 }
 
-// defaults are the tool's own.
-func (c *Command) defaults() {
+// setDefaults are the tool's own.
+func (c *Command) setDefaults() {
 	if c.Verb == Data {
 		return
 	}
@@ -107,9 +107,9 @@ func (c *Command) defaults() {
 	}
 }
 
-func (c *Command) required() error {
+func (c *Command) checkRequired() error {
 	for i := range options {
-		if o := &options[i]; o.need && o.of(c.Verb) && !c.Typed[o.key()] {
+		if o := &options[i]; o.need && o.belongsTo(c.Verb) && !c.Typed[o.typedKey()] {
 			short := o.names[len(o.names)-1]
 			return refuse("Add "+short+" "+o.args+".", "ssm %s needs %s (%s)", c.Verb, short, o.names[0])
 		}

@@ -14,17 +14,17 @@ type containerFlags struct {
 	mounts                            []string
 }
 
-func (c *containerFlags) add(o optionFlags) {
-	o.text(&c.image, "Image")
-	o.text(&c.dockerfile, "Dockerfile")
-	o.text(&c.framework, "Framework")
-	o.text(&c.shm, "Shm")
-	o.list(&c.mounts, "Mounts")
+func (c *containerFlags) addFlags(o optionFlags) {
+	o.textFlag(&c.image, "Image")
+	o.textFlag(&c.dockerfile, "Dockerfile")
+	o.textFlag(&c.framework, "Framework")
+	o.textFlag(&c.shm, "Shm")
+	o.listFlag(&c.mounts, "Mounts")
 }
 
-// apply takes over what was typed. An image that was typed takes the place of
+// applyFlags takes over what was typed. An image that was typed takes the place of
 // what a job file says of one.
-func (c *containerFlags) apply(spec *job.Spec) error {
+func (c *containerFlags) applyFlags(spec *job.Spec) error {
 	if c.image != "" || c.dockerfile != "" || c.framework != "" {
 		spec.Image, spec.Dockerfile, spec.Framework = c.image, c.dockerfile, c.framework
 	}

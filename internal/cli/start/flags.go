@@ -33,8 +33,8 @@ type startFlags struct {
 // programFlags are for verbs that start a program, not a command line.
 func (s *startFlags) programFlags(c *cobra.Command) {
 	o := optionFlags{c.Flags()}
-	o.text(&s.launcher, "Launcher")
-	o.number(&s.procs, "Procs", 0)
+	o.textFlag(&s.launcher, "Launcher")
+	o.numberFlag(&s.procs, "Procs", 0)
 	names := make([]string, len(job.Launchers))
 	for i, l := range job.Launchers {
 		names[i] = string(l)
@@ -47,8 +47,8 @@ func (s *startFlags) programFlags(c *cobra.Command) {
 var Aliases = map[string]string{"ic": "nodes", "instance-count": "nodes", "it": "machine", "instance-type": "machine",
 	"cs": "clean-state", "ks": "keep-state", "md": "metric", "df": "dockerfile", "slurm-arg": "target-arg"}
 
-// numbers takes over what was typed: 0 nodes is a slip of the pen, not a default.
-func (s *startFlags) numbers(cmd *cobra.Command, spec *job.Spec) error {
+// applyNumbers takes over what was typed: 0 nodes is a slip of the pen, not a default.
+func (s *startFlags) applyNumbers(cmd *cobra.Command, spec *job.Spec) error {
 	for _, n := range []struct {
 		flag  string
 		value int

@@ -146,7 +146,7 @@ type product struct {
 
 func (p *product) Read(b []byte) (n int, err error) {
 	for len(p.left) == 0 {
-		if !p.next() {
+		if !p.nextLine() {
 			return 0, io.EOF
 		}
 	}
@@ -155,8 +155,8 @@ func (p *product) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// next makes the next line.
-func (p *product) next() bool {
+// nextLine makes the next line.
+func (p *product) nextLine() bool {
 	if p.over {
 		return false
 	}

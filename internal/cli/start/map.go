@@ -53,7 +53,7 @@ func (a Map) Command() *cobra.Command {
 // startMap is drover map, and drover run of a job file that says verb: map.
 func (a Map) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.Spec) error {
 	ctx := cmd.Context()
-	if err := m.trial.check(cmd, s); err != nil {
+	if err := m.trial.checkFlags(cmd, s); err != nil {
 		return err
 	}
 	if a.KeepOrder && s.detach {

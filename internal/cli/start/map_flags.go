@@ -40,21 +40,21 @@ func (a SpecReader) MapFlags(c *cobra.Command) (*startFlags, *mapFlags) {
 	s, m := a.startFlags(c), &mapFlags{}
 	f := c.Flags()
 	o := optionFlags{f}
-	o.text(&m.from, "From")
-	o.text(&m.format, "Format")
-	o.number(&m.slots, "Slots", 0)
-	o.number(&m.workers, "Workers", 1)
-	o.text(&m.itemTimeout, "ItemTimeout")
-	o.text(&m.retryOn, "RetryOn")
-	o.text(&m.memoryStep, "MemoryStep")
-	o.text(&m.maxFails, "MaxFails")
-	o.list(&m.out, "Out")
-	o.truth(&m.stdin, "Stdin")
-	o.truth(&m.stream, "Stream")
-	o.truth(&m.fetch, "Fetch")
-	o.truth(&m.shell, "ByShell")
+	o.textFlag(&m.from, "From")
+	o.textFlag(&m.format, "Format")
+	o.numberFlag(&m.slots, "Slots", 0)
+	o.numberFlag(&m.workers, "Workers", 1)
+	o.textFlag(&m.itemTimeout, "ItemTimeout")
+	o.textFlag(&m.retryOn, "RetryOn")
+	o.textFlag(&m.memoryStep, "MemoryStep")
+	o.textFlag(&m.maxFails, "MaxFails")
+	o.listFlag(&m.out, "Out")
+	o.boolFlag(&m.stdin, "Stdin")
+	o.boolFlag(&m.stream, "Stream")
+	o.boolFlag(&m.fetch, "Fetch")
+	o.boolFlag(&m.shell, "ByShell")
 	f.BoolVarP(&a.KeepOrder, "keep-order", "k", false, "print what items print to stdout, in the order of the items, each when it and those before it have ended")
-	m.trial.add(f)
+	m.trial.addFlags(f)
 	for name := range notOfMaps {
 		f.Lookup(name).Hidden = true
 	}
@@ -87,7 +87,7 @@ func (a SpecReader) ReadMapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, 
 		return spec, fault.New(fault.Invalid, "Use drover run "+args[0]+", or write verb: map in it.", "read job file %s: it says verb: %s", args[0], spec.Verb)
 	}
 	spec.Verb = job.Map
-	if err := m.apply(cmd, &spec); err != nil {
+	if err := m.applyFlags(cmd, &spec); err != nil {
 		return spec, err
 	}
 	if strings.TrimSpace(spec.Program) == "" {
@@ -96,8 +96,8 @@ func (a SpecReader) ReadMapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, 
 	return spec, nil
 }
 
-// apply takes over what was typed: 0 slots is a slip of the pen, not a default.
-func (m *mapFlags) apply(cmd *cobra.Command, spec *job.Spec) (err error) {
+// applyFlags takes over what was typed: 0 slots is a slip of the pen, not a default.
+func (m *mapFlags) applyFlags(cmd *cobra.Command, spec *job.Spec) (err error) {
 	set(&spec.From, m.from, spec.From)
 	set(&spec.Format, m.format, spec.Format)
 	set(&spec.MaxFails, m.maxFails, spec.MaxFails)

@@ -10,27 +10,27 @@ import (
 // those of the table in package job.
 type optionFlags struct{ *pflag.FlagSet }
 
-func (f optionFlags) text(to *string, field string) {
+func (f optionFlags) textFlag(to *string, field string) {
 	o := job.OptionOf(field)
 	f.StringVarP(to, o.Flag, o.Short, "", o.Usage)
 }
 
-func (f optionFlags) list(to *[]string, field string) {
+func (f optionFlags) listFlag(to *[]string, field string) {
 	o := job.OptionOf(field)
 	f.StringArrayVarP(to, o.Flag, o.Short, nil, o.Usage)
 }
 
-func (f optionFlags) number(to *int, field string, otherwise int) {
+func (f optionFlags) numberFlag(to *int, field string, otherwise int) {
 	o := job.OptionOf(field)
 	f.IntVarP(to, o.Flag, o.Short, otherwise, o.Usage)
 }
 
-func (f optionFlags) fraction(to *float64, field string) {
+func (f optionFlags) fractionFlag(to *float64, field string) {
 	o := job.OptionOf(field)
 	f.Float64VarP(to, o.Flag, o.Short, 0, o.Usage)
 }
 
-func (f optionFlags) truth(to *bool, field string) {
+func (f optionFlags) boolFlag(to *bool, field string) {
 	o := job.OptionOf(field)
 	f.BoolVarP(to, o.Flag, o.Short, false, o.Usage)
 }

@@ -19,19 +19,19 @@ type placementFlags struct {
 	args                 []string
 }
 
-// add declares the flags.
-func (p *placementFlags) add(c *cobra.Command, o optionFlags) {
-	o.text(&p.machine, "Machine")
-	o.text(&p.where, "Where")
-	o.text(&p.spot, "Spot")
+// addFlags declares the flags.
+func (p *placementFlags) addFlags(c *cobra.Command, o optionFlags) {
+	o.textFlag(&p.machine, "Machine")
+	o.textFlag(&p.where, "Where")
+	o.textFlag(&p.spot, "Spot")
 	o.Lookup("spot").NoOptDefVal = string(job.SpotOnly)
 	o.BoolVar(&p.onDemand, "on-demand", false, "no spot capacity (default: the target's choice)")
-	o.list(&p.args, "TargetArgs")
+	o.listFlag(&p.args, "TargetArgs")
 	_ = c.RegisterFlagCompletionFunc("spot", cobra.FixedCompletions([]string{string(job.SpotOnly), string(job.SpotFirst)}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// apply puts what was typed into a spec.
-func (p *placementFlags) apply(spec *job.Spec) error {
+// applyFlags puts what was typed into a spec.
+func (p *placementFlags) applyFlags(spec *job.Spec) error {
 	if p.onDemand && p.spot != "" {
 		return fault.New(fault.Invalid, "Use one of them.", "read --on-demand: --spot says otherwise")
 	}

@@ -21,8 +21,8 @@ func (a Process) Command() *cobra.Command {
 	s.programFlags(c)
 	f := c.Flags()
 	o := optionFlags{f}
-	o.text(&s.entrypoint, "Entrypoint")
-	o.list(&s.results, "Results")
+	o.textFlag(&s.entrypoint, "Entrypoint")
+	o.listFlag(&s.results, "Results")
 	f.Lookup("input").Usage = "data the program reads: PATH, NAME=PATH or NAME=PATH:FOLDER; may be repeated"
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		return newProgramStarter(a.App).startProgram(cmd, s, job.Process, args)

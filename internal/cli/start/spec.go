@@ -33,31 +33,31 @@ func (a SpecReader) startFlags(c *cobra.Command) *startFlags {
 	f := c.Flags()
 	o := optionFlags{f}
 	f.SetInterspersed(false) // after the script everything is the script's
-	o.text(&s.task, "Task")
-	o.text(&s.output, "Output")
+	o.textFlag(&s.task, "Task")
+	o.textFlag(&s.output, "Output")
 	a.AddOverwriteFlag(f)
-	o.text(&s.source, "Source")
-	o.list(&s.deps, "Deps")
-	o.list(&s.inputs, "Inputs")
-	o.list(&s.env, "Env")
+	o.textFlag(&s.source, "Source")
+	o.listFlag(&s.deps, "Deps")
+	o.listFlag(&s.inputs, "Inputs")
+	o.listFlag(&s.env, "Env")
 	f.StringArrayVar(&s.envFile, "env-file", nil, "file of NAME=VALUE lines; may be repeated")
-	o.text(&s.python, "Python")
-	o.truth(&s.noEnv, "NoEnv")
-	o.number(&s.nodes, "Nodes", 1)
-	o.number(&s.gpus, "GPUs", 0)
-	o.truth(&s.noMounts, "NoMounts")
-	o.text(&s.timeout, "Timeout")
-	o.text(&s.grace, "Grace")
-	o.text(&s.stopSignal, "StopSignal")
-	o.number(&s.retries, "Retries", 0)
-	s.use.add(o)
-	s.box.add(o)
+	o.textFlag(&s.python, "Python")
+	o.boolFlag(&s.noEnv, "NoEnv")
+	o.numberFlag(&s.nodes, "Nodes", 1)
+	o.numberFlag(&s.gpus, "GPUs", 0)
+	o.boolFlag(&s.noMounts, "NoMounts")
+	o.textFlag(&s.timeout, "Timeout")
+	o.textFlag(&s.grace, "Grace")
+	o.textFlag(&s.stopSignal, "StopSignal")
+	o.numberFlag(&s.retries, "Retries", 0)
+	s.use.addFlags(o)
+	s.box.addFlags(o)
 	f.StringVar(&a.Settings.AgentProfile, "agent-profile", "", "profile in ~/.aws, or Google account, that agents open the store as; machine: the identity of their machine (default: the config)")
-	o.text(&a.Settings.On, "On")
-	s.at.add(c, o)
+	o.textFlag(&a.Settings.On, "On")
+	s.at.addFlags(c, o)
 	f.StringArrayVar(&s.after, "after", nil, "wait until this job has succeeded, before anything is planned or submitted; refused when it fails; may be repeated")
 	f.BoolVar(&s.force, "force", false, "run though complete, from no checkpoint")
-	o.truth(&s.newCode, "NewCode")
+	o.boolFlag(&s.newCode, "NewCode")
 	f.BoolVar(&s.detach, "detach", false, "return as soon as it is started")
 	f.BoolVar(&s.plan, "plan", false, "say what would be done, and stop")
 	f.BoolVarP(&a.Quiet, "quiet", "q", false, "no plan and no notes; with --detach print the id alone")
@@ -96,7 +96,7 @@ func (a SpecReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, a
 	set(&spec.Source, s.source)
 	set(&spec.Python, s.python)
 	set(&spec.On, a.Settings.On)
-	if err := s.at.apply(&spec); err != nil {
+	if err := s.at.applyFlags(&spec); err != nil {
 		return spec, err
 	}
 	set(&spec.Output, s.output)
@@ -112,7 +112,7 @@ func (a SpecReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, a
 	if s.launcher != "" {
 		spec.Launcher = job.Launcher(s.launcher)
 	}
-	if err := s.numbers(cmd, &spec); err != nil {
+	if err := s.applyNumbers(cmd, &spec); err != nil {
 		return spec, err
 	}
 	if s.timeout != "" {
@@ -130,10 +130,10 @@ func (a SpecReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, a
 			return spec, err
 		}
 	}
-	if err := s.use.apply(cmd, &spec, conf); err != nil {
+	if err := s.use.applyFlags(cmd, &spec, conf); err != nil {
 		return spec, err
 	}
-	if err := s.box.apply(&spec); err != nil {
+	if err := s.box.applyFlags(&spec); err != nil {
 		return spec, err
 	}
 	if err := a.CheckSettings(conf, spec); err != nil {

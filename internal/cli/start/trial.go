@@ -73,14 +73,14 @@ type trialFlags struct {
 	seed  uint64
 }
 
-func (t *trialFlags) add(f *pflag.FlagSet) {
+func (t *trialFlags) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&t.pilot, "pilot", 0, "run so many items first, spread over all; say what all would take, and ask")
 	f.BoolVar(&t.drill, "drill", false, "run a sample (--pilot, default 100) twice, the second time with its agents killed at random; say whether the outputs are the same")
 	f.Uint64Var(&t.seed, "seed", 0, "of --drill: what happens when, to have the same again (default: a new one)")
 }
 
-// check refuses what does not go together.
-func (t *trialFlags) check(cmd *cobra.Command, s *startFlags) error {
+// checkFlags refuses what does not go together.
+func (t *trialFlags) checkFlags(cmd *cobra.Command, s *startFlags) error {
 	changed := cmd.Flags().Changed
 	switch {
 	case changed("pilot") && t.pilot < 1:

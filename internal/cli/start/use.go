@@ -25,26 +25,26 @@ type useFlags struct {
 	cleanState, keepState  bool
 }
 
-func (u *useFlags) add(o optionFlags) {
-	o.fraction(&u.cpus, "CPUs")
-	o.text(&u.memory, "Memory")
-	o.text(&u.disk, "Disk")
-	o.number(&u.processes, "Processes", 0)
-	o.text(&u.queue, "Queue")
-	o.number(&u.priority, "Priority", 0)
-	o.truth(&u.now, "Now")
-	o.truth(&u.packages, "Packages")
-	o.list(&u.metrics, "Metrics")
-	o.list(&u.tags, "Tags")
-	o.list(&u.secrets, "Secrets")
-	o.truth(&u.plainEnv, "PlainEnv")
-	o.truth(&u.cleanState, "CleanState")
+func (u *useFlags) addFlags(o optionFlags) {
+	o.fractionFlag(&u.cpus, "CPUs")
+	o.textFlag(&u.memory, "Memory")
+	o.textFlag(&u.disk, "Disk")
+	o.numberFlag(&u.processes, "Processes", 0)
+	o.textFlag(&u.queue, "Queue")
+	o.numberFlag(&u.priority, "Priority", 0)
+	o.boolFlag(&u.now, "Now")
+	o.boolFlag(&u.packages, "Packages")
+	o.listFlag(&u.metrics, "Metrics")
+	o.listFlag(&u.tags, "Tags")
+	o.listFlag(&u.secrets, "Secrets")
+	o.boolFlag(&u.plainEnv, "PlainEnv")
+	o.boolFlag(&u.cleanState, "CleanState")
 	o.BoolVar(&u.keepState, "keep-state", false, "begin with the task's /state, as always")
 	_ = o.MarkHidden("keep-state") // the seed's word for the default
 }
 
-// apply takes over what was typed.
-func (u *useFlags) apply(cmd *cobra.Command, spec *job.Spec, conf *config.Config) error {
+// applyFlags takes over what was typed.
+func (u *useFlags) applyFlags(cmd *cobra.Command, spec *job.Spec, conf *config.Config) error {
 	changed := cmd.Flags().Changed
 	if changed("cpus") {
 		spec.CPUs = u.cpus

@@ -37,7 +37,7 @@ func newTopMapLook(ctx context.Context, j *drover.Job) (*topMapLook, error) {
 	return &topMapLook{j: j, look: look}, err
 }
 
-func (l *topMapLook) see(ctx context.Context) (*topMap, error) {
+func (l *topMapLook) readMap(ctx context.Context) (*topMap, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s, err := l.look.Status(ctx)
@@ -54,15 +54,15 @@ func (l *topMapLook) see(ctx context.Context) (*topMap, error) {
 	return &topMap{s: s, rate: l.speed.Rate(), figures: l.figures}, nil
 }
 
-// mapView is the screen of a map: how far it is, its agents and their items, how
+// mapScreen is the screen of a map: how far it is, its agents and their items, how
 // items fail, and what the newest print.
-func (s topState) mapView() []string {
+func (s topState) mapScreen() []string {
 	m := s.job.many
 	j := m.s.Status
 	head := fmt.Sprintf("%s %s/%s  ", s.open, terminal.PlainText(j.Project), terminal.PlainText(j.Task))
-	lines := []string{s.Paint("1", head) + s.stateWord(j.State, 0+len([]rune(j.State.Symbol()))+1+len(j.State)) + s.headTail()}
+	lines := []string{s.Paint("1", head) + s.stateWord(j.State, 0+len([]rune(j.State.Symbol()))+1+len(j.State)) + s.headingEnd()}
 	v := progress.ProgressView{S: m.s, Rate: m.rate, Width: s.Width, Paint: func(_ job.State, text string) string { return text }}
-	lines = append(lines, s.topBar(v))
+	lines = append(lines, s.progressBar(v))
 	rest := s.Height - 1 - len(lines) // the last line is for the keys
 	if facts := v.Facts(); rest >= 6 && len(facts) > 0 && !j.State.Settled() {
 		lines, rest = append(lines, "  "+strings.Join(facts, "   ")), rest-1
@@ -79,20 +79,20 @@ func (s topState) mapView() []string {
 		}
 	}
 	if !j.State.Settled() {
-		lines = append(lines, s.some(s.agentLines(), max(rest/4, 1))...)
+		lines = append(lines, s.firstLines(s.agentLines(), max(rest/4, 1))...)
 	}
 	if failed := s.failedLines(); len(failed) > 0 && s.Height-1-len(lines) >= 4 {
-		lines = append(lines, s.rule("failed"))
-		lines = append(lines, s.some(failed, max(rest/4, 1))...)
+		lines = append(lines, s.titleRule("failed"))
+		lines = append(lines, s.firstLines(failed, max(rest/4, 1))...)
 	}
 	if s.Height-1-len(lines) >= 3 {
-		lines = append(lines, s.rule(s.logTitle()))
+		lines = append(lines, s.titleRule(s.logTitle()))
 	}
 	return append(lines, s.logLines(s.Height-1-len(lines))...)
 }
 
-// topBar is how far a map is.
-func (s topState) topBar(v progress.ProgressView) string {
+// progressBar is how far a map is.
+func (s topState) progressBar(v progress.ProgressView) string {
 	tail := fmt.Sprintf("%.1f%% of %s   %s", progress.Percent(v.S.Items), terminal.Comma(v.S.Items.Items), strings.Join(progress.Counts(v.S), " · "))
 	room := min(s.Width-len([]rune(tail))-6, 32)
 	if room < 6 {
@@ -101,8 +101,8 @@ func (s topState) topBar(v progress.ProgressView) string {
 	return "  " + s.Bar(progress.Percent(v.S.Items), 100, room) + "  " + tail
 }
 
-// some are the first n lines, and how many are not among them.
-func (s topState) some(lines []string, n int) []string {
+// firstLines are the first n lines, and how many are not among them.
+func (s topState) firstLines(lines []string, n int) []string {
 	if len(lines) <= n {
 		return lines
 	}

@@ -89,8 +89,8 @@ func (a Top) runScreen(ctx context.Context, s topState, src topSource, in, out *
 		log: func(id string, node int, to *topTail) (func(), func()) {
 			ctx, hush := context.WithCancel(inside)
 			return func() {
-				if err := src.Log(ctx, id, node, to.add); err != nil && ctx.Err() == nil {
-					to.add("(drover: " + err.Error() + ")")
+				if err := src.Log(ctx, id, node, to.addLine); err != nil && ctx.Err() == nil {
+					to.addLine("(drover: " + err.Error() + ")")
 				}
 			}, hush
 		},
@@ -136,10 +136,10 @@ func (a Top) runScreen(ctx context.Context, s topState, src topSource, in, out *
 
 // Init begins to look.
 func (t topScreen) Init() tea.Cmd {
-	return tea.Batch(func() tea.Msg { return topAgain{-1} }, t.blink())
+	return tea.Batch(func() tea.Msg { return topAgain{-1} }, t.blinkCursor())
 }
 
-func (t topScreen) blink() tea.Cmd {
+func (t topScreen) blinkCursor() tea.Cmd {
 	return tea.Tick(topFrame, func(at time.Time) tea.Msg { return topBlink{at} })
 }
 
@@ -149,18 +149,18 @@ func (t topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		t.Width, t.Height = msg.Width, msg.Height
 	case tea.KeyPressMsg:
-		return t.press(msg.Keystroke(), msg.Text)
+		return t.handleKey(msg.Keystroke(), msg.Text)
 	case tea.PasteMsg:
-		return t.press("paste", msg.Content)
+		return t.handleKey("paste", msg.Content)
 	case topAgain:
 		if msg.n == -1 { // the first: a job that is open already has a log to read
-			return t.turn()
+			return t.refreshView()
 		}
 		if msg.n == t.look {
-			return t, t.ask()
+			return t, t.requestLook()
 		}
 	case topAnswer:
-		t = t.learn(msg.news)
+		t = t.applyNews(msg.news)
 		if msg.n == t.look {
 			t.look++
 			n := t.look
@@ -169,37 +169,37 @@ func (t topScreen) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case topCancelled:
 		t.topState = t.cancelled(msg.id, msg.stands, msg.err)
 		t.look++
-		return t, t.ask()
+		return t, t.requestLook()
 	case topBlink:
 		t.now = msg.at
 		if t.tail != nil {
-			if lines, total := t.tail.since(t.seen); total > t.seen {
-				t.topState, t.seen = t.seeLog(lines, total-t.seen), total
+			if lines, total := t.tail.linesSince(t.seen); total > t.seen {
+				t.topState, t.seen = t.updateLog(lines, total-t.seen), total
 			}
 		}
-		return t, t.blink()
+		return t, t.blinkCursor()
 	}
 	return t, nil
 }
 
-func (t topScreen) learn(news tea.Msg) topScreen {
+func (t topScreen) applyNews(news tea.Msg) topScreen {
 	switch news := news.(type) {
 	case topList:
-		t.topState = t.seeJobs(news.jobs, news.err)
+		t.topState = t.updateJobs(news.jobs, news.err)
 	case topDetail:
-		t.topState = t.seeJob(news.id, news.job, news.err)
+		t.topState = t.updateJob(news.id, news.job, news.err)
 	}
 	return t
 }
 
-// ask looks once, and is answered with its number.
-func (t topScreen) ask() tea.Cmd {
+// requestLook looks once, and is answered with its number.
+func (t topScreen) requestLook() tea.Cmd {
 	id, n, look := t.open, t.look, t.world.look
 	return t.world.guard(func() tea.Msg { return topAnswer{n, look(id)} })
 }
 
-func (t topScreen) press(name, text string) (tea.Model, tea.Cmd) {
-	s, want := t.key(name, text)
+func (t topScreen) handleKey(name, text string) (tea.Model, tea.Cmd) {
+	s, want := t.pressKey(name, text)
 	t.topState = s
 	switch want {
 	case askQuit:
@@ -208,31 +208,31 @@ func (t topScreen) press(name, text string) (tea.Model, tea.Cmd) {
 	case askPause:
 		return t, tea.Suspend
 	case askLook:
-		return t.turn()
+		return t.refreshView()
 	case askCancel:
-		target, _ := t.target()
+		target, _ := t.chosenJob()
 		return t, t.world.cancel(target.ID)
 	}
 	return t, nil
 }
 
-// turn looks at what is open now, and reads the log of its node.
-func (t topScreen) turn() (tea.Model, tea.Cmd) {
+// refreshView looks at what is open now, and reads the log of its node.
+func (t topScreen) refreshView() (tea.Model, tea.Cmd) {
 	t.hush()
 	t.hush, t.tail, t.seen = func() {}, nil, 0
 	t.look++
 	if t.open == "" {
-		return t, t.ask()
+		return t, t.requestLook()
 	}
 	t.tail = &topTail{}
 	read, hush := t.world.log(t.open, t.node, t.tail)
 	t.hush = hush
-	return t, tea.Batch(t.ask(), t.world.guard(func() tea.Msg { read(); return nil }))
+	return t, tea.Batch(t.requestLook(), t.world.guard(func() tea.Msg { read(); return nil }))
 }
 
 // View is the frame.
 func (t topScreen) View() tea.View {
-	v := tea.NewView(strings.Join(t.lines(), "\n"))
+	v := tea.NewView(strings.Join(t.screenLines(), "\n"))
 	v.AltScreen = true
 	return v
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // topState is all that drover top knows. It is a value: what happens makes
-// another one of it (key, seeJobs, seeJob, seeLog), and lines draws it. Neither
+// another one of it (key, updateJobs, updateJob, updateLog), and lines draws it. Neither
 // asks a clock, a store or a terminal; topScreen does, and hands it in.
 type topState struct {
 	plot.Paper
@@ -85,20 +85,20 @@ const (
 	askPause  // Ctrl-Z
 )
 
-// target is the job that enter and c mean.
-func (s topState) target() (drover.Status, bool) {
+// chosenJob is the job that enter and c mean.
+func (s topState) chosenJob() (drover.Status, bool) {
 	if s.open != "" {
 		return s.job.status, s.job.status.ID == s.open
 	}
-	i := s.at()
+	i := s.markerIndex()
 	if i < 0 {
 		return drover.Status{}, false
 	}
 	return s.jobs[i], true
 }
 
-// at is where the marker is in the list, -1 when there is none.
-func (s topState) at() int {
+// markerIndex is where the marker is in the list, -1 when there is none.
+func (s topState) markerIndex() int {
 	i := slices.IndexFunc(s.jobs, func(j drover.Status) bool { return j.ID == s.picked })
 	if i < 0 && len(s.jobs) > 0 {
 		return 0
@@ -106,9 +106,9 @@ func (s topState) at() int {
 	return i
 }
 
-// key is what a pressed key does. name is the key's, such as "up" or "ctrl+c";
+// pressKey is what a pressed key does. name is the key's, such as "up" or "ctrl+c";
 // text is what it types, if anything.
-func (s topState) key(name, text string) (topState, topAsk) {
+func (s topState) pressKey(name, text string) (topState, topAsk) {
 	if name == "ctrl+c" {
 		return s, askQuit
 	}
@@ -118,7 +118,7 @@ func (s topState) key(name, text string) (topState, topAsk) {
 	s.note = ""
 	switch s.mode {
 	case topSearching:
-		return s.typing(name, text), askNothing
+		return s.editSearch(name, text), askNothing
 	case topAsking:
 		s.mode = topLooking
 		if name == "y" {
@@ -133,22 +133,22 @@ func (s topState) key(name, text string) (topState, topAsk) {
 		}
 		return s, askNothing
 	}
-	return s.looking(name)
+	return s.pressViewKey(name)
 }
 
-func (s topState) looking(name string) (topState, topAsk) {
+func (s topState) pressViewKey(name string) (topState, topAsk) {
 	switch name {
 	case "q":
 		return s, askQuit
 	case "?", "h":
 		s.mode = topHelping
 	case "up", "k":
-		return s.move(-1)
+		return s.moveMarker(-1)
 	case "down", "j":
-		return s.move(1)
+		return s.moveMarker(1)
 	case "enter", "right", "l":
-		if i := s.at(); s.open == "" && i >= 0 {
-			return s.enter(s.jobs[i]), askLook
+		if i := s.markerIndex(); s.open == "" && i >= 0 {
+			return s.openJob(s.jobs[i]), askLook
 		}
 	case "esc", "left", "backspace":
 		switch {
@@ -163,7 +163,7 @@ func (s topState) looking(name string) (topState, topAsk) {
 			s.mode, s.typed = topSearching, ""
 		}
 	case "c":
-		if t, ok := s.target(); ok && t.State.Settled() {
+		if t, ok := s.chosenJob(); ok && t.State.Settled() {
 			s.note = t.ID + " has ended: there is nothing to cancel"
 		} else if ok {
 			s.mode = topAsking
@@ -177,20 +177,20 @@ func (s topState) looking(name string) (topState, topAsk) {
 	case "end", "G", "shift+g":
 		s.back = 0
 	}
-	s.back = min(max(s.back, 0), len(s.found()))
+	s.back = min(max(s.back, 0), len(s.foundLines()))
 	return s, askNothing
 }
 
-// enter opens a job; what is known of it from the list is shown at once.
-func (s topState) enter(j drover.Status) topState {
+// openJob opens a job; what is known of it from the list is shown at once.
+func (s topState) openJob(j drover.Status) topState {
 	s.open, s.job, s.node, s.log, s.back, s.search = j.ID, topJob{status: j}, 0, nil, 0, nil
 	return s
 }
 
-func (s topState) move(by int) (topState, topAsk) {
+func (s topState) moveMarker(by int) (topState, topAsk) {
 	if s.open == "" {
 		if len(s.jobs) > 0 {
-			s.picked = s.jobs[min(max(s.at()+by, 0), len(s.jobs)-1)].ID
+			s.picked = s.jobs[min(max(s.markerIndex()+by, 0), len(s.jobs)-1)].ID
 		}
 		return s, askNothing
 	}
@@ -205,8 +205,8 @@ func (s topState) move(by int) (topState, topAsk) {
 	return s, askLook
 }
 
-// typing edits the search.
-func (s topState) typing(name, text string) topState {
+// editSearch edits the search.
+func (s topState) editSearch(name, text string) topState {
 	switch name {
 	case "enter":
 		s.mode, s.back, s.search = topLooking, 0, nil
@@ -234,8 +234,8 @@ func (s topState) typing(name, text string) topState {
 	return s
 }
 
-// found are the lines of the log that the search has left.
-func (s topState) found() []string {
+// foundLines are the lines of the log that the search has left.
+func (s topState) foundLines() []string {
 	if s.search == nil {
 		return s.log
 	}
@@ -248,8 +248,8 @@ func (s topState) found() []string {
 	return out
 }
 
-// seeJobs takes over a new look at the list.
-func (s topState) seeJobs(jobs []drover.Status, err error) topState {
+// updateJobs takes over a new look at the list.
+func (s topState) updateJobs(jobs []drover.Status, err error) topState {
 	bad, err := summary.Unreadable(err)
 	if err != nil {
 		s.fault = err.Error()
@@ -272,14 +272,14 @@ func (s topState) seeJobs(jobs []drover.Status, err error) topState {
 	slices.SortStableFunc(s.jobs, func(a, b drover.Status) int {
 		return cmp.Or(order(a)-order(b), b.Submitted.Compare(a.Submitted))
 	})
-	if i := s.at(); i >= 0 {
+	if i := s.markerIndex(); i >= 0 {
 		s.picked = s.jobs[i].ID
 	}
 	return s
 }
 
-// seeJob takes over a new look at the open job; one at another job comes too late.
-func (s topState) seeJob(id string, j topJob, err error) topState {
+// updateJob takes over a new look at the open job; one at another job comes too late.
+func (s topState) updateJob(id string, j topJob, err error) topState {
 	switch {
 	case id != s.open:
 	case err != nil:
@@ -290,15 +290,15 @@ func (s topState) seeJob(id string, j topJob, err error) topState {
 	return s
 }
 
-// seeLog takes over the newest lines. A view that was scrolled back stays where it is.
-func (s topState) seeLog(log []string, added int) topState {
-	before := len(s.found())
+// updateLog takes over the newest lines. A view that was scrolled back stays where it is.
+func (s topState) updateLog(log []string, added int) topState {
+	before := len(s.foundLines())
 	s.log = log
 	if s.back > 0 {
 		if s.search != nil {
-			added = len(s.found()) - before
+			added = len(s.foundLines()) - before
 		}
-		s.back = min(max(s.back+added, 0), len(s.found()))
+		s.back = min(max(s.back+added, 0), len(s.foundLines()))
 	}
 	return s
 }
@@ -316,8 +316,8 @@ func (s topState) cancelled(id string, stands bool, err error) topState {
 	return s
 }
 
-// live counts the jobs that agents work on, or should.
-func (s topState) live() (n int) {
+// countLive counts the jobs that agents work on, or should.
+func (s topState) countLive() (n int) {
 	for _, j := range s.jobs {
 		if !j.State.Settled() && j.State != job.Interrupted {
 			n++
@@ -326,9 +326,9 @@ func (s topState) live() (n int) {
 	return n
 }
 
-// wayOn is the line at the bottom: what may be pressed, or what is asked.
-func (s topState) wayOn() string {
-	t, _ := s.target()
+// bottomLine is the line at the bottom: what may be pressed, or what is asked.
+func (s topState) bottomLine() string {
+	t, _ := s.chosenJob()
 	switch {
 	case s.mode == topSearching:
 		return "/" + s.typed + "▏"

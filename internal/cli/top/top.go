@@ -49,7 +49,7 @@ func (a Top) Command() *cobra.Command {
 				return err
 			}
 			src.jobs[st.ID] = j
-			s = s.enter(st)
+			s = s.openJob(st)
 		}
 		if !screen {
 			return a.printOnce(cmd.Context(), s, src)
@@ -70,16 +70,16 @@ func (a Top) printOnce(ctx context.Context, s topState, src topSource) error {
 		if bad, err = summary.Unreadable(err); err != nil {
 			return err
 		}
-		s = s.seeJobs(jobs, nil)
+		s = s.updateJobs(jobs, nil)
 		s.Height = len(jobs) + 8
-		text = s.list()
+		text = s.listLines()
 	} else {
 		j, err := src.Job(ctx, s.open)
 		if err != nil {
 			return err
 		}
-		s = s.seeJob(s.open, j, nil)
-		text = s.lines()
+		s = s.updateJob(s.open, j, nil)
+		text = s.screenLines()
 		text = text[:len(text)-1] // it says which keys there are
 	}
 	for i, l := range text {
@@ -132,7 +132,7 @@ func (t *topStore) Jobs(ctx context.Context) ([]drover.Status, error) {
 		return nil, err
 	}
 	for _, j := range slices.Backward(all[max(len(all)-topMost, 0):]) {
-		s, err := t.status(ctx, j)
+		s, err := t.jobStatus(ctx, j)
 		if fault.KindOf(err) == fault.Missing || bad.Took(err) {
 			continue // withdrawn or removed
 		}
@@ -144,7 +144,7 @@ func (t *topStore) Jobs(ctx context.Context) ([]drover.Status, error) {
 	return list, bad.OrNil()
 }
 
-func (t *topStore) status(ctx context.Context, j *drover.Job) (drover.Status, error) {
+func (t *topStore) jobStatus(ctx context.Context, j *drover.Job) (drover.Status, error) {
 	key := j.Path().String()
 	t.mu.Lock()
 	s, ok := t.ended[key]
@@ -167,8 +167,8 @@ func (t *topStore) status(ctx context.Context, j *drover.Job) (drover.Status, er
 	return s, nil
 }
 
-// find gives a job that Jobs has listed, or that top was called with.
-func (t *topStore) find(id string) (*drover.Job, error) {
+// findJob gives a job that Jobs has listed, or that top was called with.
+func (t *topStore) findJob(id string) (*drover.Job, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if j := t.jobs[id]; j != nil {
@@ -178,7 +178,7 @@ func (t *topStore) find(id string) (*drover.Job, error) {
 }
 
 func (t *topStore) Job(ctx context.Context, id string) (topJob, error) {
-	j, err := t.find(id)
+	j, err := t.findJob(id)
 	if err != nil {
 		return topJob{}, err
 	}
@@ -225,7 +225,7 @@ func (t *topStore) lookAtMap(ctx context.Context, id string, j *drover.Job) (loo
 		t.maps[id] = l
 		t.mu.Unlock()
 	}
-	if look.many, err = l.see(ctx); err != nil {
+	if look.many, err = l.readMap(ctx); err != nil {
 		return look, err
 	}
 	look.status = look.many.s.Status
@@ -233,12 +233,12 @@ func (t *topStore) lookAtMap(ctx context.Context, id string, j *drover.Job) (loo
 }
 
 func (t *topStore) Log(ctx context.Context, id string, node int, line func(string)) error {
-	j, err := t.find(id)
+	j, err := t.findJob(id)
 	if err != nil {
 		return err
 	}
 	if many, err := summary.IsMap(ctx, j); many || err != nil {
-		return t.itemLog(ctx, j, line)
+		return t.followItemLog(ctx, j, line)
 	}
 	for l, err := range j.Lines(ctx, drover.LogOptions{Nodes: []int{node}, Tail: topKept, Follow: true}) {
 		switch {
@@ -253,9 +253,9 @@ func (t *topStore) Log(ctx context.Context, id string, node int, line func(strin
 	return nil
 }
 
-// itemLog is what items print from about now on, or printed at the end: the logs of a
+// followItemLog is what items print from about now on, or printed at the end: the logs of a
 // million items are not read to their end.
-func (t *topStore) itemLog(ctx context.Context, j *drover.Job, line func(string)) error {
+func (t *topStore) followItemLog(ctx context.Context, j *drover.Job, line func(string)) error {
 	s, err := j.Status(ctx)
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ func (t *topStore) itemLog(ctx context.Context, j *drover.Job, line func(string)
 }
 
 func (t *topStore) Cancel(ctx context.Context, id string) (bool, error) {
-	j, err := t.find(id)
+	j, err := t.findJob(id)
 	if err != nil {
 		return false, err
 	}
@@ -296,7 +296,7 @@ type topTail struct {
 // topKept is how many lines a log keeps: what a person scrolls back.
 const topKept = 2000
 
-func (t *topTail) add(line string) {
+func (t *topTail) addLine(line string) {
 	line = topLine(line)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -307,8 +307,8 @@ func (t *topTail) add(line string) {
 	t.total++
 }
 
-// since gives the lines when there are more than seen, and how many there were.
-func (t *topTail) since(seen int) (lines []string, total int) {
+// linesSince gives the lines when there are more than seen, and how many there were.
+func (t *topTail) linesSince(seen int) (lines []string, total int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.total == seen {

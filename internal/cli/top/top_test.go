@@ -19,7 +19,7 @@ import (
 // aScreen is drover top with three jobs in its list.
 func aScreen(width, height int) topState {
 	s := topState{Paper: plot.Paper{Width: width, Height: height}, now: clitest.Noon}
-	return s.seeJobs([]drover.Status{
+	return s.updateJobs([]drover.Status{
 		{ID: "a1b2c3", Project: "vision", Task: "old", State: job.Succeeded, Attempt: 1, Submitted: clitest.Noon.Add(-3 * time.Hour), Started: clitest.Noon.Add(-3 * time.Hour), Ended: clitest.Noon.Add(-2 * time.Hour)},
 		{ID: "7f3k2a", Project: "vision", Task: "resnet", State: job.Running, Attempt: 2, Submitted: clitest.Noon.Add(-time.Hour), Started: clitest.Noon.Add(-50 * time.Minute),
 			Nodes: []drover.Node{{Rank: 0, State: "running", Host: "gn042"}, {Rank: 1, State: "running", Host: "gn043"}}},
@@ -35,12 +35,12 @@ func anOpenJob(width, height int) topState {
 	for i := range 6 {
 		look.events = append(look.events, job.Event{Time: clitest.Noon.Add(time.Duration(i-6) * time.Minute).Local(), Kind: "agent", Text: fmt.Sprintf("saved checkpoint %d: 161960 bytes", i)})
 	}
-	s = s.seeJob("7f3k2a", look, nil)
+	s = s.updateJob("7f3k2a", look, nil)
 	var log []string
 	for i := range 40 {
 		log = append(log, topLine(fmt.Sprintf("epoch %d\tloss=%.3f 損失\r\n", i+60, 2/float64(i+1))))
 	}
-	return s.seeLog(append(log, topLine("  0%|    |\r 50%|##  |\r100%|####|\n"), topLine("\x1b[2J\x1b]0;title\x07done")), 42)
+	return s.updateLog(append(log, topLine("  0%|    |\r 50%|##  |\r100%|####|\n"), topLine("\x1b[2J\x1b]0;title\x07done")), 42)
 }
 
 func pressed(s topState, keys ...string) topState {
@@ -52,7 +52,7 @@ func pressed(s topState, keys ...string) topState {
 		case len(k) == 1:
 			text = k
 		}
-		s, _ = s.key(k, text)
+		s, _ = s.pressKey(k, text)
 	}
 	return s
 }
@@ -65,7 +65,7 @@ func TestTheScreensOfTop(t *testing.T) {
 	for name, s := range map[string]topState{
 		"list-80x24":           aScreen(80, 24),
 		"list-30x6":            aScreen(30, 6),
-		"list-empty-80x6":      topState{Paper: plot.Paper{Width: 80, Height: 6}}.seeJobs(nil, nil),
+		"list-empty-80x6":      topState{Paper: plot.Paper{Width: 80, Height: 6}}.updateJobs(nil, nil),
 		"job-80x24":            anOpenJob(80, 24),
 		"job-130x30":           anOpenJob(130, 30),
 		"job-40x12":            anOpenJob(40, 12),
@@ -77,10 +77,10 @@ func TestTheScreensOfTop(t *testing.T) {
 		"job-scrolled":         pressed(anOpenJob(80, 12), "pgup", "pgup"),
 		"help-80x24":           pressed(aScreen(80, 24), "?"),
 		"job-just-opened":      pressed(aScreen(60, 10), "enter"),
-		"list-unreadable":      aScreen(60, 6).seeJobs(nil, errors.New("read jobs: the disk is gone")),
-		"job-nothing-measured": aScreen(80, 10).enter(drover.Status{ID: "x", Project: "p", Task: "t", State: job.Pending}),
+		"list-unreadable":      aScreen(60, 6).updateJobs(nil, errors.New("read jobs: the disk is gone")),
+		"job-nothing-measured": aScreen(80, 10).openJob(drover.Status{ID: "x", Project: "p", Task: "t", State: job.Pending}),
 	} {
-		clitest.CheckScreen(t, name, s.lines())
+		clitest.CheckScreen(t, name, s.screenLines())
 	}
 }
 
@@ -92,7 +92,7 @@ func TestNoSizeOfAScreenIsTooSmall(t *testing.T) {
 				for _, keys := range [][]string{nil, {"?"}, {"c"}, {"/", "x"}, {"/", "l", "enter", "pgup"}, {"down", "home"}} {
 					s := base
 					s.Width, s.Height = w, h
-					lines := pressed(s, keys...).lines()
+					lines := pressed(s, keys...).screenLines()
 					if len(lines) > h {
 						t.Fatalf("%dx%d after %q: %d lines", w, h, keys, len(lines))
 					}
@@ -110,11 +110,11 @@ func TestNoSizeOfAScreenIsTooSmall(t *testing.T) {
 func TestWithoutColourOfTopNothingIsPaintedAndNothingIsLost(t *testing.T) {
 	plain, painted := anOpenJob(100, 24), anOpenJob(100, 24)
 	painted.Colour = true
-	bare := strings.Join(plain.lines(), "\n")
+	bare := strings.Join(plain.screenLines(), "\n")
 	if strings.Contains(bare, "\x1b") {
 		t.Errorf("it is painted: %q", bare)
 	}
-	coloured := strings.Join(painted.lines(), "\n")
+	coloured := strings.Join(painted.screenLines(), "\n")
 	if !strings.Contains(coloured, "\x1b[36m● running") {
 		t.Errorf("it is not painted: %q", coloured)
 	}
@@ -125,7 +125,7 @@ func TestWithoutColourOfTopNothingIsPaintedAndNothingIsLost(t *testing.T) {
 
 func TestTheKeysOfTop(t *testing.T) {
 	list := aScreen(80, 24)
-	if got, _ := list.target(); got.ID != "7f3k2a" {
+	if got, _ := list.chosenJob(); got.ID != "7f3k2a" {
 		t.Errorf("the live job is not the first, but %s", got.ID)
 	}
 	for _, row := range []struct {
@@ -167,8 +167,8 @@ func TestTheKeysOfTop(t *testing.T) {
 		keys := strings.Fields(row.keys)
 		s := pressed(row.from, keys[:len(keys)-1]...)
 		last := keys[len(keys)-1]
-		s, got := s.key(last, last)
-		target, _ := s.target()
+		s, got := s.pressKey(last, last)
+		target, _ := s.chosenJob()
 		if got != row.want || s.open != row.open || target.ID != row.id || s.node != row.node {
 			t.Errorf("%s: asks %d, open %q, on %q, node %d; want %+v", row.keys, got, s.open, target.ID, s.node, row)
 		}
@@ -196,7 +196,7 @@ func TestASearchInTopIsTypedMendedAndTakenBack(t *testing.T) {
 	if s := pressed(anOpenJob(80, 24), "/", "x", "enter", "/", "enter"); s.search != nil {
 		t.Errorf("an empty search finds %q", s.search)
 	}
-	s, _ := pressed(anOpenJob(80, 24), "/").key("paste", "a\x1b[2Jb\nc")
+	s, _ := pressed(anOpenJob(80, 24), "/").pressKey("paste", "a\x1b[2Jb\nc")
 	if s.typed != `a\x1b[2Jb c` {
 		t.Errorf("pasted %q", s.typed)
 	}
@@ -206,7 +206,7 @@ func TestTopKeepsThePlaceOfTheReader(t *testing.T) {
 	s := pressed(anOpenJob(80, 24), "pgup")
 	at := func(s topState) string { return s.logLines(3)[0] }
 	before := at(s)
-	s = s.seeLog(append(s.log, "one more", "two more"), 2)
+	s = s.updateLog(append(s.log, "one more", "two more"), 2)
 	if got := at(s); got != before {
 		t.Errorf("the log moved under the reader from %q to %q", before, got)
 	}
@@ -218,32 +218,32 @@ func TestTopKeepsThePlaceOfTheReader(t *testing.T) {
 	s = pressed(aScreen(80, 24), "down")
 	jobs := append([]drover.Status{{ID: "new", State: job.Pending, Submitted: clitest.Noon}}, s.jobs...)
 	jobs[1].State = job.Cancelled
-	s = s.seeJobs(jobs, nil)
-	if got, _ := s.target(); got.ID != "9q1m7k" {
+	s = s.updateJobs(jobs, nil)
+	if got, _ := s.chosenJob(); got.ID != "9q1m7k" {
 		t.Errorf("the marker is on %s", got.ID)
 	}
 	// What was asked for a job that is not open any more comes too late.
-	if got := anOpenJob(80, 24).seeJob("other", topJob{}, nil); got.job.status.ID != "7f3k2a" {
+	if got := anOpenJob(80, 24).updateJob("other", topJob{}, nil); got.job.status.ID != "7f3k2a" {
 		t.Errorf("another job's news were taken: %+v", got.job.status)
 	}
 }
 
 func TestTheTailOfALogIsBounded(t *testing.T) {
 	var tail topTail
-	if _, total := tail.since(0); total != 0 {
+	if _, total := tail.linesSince(0); total != 0 {
 		t.Errorf("%d lines in none", total)
 	}
 	for i := range 3*topKept + 7 {
-		tail.add(fmt.Sprint(i))
+		tail.addLine(fmt.Sprint(i))
 	}
-	lines, total := tail.since(0)
+	lines, total := tail.linesSince(0)
 	if total != 3*topKept+7 || len(lines) != topKept || lines[topKept-1] != fmt.Sprint(total-1) {
 		t.Errorf("%d of %d lines, the last is %s", len(lines), total, lines[len(lines)-1])
 	}
 	if len(tail.lines) > 2*topKept {
 		t.Errorf("it keeps %d lines", len(tail.lines))
 	}
-	if lines, same := tail.since(total); lines != nil || same != total {
+	if lines, same := tail.linesSince(total); lines != nil || same != total {
 		t.Errorf("nothing came, and it gives %d lines", len(lines))
 	}
 }
@@ -267,14 +267,14 @@ func aMapScreen(width, height int) topState {
 	f.Seconds = drover.Spread{Count: 100, Min: 0.2, Max: 31, MaxItem: 77, Buckets: map[int]int{-20: 20, 0: 60, 10: 15, 60: 4, 87: 1}}
 	f.CPU = drover.Spread{Count: 100, Min: 0.1, Max: 30, MaxItem: 77, Buckets: map[int]int{-20: 60, 0: 40}}
 	f.Memory = drover.Spread{Count: 100, Min: 1e8, Max: 3e8, MaxItem: 5, Buckets: map[int]int{470: 95, 490: 5}}
-	s = s.enter(m.Status)
-	s = s.seeJob("3xw8", topJob{status: m.Status, many: &topMap{s: m, rate: 831.2, figures: f}}, nil)
-	return s.seeLog([]string{"[614402] ok", "[614403] ok", "[614404] GET s3://photos/raw/614404.jpg"}, 3)
+	s = s.openJob(m.Status)
+	s = s.updateJob("3xw8", topJob{status: m.Status, many: &topMap{s: m, rate: 831.2, figures: f}}, nil)
+	return s.updateLog([]string{"[614402] ok", "[614403] ok", "[614404] GET s3://photos/raw/614404.jpg"}, 3)
 }
 
 func TestTheScreenOfAMapFitsItsTerminal(t *testing.T) {
 	for _, size := range [][2]int{{100, 30}, {80, 24}, {40, 12}, {20, 5}} {
-		lines := aMapScreen(size[0], size[1]).lines()
+		lines := aMapScreen(size[0], size[1]).screenLines()
 		if len(lines) > size[1] {
 			t.Errorf("%v: %d lines", size, len(lines))
 		}
@@ -286,13 +286,13 @@ func TestTheScreenOfAMapFitsItsTerminal(t *testing.T) {
 		clitest.CheckScreen(t, fmt.Sprintf("top-map-%dx%d", size[0], size[1]), lines)
 	}
 	s := aMapScreen(80, 24)
-	if s, ask := s.key("down", ""); ask != askNothing || s.node != 0 {
+	if s, ask := s.pressKey("down", ""); ask != askNothing || s.node != 0 {
 		t.Error("a map has no nodes to go to")
 	}
 }
 
 func TestAJobThatTopNoLongerListsIsNamed(t *testing.T) {
-	if _, err := (&topStore{}).find("7fk2"); err == nil || err.Error() != "show job 7fk2: it is not in the list any more" {
+	if _, err := (&topStore{}).findJob("7fk2"); err == nil || err.Error() != "show job 7fk2: it is not in the list any more" {
 		t.Error(err)
 	}
 }

@@ -15,34 +15,34 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// lines is the whole screen: at most height lines, none wider than width. Rows
+// screenLines is the whole screen: at most height lines, none wider than width. Rows
 // go to what matters most first: the job's name, the selected node, its log.
-func (s topState) lines() []string {
+func (s topState) screenLines() []string {
 	var out []string
 	switch {
 	case s.Height < 1 || s.Width < 1:
 		return nil
 	case s.mode == topHelping:
-		out = s.help()
+		out = s.helpLines()
 	case s.open == "":
-		out = s.list()
+		out = s.listLines()
 	case s.job.many != nil:
-		out = s.mapView()
+		out = s.mapScreen()
 	default:
-		out = s.jobView()
+		out = s.jobScreen()
 	}
 	out = out[:min(len(out), max(s.Height-1, 0))]
 	for len(out) < s.Height-1 {
 		out = append(out, "")
 	}
-	out = append(out, s.Paint("2", s.wayOn()))
+	out = append(out, s.Paint("2", s.bottomLine()))
 	for i := range out {
 		out[i] = s.Cut(out[i], s.Width)
 	}
 	return out
 }
 
-func (s topState) help() []string {
+func (s topState) helpLines() []string {
 	return []string{"drover top", "",
 		"up, down, k, j     select a job or a node", "enter              open the job", "esc                back to the whole log, then to the jobs",
 		"/                  search the log: a regular expression, then enter", "page up, page down scroll the log; home, end",
@@ -57,16 +57,16 @@ func (s topState) stateWord(state job.State, width int) string {
 	return s.Paint(code, s.Pad(state.Symbol()+" "+strings.ToLower(string(state)), width))
 }
 
-// marked is a line under the marker: with a sign, as colours never stand alone.
-func (s topState) marked(on bool, line string) string {
+// markedLine is a line under the marker: with a sign, as colours never stand alone.
+func (s topState) markedLine(on bool, line string) string {
 	if !on {
 		return "  " + line
 	}
 	return s.Paint("1", "▸") + " " + line
 }
 
-func (s topState) list() []string {
-	head := fmt.Sprintf("drover top   %d live, %d more", s.live(), len(s.jobs)-s.live())
+func (s topState) listLines() []string {
+	head := fmt.Sprintf("drover top   %d live, %d more", s.countLive(), len(s.jobs)-s.countLive())
 	if s.project != "" {
 		head += "   project " + s.project
 	}
@@ -87,18 +87,18 @@ func (s topState) list() []string {
 		lines = append(lines, "", "  "+s.Pad("JOB", 7)+s.Pad("TASK", task+2)+s.Pad("STATE", 14)+s.Pad("TRY", 4)+s.Pad("AGE", 8)+s.Pad("TIME", 8)+"NOTE")
 	}
 	room := max(s.Height-1-len(lines), 1)
-	at := s.at()
+	at := s.markerIndex()
 	first := min(max(at-room/2, 0), max(len(s.jobs)-room, 0))
 	for i, j := range s.jobs[first:min(first+room, len(s.jobs))] {
 		line := s.Pad(j.ID, 7) + s.Pad(terminal.PlainText(j.Project+"/"+j.Task), task) + "  " + s.stateWord(j.State, 14) + s.Pad(fmt.Sprint(j.Attempt), 4) +
-			s.Pad(terminal.Span(s.now.Sub(j.Submitted)), 8) + s.Pad(s.ran(j), 8) + terminal.PlainText(j.Reason)
-		lines = append(lines, strings.TrimRight(s.marked(first+i == at, line), " "))
+			s.Pad(terminal.Span(s.now.Sub(j.Submitted)), 8) + s.Pad(s.runningTime(j), 8) + terminal.PlainText(j.Reason)
+		lines = append(lines, strings.TrimRight(s.markedLine(first+i == at, line), " "))
 	}
 	return lines
 }
 
-// ran is how long a job's program has run, by this screen's clock.
-func (s topState) ran(j drover.Status) string {
+// runningTime is how long a job's program has run, by this screen's clock.
+func (s topState) runningTime(j drover.Status) string {
 	ran, ok := j.Ran(s.now)
 	if !ok {
 		return "-"
@@ -109,16 +109,16 @@ func (s topState) ran(j drover.Status) string {
 // topWide is from where on events stand beside the nodes, not below.
 const topWide = 110
 
-func (s topState) jobView() []string {
+func (s topState) jobScreen() []string {
 	j := s.job.status
 	head := fmt.Sprintf("%s %s/%s  ", s.open, terminal.PlainText(j.Project), terminal.PlainText(j.Task))
-	lines := []string{s.Paint("1", head) + s.stateWord(j.State, 0+len([]rune(j.State.Symbol()))+1+len(j.State)) + s.headTail()}
+	lines := []string{s.Paint("1", head) + s.stateWord(j.State, 0+len([]rune(j.State.Symbol()))+1+len(j.State)) + s.headingEnd()}
 	rest := s.Height - 1 - len(lines) // the last line is for the keys
-	if progress := s.progress(); progress != "" && rest >= 5 {
+	if progress := s.metricsProgress(); progress != "" && rest >= 5 {
 		lines = append(lines, progress)
 		rest--
 	}
-	nodes := s.nodes()
+	nodes := s.nodeLines()
 	rows := min(len(nodes), max(rest/3, 1))
 	events := min(len(s.job.events), max(rest/5, 0))
 	switch {
@@ -137,30 +137,30 @@ func (s topState) jobView() []string {
 	} else {
 		lines = append(lines, nodes...)
 		if events > 0 {
-			lines = append(append(lines, s.rule("events")), s.events(events, s.Width)...)
+			lines = append(append(lines, s.titleRule("events")), s.newestEvents(events, s.Width)...)
 		}
 	}
 	if s.Height-1-len(lines) >= 3 {
-		lines = append(lines, s.rule(s.logTitle()))
+		lines = append(lines, s.titleRule(s.logTitle()))
 	}
 	return append(lines, s.logLines(s.Height-1-len(lines))...)
 }
 
-func (s topState) headTail() string {
+func (s topState) headingEnd() string {
 	j := s.job.status
 	text := ""
 	if j.Attempt > 1 {
 		text += fmt.Sprintf("   attempt %d", j.Attempt)
 	}
-	text += "   " + s.ran(j)
+	text += "   " + s.runningTime(j)
 	if j.Reason != "" {
 		text += "   " + terminal.PlainText(j.Reason)
 	}
 	return text
 }
 
-// progress is what the metrics say that people watch most.
-func (s topState) progress() string {
+// metricsProgress is what the metrics say that people watch most.
+func (s topState) metricsProgress() string {
 	metrics := plot.WithoutSettings(plot.MergeAttempts(s.job.series))
 	plot.ByInterest(metrics)
 	step := int64(0)
@@ -190,15 +190,15 @@ func (s topState) progress() string {
 // topWindow is how far back the small bars of a node reach.
 const topWindow = 5 * time.Minute
 
-// nodes is a line for each node. Cells are left out from the right where the
+// nodeLines is a line for each node. Cells are left out from the right where the
 // screen is narrow, for all nodes alike.
-func (s topState) nodes() []string {
+func (s topState) nodeLines() []string {
 	used := plot.ByNode(s.job.usage)
 	var lines []string
 	for _, n := range s.job.status.Nodes {
 		cells := []string{s.Pad(fmt.Sprintf("%d", n.Rank), 3) + s.Pad(terminal.PlainText(n.State), 10)}
 		if i := slices.IndexFunc(used, func(u plot.NodeUsage) bool { return u.Node == n.Rank }); i >= 0 {
-			cells = append(cells, s.gauges(used[i].Samples, s.nodesWidth() < 70)...)
+			cells = append(cells, s.gaugeCells(used[i].Samples, s.nodesWidth() < 70)...)
 		}
 		cells = append(cells, s.Pad(terminal.PlainText(n.Host), 16))
 		line := ""
@@ -208,7 +208,7 @@ func (s topState) nodes() []string {
 			}
 			line = strings.TrimPrefix(line+"  "+c, "  ")
 		}
-		lines = append(lines, s.marked(n.Rank == s.node, strings.TrimRight(line, " ")))
+		lines = append(lines, s.markedLine(n.Rank == s.node, strings.TrimRight(line, " ")))
 	}
 	if len(lines) == 0 {
 		lines = append(lines, "  no node has started yet")
@@ -223,9 +223,9 @@ func (s topState) nodesWidth() int {
 	return s.Width
 }
 
-// gauges are the bars of a node, of the same width for every node; short ones
+// gaugeCells are the bars of a node, of the same width for every node; short ones
 // leave out the small bars of the last minutes.
-func (s topState) gauges(samples []plot.Sample, short bool) (cells []string) {
+func (s topState) gaugeCells(samples []plot.Sample, short bool) (cells []string) {
 	const cellsOfBar = 6
 	now := samples[len(samples)-1]
 	recent := samples[slices.IndexFunc(samples, func(x plot.Sample) bool { return now.Time.Sub(x.Time) <= topWindow }):]
@@ -270,8 +270,8 @@ func meanUtil(gpus []plot.GPUSample) float64 {
 	return sum / float64(len(gpus))
 }
 
-// events are the newest n, the newest last.
-func (s topState) events(n, width int) (lines []string) {
+// newestEvents are the newest n, the newest last.
+func (s topState) newestEvents(n, width int) (lines []string) {
 	all := s.job.events
 	for _, e := range all[max(len(all)-n, 0):] {
 		lines = append(lines, s.Cut("  "+e.Time.Local().Format(time.TimeOnly)+"  "+s.Pad(terminal.PlainText(e.Kind), 9)+"  "+terminal.PlainText(e.Text), width))
@@ -281,7 +281,7 @@ func (s topState) events(n, width int) (lines []string) {
 
 func (s topState) sideBySide(nodes []string, events int) (lines []string) {
 	left := s.nodesWidth()
-	right := s.events(events, s.Width-left-3)
+	right := s.newestEvents(events, s.Width-left-3)
 	for i := range max(len(nodes), len(right)) {
 		l, r := "", ""
 		if i < len(nodes) {
@@ -295,7 +295,7 @@ func (s topState) sideBySide(nodes []string, events int) (lines []string) {
 	return lines
 }
 
-func (s topState) rule(title string) string {
+func (s topState) titleRule(title string) string {
 	return s.Paint("2", "── "+title+" "+strings.Repeat("─", max(s.Width-ansi.StringWidth(title)-4, 0)))
 }
 
@@ -305,7 +305,7 @@ func (s topState) logTitle() string {
 		title += fmt.Sprintf(" of node %d", s.node)
 	}
 	if s.search != nil {
-		title += fmt.Sprintf(": %s with %q", terminal.Count(len(s.found()), "line"), strings.TrimPrefix(s.search.String(), "(?i)"))
+		title += fmt.Sprintf(": %s with %q", terminal.Count(len(s.foundLines()), "line"), strings.TrimPrefix(s.search.String(), "(?i)"))
 	}
 	if s.back > 0 {
 		title += fmt.Sprintf(", %d back", s.back)
@@ -319,7 +319,7 @@ func (s topState) logLines(rows int) (lines []string) {
 	if rows < 1 {
 		return nil
 	}
-	all := s.found()
+	all := s.foundLines()
 	end := max(len(all)-s.back, min(rows, len(all)))
 	for _, text := range all[max(end-rows, 0):end] {
 		if s.search != nil && s.Colour {

@@ -54,7 +54,7 @@ func StoredFiles(dir string, all iter.Seq2[[]File, error]) (l *List, count int, 
 				if i > 0 {
 					line = append(line, ' ')
 				}
-				line = f.append(line)
+				line = f.appendTo(line)
 			}
 			count += len(files)
 			if err := AddItem(p, line); err != nil {
@@ -66,7 +66,7 @@ func StoredFiles(dir string, all iter.Seq2[[]File, error]) (l *List, count int, 
 	return l, count, err
 }
 
-func (f File) append(b []byte) []byte {
+func (f File) appendTo(b []byte) []byte {
 	if f.Field != Whole {
 		b = strconv.AppendInt(b, int64(f.Field), 10)
 	}
@@ -179,12 +179,12 @@ func Blobs(ctx context.Context, s *store.Store, m Manifest) iter.Seq2[store.Dige
 	}
 }
 
-// files gives the files of the items from..to, one item's at each call.
-func (r *Reader) files(ctx context.Context, from, to int) (next func() ([]File, error), done func()) {
+// filesBetween gives the files of the items from..to, one item's at each call.
+func (r *Reader) filesBetween(ctx context.Context, from, to int) (next func() ([]File, error), done func()) {
 	if r.stored == nil {
 		return func() ([]File, error) { return nil, nil }, func() {}
 	}
-	line, stop := iter.Pull2(r.stored.texts(ctx, from, to))
+	line, stop := iter.Pull2(r.stored.itemTexts(ctx, from, to))
 	return func() ([]File, error) {
 		text, err, more := line()
 		if !more {

@@ -39,7 +39,7 @@ const (
 func New(ctx context.Context, l *List, old []*Reader, dir string) (fresh *List, gone int, err error) {
 	names := l.fields
 	for _, o := range old {
-		if err := l.alike(o); err != nil {
+		if err := l.checkComparable(o); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -61,18 +61,18 @@ func New(ctx context.Context, l *List, old []*Reader, dir string) (fresh *List, 
 			return nil, 0, fmt.Errorf("compare items: %w", err)
 		}
 	}
-	if first, last, n := isNew.bounds(); l.span != nil && n > 0 && n == last-first+1 {
-		return NewRange(l.span.cut(first, n)), gone, nil
+	if first, last, n := isNew.chosenBounds(); l.span != nil && n > 0 && n == last-first+1 {
+		return NewRange(l.span.cutRange(first, n)), gone, nil
 	}
 	fresh, err = Build(dir, l.format, func(p *Packer) error {
 		p.Fields = names
-		return l.copy(ctx, p, isNew)
+		return l.copyChosen(ctx, p, isNew)
 	})
 	return fresh, gone, err
 }
 
-// alike refuses to compare what would not mean the same.
-func (l *List) alike(o *Reader) error {
+// checkComparable refuses to compare what would not mean the same.
+func (l *List) checkComparable(o *Reader) error {
 	hint := "Keep the form of the items, or begin anew with --force."
 	switch {
 	case l.format != o.m.Format:
@@ -83,15 +83,15 @@ func (l *List) alike(o *Reader) error {
 	return nil
 }
 
-// copy adds the items that are chosen.
-func (l *List) copy(ctx context.Context, p *Packer, chosen bitmap) error {
-	first, last, _ := chosen.bounds()
+// copyChosen adds the items that are chosen.
+func (l *List) copyChosen(ctx context.Context, p *Packer, chosen bitmap) error {
+	first, last, _ := chosen.chosenBounds()
 	n := first
-	for text, err := range l.Reader().texts(ctx, first+1, last+1) {
+	for text, err := range l.Reader().itemTexts(ctx, first+1, last+1) {
 		if err != nil {
 			return fmt.Errorf("compare items: %w", err)
 		}
-		if chosen.has(n) {
+		if chosen.isChosen(n) {
 			if err := AddItem(p, text); err != nil {
 				return err
 			}
@@ -125,18 +125,18 @@ func sift(ctx context.Context, l *List, old []*Reader, dir string, isNew bitmap)
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	for _, o := range old {
-		if err := s.addAll(ctx, o, false); err != nil {
+		if err := s.addAllItems(ctx, o, false); err != nil {
 			return 0, err
 		}
 	}
-	if err := s.addAll(ctx, l.Reader(), true); err != nil {
+	if err := s.addAllItems(ctx, l.Reader(), true); err != nil {
 		return 0, err
 	}
 	for i := range s.files {
 		if err := context.Cause(ctx); err != nil {
 			return 0, err
 		}
-		n, err := s.pick(i, isNew)
+		n, err := s.pickNewItems(i, isNew)
 		if err != nil {
 			return 0, err
 		}
@@ -171,10 +171,10 @@ func newSieve(dir string, n int) (s *sieve, done func() error, err error) {
 	return s, done, nil
 }
 
-func (s *sieve) addAll(ctx context.Context, r *Reader, numbered bool) error {
+func (s *sieve) addAllItems(ctx context.Context, r *Reader, numbered bool) error {
 	var b [sieveEntry]byte
 	n := uint64(0)
-	for text, err := range r.texts(ctx, r.First(), r.Last()) {
+	for text, err := range r.itemTexts(ctx, r.First(), r.Last()) {
 		if err != nil {
 			return err
 		}
@@ -193,9 +193,9 @@ func (s *sieve) addAll(ctx context.Context, r *Reader, numbered bool) error {
 	return nil
 }
 
-// pick finds the new items of one file. The old ones stand first in it, and l's in
+// pickNewItems finds the new items of one file. The old ones stand first in it, and l's in
 // their order, so the first equal lines are the ones that were there.
-func (s *sieve) pick(i int, isNew bitmap) (gone int, err error) {
+func (s *sieve) pickNewItems(i int, isNew bitmap) (gone int, err error) {
 	if err := s.out[i].Flush(); err != nil {
 		return 0, err
 	}
@@ -218,7 +218,7 @@ func (s *sieve) pick(i int, isNew bitmap) (gone int, err error) {
 		case there[h] > 0:
 			there[h]--
 		default:
-			isNew.set(int(n) - 1)
+			isNew.markChosen(int(n) - 1)
 		}
 	}
 	for _, n := range there {
@@ -232,12 +232,12 @@ type bitmap []uint64
 
 func newBitmap(n int) bitmap { return make(bitmap, (n+63)/64) }
 
-func (b bitmap) set(i int)      { b[i/64] |= 1 << (i % 64) }
-func (b bitmap) has(i int) bool { return b[i/64]>>(i%64)&1 == 1 }
+func (b bitmap) markChosen(i int)    { b[i/64] |= 1 << (i % 64) }
+func (b bitmap) isChosen(i int) bool { return b[i/64]>>(i%64)&1 == 1 }
 
-// bounds are the first and the last that are chosen, and how many are; 0 and -1 if
+// chosenBounds are the first and the last that are chosen, and how many are; 0 and -1 if
 // none is.
-func (b bitmap) bounds() (first, last, n int) {
+func (b bitmap) chosenBounds() (first, last, n int) {
 	last = -1
 	for i, word := range b {
 		if word == 0 {

@@ -23,11 +23,11 @@ func FuzzIndex(f *testing.F) {
 	f.Add([]byte(`{"v":1,"format":"csv","count":0,"parts":[{}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var x index
-		if json.Unmarshal(text, &x) != nil || x.check() != nil {
+		if json.Unmarshal(text, &x) != nil || x.checkIndex() != nil {
 			return
 		}
 		r := newReader(Manifest{Count: x.Count, Format: x.Format}, 1)
-		r.fill(&x)
+		r.fillIndex(&x)
 		if r.starts[len(r.starts)-1] != x.Count {
 			t.Fatalf("%s: %v", text, r.starts)
 		}
@@ -69,7 +69,7 @@ func TestAnIndexThatCannotBeSaysWhatIsWrong(t *testing.T) {
 		`there is no part "part-x"`:             {V: version, Format: Lines, Count: 1, Parts: []part{{Name: "part-x"}}},
 		"its blocks hold 0 items of 1":          {V: version, Format: Lines, Count: 1},
 	} {
-		if err := x.check(); err == nil || err.Error() != want {
+		if err := x.checkIndex(); err == nil || err.Error() != want {
 			t.Errorf("%+v: %v, want %s", x, err, want)
 		}
 	}

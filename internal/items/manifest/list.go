@@ -70,7 +70,7 @@ func (l *List) Close() error {
 // Build makes a list of what fill adds, in a folder of its own below dir.
 func Build(dir, format string, fill func(p *Packer) error) (*List, error) {
 	l := &List{format: format}
-	if err := l.build(dir, fill); err != nil {
+	if err := l.buildIndex(dir, fill); err != nil {
 		l.Close()
 		os.RemoveAll(l.folder)
 		return nil, err
@@ -78,7 +78,7 @@ func Build(dir, format string, fill func(p *Packer) error) (*List, error) {
 	return l, nil
 }
 
-func (l *List) build(dir string, fill func(p *Packer) error) (err error) {
+func (l *List) buildIndex(dir string, fill func(p *Packer) error) (err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return DiskError(err, dir)
 	}
@@ -95,7 +95,7 @@ func (l *List) build(dir string, fill func(p *Packer) error) (err error) {
 	if err := fill(p); err != nil {
 		return err
 	}
-	if err := p.seal(); err != nil {
+	if err := p.sealIndex(); err != nil {
 		return err
 	}
 	l.fields, l.notes, l.count, l.ats, l.digest, l.index = p.Fields, p.Notes, p.Count, p.ats, p.index.Digest, p.index
@@ -118,26 +118,26 @@ func (w FileWriter) Write(b []byte) (int, error) {
 
 // Reader reads the list as Open reads a manifest. It is good until Close.
 func (l *List) Reader() *Reader {
-	r := newReader(l.manifest(""), 1)
+	r := newReader(l.manifestAt(""), 1)
 	r.span = l.span
 	if l.span == nil {
-		r.fill(&l.index)
-		r.fetch = l.fetch
+		r.fillIndex(&l.index)
+		r.fetch = l.fetchPart
 		r.names = []string{l.folder}
 	}
 	return r
 }
 
-// fetch reads from the list's own file, in which part lies behind part.
-func (l *List) fetch(ctx context.Context, part int, off int64, to []byte) error {
+// fetchPart reads from the list's own file, in which part lies behind part.
+func (l *List) fetchPart(ctx context.Context, part int, off int64, to []byte) error {
 	for _, p := range l.index.Parts[:part] {
-		off += p.size()
+		off += p.totalSize()
 	}
 	_, err := l.file.ReadAt(to, off)
 	return err
 }
 
-func (l *List) manifest(key string) Manifest {
+func (l *List) manifestAt(key string) Manifest {
 	m := Manifest{Key: key, Count: l.count, Digest: l.digest, Format: l.format, Fields: slices.Clone(l.fields)}
 	if l.span != nil {
 		m.From, m.To, m.Step = l.span.From, l.span.To, l.span.Step
@@ -150,13 +150,13 @@ func (l *List) manifest(key string) Manifest {
 // by what is in it. A range needs no objects.
 func (l *List) Put(ctx context.Context, s *store.Store, prefix string) (Manifest, error) {
 	if l.span != nil {
-		return l.manifest(""), nil
+		return l.manifestAt(""), nil
 	}
 	prefix = strings.TrimSuffix(prefix, "/") + "/"
 	off := int64(0)
 	for _, p := range l.index.Parts {
-		body := io.NewSectionReader(l.file, off, p.size())
-		off += p.size()
+		body := io.NewSectionReader(l.file, off, p.totalSize())
+		off += p.totalSize()
 		digits, _ := hexName(p.Name, "part-", ".zst")
 		if err := storeObject(ctx, s, prefix+p.Name, digits, body); err != nil {
 			return Manifest{}, err
@@ -172,7 +172,7 @@ func (l *List) Put(ctx context.Context, s *store.Store, prefix string) (Manifest
 	if err := storeObject(ctx, s, key, digits, strings.NewReader(string(text))); err != nil {
 		return Manifest{}, err
 	}
-	return l.manifest(key), nil
+	return l.manifestAt(key), nil
 }
 
 // storeObject stores one object and reads it back: an object of that name may have

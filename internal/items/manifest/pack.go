@@ -56,15 +56,15 @@ type block struct {
 	Raw    int    `json:"raw"` // bytes unpacked
 }
 
-func (p part) size() (n int64) {
+func (p part) totalSize() (n int64) {
 	for _, b := range p.Blocks {
 		n += int64(b.Packed)
 	}
 	return n
 }
 
-// check refuses an index that no packer has made.
-func (x *index) check() error {
+// checkIndex refuses an index that no packer has made.
+func (x *index) checkIndex() error {
 	if x.V != version {
 		return fmt.Errorf("its version is %d, this drover reads %d", x.V, version)
 	}
@@ -186,9 +186,9 @@ func (p *Packer) closePart() {
 	p.size = 0
 }
 
-// seal completes the index. A digest is of the items and of what they mean: the
+// sealIndex completes the index. A digest is of the items and of what they mean: the
 // names of CSV's fields; those of JSON stand in the items.
-func (p *Packer) seal() error {
+func (p *Packer) sealIndex() error {
 	if err := p.closeBlock(); err != nil {
 		return err
 	}

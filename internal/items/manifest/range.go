@@ -13,21 +13,21 @@ type Range struct{ From, To, Step int64 }
 // MaxSpan keeps sums of two numbers within int64.
 const MaxSpan = 1_000_000_000_000_000_000
 
-func (r Range) count() int { return int((r.To-r.From)/r.Step) + 1 }
+func (r Range) itemCount() int { return int((r.To-r.From)/r.Step) + 1 }
 
-// text is the item at index i, from 0.
-func (r Range) text(i int) string { return strconv.FormatInt(r.From+int64(i)*r.Step, 10) }
+// textOfItem is the item at index i, from 0.
+func (r Range) textOfItem(i int) string { return strconv.FormatInt(r.From+int64(i)*r.Step, 10) }
 
-// cut is the range of n items from index i.
-func (r Range) cut(i, n int) Range {
+// cutRange is the range of n items from index i.
+func (r Range) cutRange(i, n int) Range {
 	from := r.From + int64(i)*r.Step
 	return Range{from, from + int64(n-1)*r.Step, r.Step}
 }
 
-// digest is of the bounds alone: to hash a billion numbers would take minutes. So
+// rangeDigest is of the bounds alone: to hash a billion numbers would take minutes. So
 // a range and a file of the same numbers have different digests, and New says
 // that nothing is new.
-func (r Range) digest() string {
+func (r Range) rangeDigest() string {
 	if r.From == r.To {
 		r.Step = 1
 	}
@@ -39,5 +39,5 @@ func NewRange(r Range) *List {
 	if r.From == r.To {
 		r.Step = 1
 	}
-	return &List{format: Lines, count: r.count(), digest: r.digest(), span: &r}
+	return &List{format: Lines, count: r.itemCount(), digest: r.rangeDigest(), span: &r}
 }

@@ -63,7 +63,7 @@ func Open(ctx context.Context, s *store.Store, m Manifest, first int) (*Reader, 
 	r := newReader(m, first)
 	if m.Step > 0 && m.Key == "" {
 		r.span = &Range{m.From, m.To, m.Step}
-		if m.From < 0 || m.To < m.From || m.To > MaxSpan || r.span.count() != m.Count {
+		if m.From < 0 || m.To < m.From || m.To > MaxSpan || r.span.itemCount() != m.Count {
 			return nil, fault.New(fault.Invalid, "", "open items: %d-%d:%d is not a range of the %d items", m.From, m.To, m.Step, m.Count)
 		}
 		return r, nil
@@ -79,7 +79,7 @@ func Open(ctx context.Context, s *store.Store, m Manifest, first int) (*Reader, 
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Lost, "", "open items: %s in %s", m.Key, s)
 	}
-	r.fill(x)
+	r.fillIndex(x)
 	for _, p := range x.Parts {
 		r.names = append(r.names, path.Join(path.Dir(m.Key), p.Name))
 	}
@@ -99,7 +99,7 @@ func decodeIndex(m Manifest, text []byte) (*index, error) {
 	if err := json.Unmarshal(text, x); err != nil {
 		return nil, err
 	}
-	if err := x.check(); err != nil {
+	if err := x.checkIndex(); err != nil {
 		return nil, err
 	}
 	if x.Count != m.Count || x.Digest != m.Digest || x.Format != m.Format {
@@ -129,7 +129,7 @@ func newReader(m Manifest, first int) *Reader {
 	return r
 }
 
-func (r *Reader) fill(x *index) {
+func (r *Reader) fillIndex(x *index) {
 	r.starts = append(r.starts, 0)
 	for i, p := range x.Parts {
 		off := int64(0)
@@ -168,12 +168,12 @@ func (r *Reader) One(ctx context.Context, n int) (it Item, err error) {
 func (r *Reader) Range(ctx context.Context, from, to int) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		n := from
-		files, done := r.files(ctx, from, to)
+		files, done := r.filesBetween(ctx, from, to)
 		defer done()
-		for text, err := range r.texts(ctx, from, to) {
+		for text, err := range r.itemTexts(ctx, from, to) {
 			it := Item{N: n, Text: text}
 			if err == nil {
-				it.Fields, err = r.fields(text)
+				it.Fields, err = r.fieldValues(text)
 			}
 			if err == nil {
 				it.Files, err = files()
@@ -190,8 +190,8 @@ func (r *Reader) Range(ctx context.Context, from, to int) iter.Seq2[Item, error]
 	}
 }
 
-// fields are the values in an item's text.
-func (r *Reader) fields(text string) ([]string, error) {
+// fieldValues are the values in an item's text.
+func (r *Reader) fieldValues(text string) ([]string, error) {
 	switch r.m.Format {
 	case CSV:
 		fields, err := fields.SplitCSV(make([]string, 0, len(r.m.Fields)), text)
@@ -205,22 +205,22 @@ func (r *Reader) fields(text string) ([]string, error) {
 	return nil, nil
 }
 
-// texts gives the items' texts.
-func (r *Reader) texts(ctx context.Context, from, to int) iter.Seq2[string, error] {
+// itemTexts gives the items' texts.
+func (r *Reader) itemTexts(ctx context.Context, from, to int) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if from < r.first || to > r.Last() || to < from-1 {
 			yield("", fault.New(fault.Bug, "", "items %d to %d are not among %d to %d", from, to, r.first, r.Last()))
 			return
 		}
 		if r.span != nil {
-			r.numbers(ctx, from-r.first, to-r.first, yield)
+			r.yieldNumbers(ctx, from-r.first, to-r.first, yield)
 			return
 		}
 		at, end := from-r.first, to-r.first+1
 		last := sort.SearchInts(r.starts, end) - 1
 		var run run
 		for i := sort.SearchInts(r.starts, at+1) - 1; at < end; i++ {
-			items, err := r.items(ctx, &run, i, last)
+			items, err := r.readBlock(ctx, &run, i, last)
 			for n := r.starts[i]; err == nil && n < min(r.starts[i+1], end); n++ {
 				var text string
 				if text, items, err = next(items); err == nil && n >= at && !yield(text, nil) {
@@ -236,7 +236,7 @@ func (r *Reader) texts(ctx context.Context, from, to int) iter.Seq2[string, erro
 	}
 }
 
-func (r *Reader) numbers(ctx context.Context, from, to int, yield func(string, error) bool) {
+func (r *Reader) yieldNumbers(ctx context.Context, from, to int, yield func(string, error) bool) {
 	for i := from; i <= to; i++ {
 		if i%4096 == 0 {
 			if err := context.Cause(ctx); err != nil {
@@ -244,7 +244,7 @@ func (r *Reader) numbers(ctx context.Context, from, to int, yield func(string, e
 				return
 			}
 		}
-		if !yield(r.span.text(i), nil) {
+		if !yield(r.span.textOfItem(i), nil) {
 			return
 		}
 	}
@@ -257,20 +257,20 @@ type run struct {
 	room     []byte // to unpack into
 }
 
-// of is a block's part of it.
-func (u *run) of(r *Reader, i int) []byte {
+// blockBytes is a block's part of it.
+func (u *run) blockBytes(r *Reader, i int) []byte {
 	at := r.blocks[i].off - r.blocks[u.from].off
 	return u.packed[at : at+int64(r.blocks[i].Packed)]
 }
 
-// items gives the items of block i. On the way to block last it fetches more of
+// readBlock gives the items of block i. On the way to block last it fetches more of
 // the same part. A block that came damaged is asked for once more: the way here
 // may have done it.
-func (r *Reader) items(ctx context.Context, u *run, i, last int) (string, error) {
+func (r *Reader) readBlock(ctx context.Context, u *run, i, last int) (string, error) {
 	if err := context.Cause(ctx); err != nil {
 		return "", err
 	}
-	if items, ok := r.look(i); ok {
+	if items, ok := r.cachedBlock(i); ok {
 		return items, nil
 	}
 	dec, err := r.zstd()
@@ -282,27 +282,27 @@ func (r *Reader) items(ctx context.Context, u *run, i, last int) (string, error)
 			if try > 0 {
 				last = i
 			}
-			if err = r.get(ctx, u, i, last); err != nil {
+			if err = r.fetchBlocks(ctx, u, i, last); err != nil {
 				continue
 			}
 		}
 		var raw []byte
-		if raw, err = unpack(dec, r.blocks[i].block, u.of(r, i), u.room); err == nil {
+		if raw, err = unpack(dec, r.blocks[i].block, u.blockBytes(r, i), u.room); err == nil {
 			u.room = raw
 			items := string(raw)
-			r.keep(i, items)
+			r.cacheBlock(i, items)
 			return items, nil
 		}
 	}
 	if stop := context.Cause(ctx); stop != nil {
 		return "", stop
 	}
-	return "", r.lost(err, i)
+	return "", r.blockError(err, i)
 }
 
-// lost says which object would not give block i. A store that knows better what
+// blockError says which object would not give block i. A store that knows better what
 // is wrong, as when it may not be read, says so itself.
-func (r *Reader) lost(err error, i int) error {
+func (r *Reader) blockError(err error, i int) error {
 	where := r.names[min(r.blocks[i].part, len(r.names)-1)]
 	var f *fault.Fault
 	if errors.As(err, &f) {
@@ -311,8 +311,8 @@ func (r *Reader) lost(err error, i int) error {
 	return fault.Wrap(err, fault.Lost, "", "read items: %s", where)
 }
 
-// get fetches block i and those behind it up to last that lie in the same part.
-func (r *Reader) get(ctx context.Context, u *run, i, last int) error {
+// fetchBlocks fetches block i and those behind it up to last that lie in the same part.
+func (r *Reader) fetchBlocks(ctx context.Context, u *run, i, last int) error {
 	from, size := i, 0
 	for ; i <= last && r.blocks[i].part == r.blocks[from].part; i++ {
 		if size > 0 && size+r.blocks[i].Packed > partSize {
@@ -332,13 +332,13 @@ func (r *Reader) get(ctx context.Context, u *run, i, last int) error {
 	return err
 }
 
-func (r *Reader) look(i int) (string, bool) {
+func (r *Reader) cachedBlock(i int) (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held.items, r.held.block == i
 }
 
-func (r *Reader) keep(i int, items string) {
+func (r *Reader) cacheBlock(i int, items string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = held{i, items}

@@ -114,10 +114,10 @@ func (s *Stored) Open(ctx context.Context, f File) (io.ReadCloser, error) {
 	if f.Pack == "" {
 		return s.store.OpenBlob(ctx, f.Blob)
 	}
-	content, err := s.content(ctx, f)
+	content, err := s.fileContent(ctx, f)
 	if errors.Is(err, store.ErrCorrupt) { // of a part of a blob no checksum comes with it
-		s.forget(f.Pack)
-		content, err = s.content(ctx, f)
+		s.forgetPack(f.Pack)
+		content, err = s.fileContent(ctx, f)
 	}
 	if err != nil {
 		return nil, err
@@ -125,11 +125,11 @@ func (s *Stored) Open(ctx context.Context, f File) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(content)), nil
 }
 
-// content is a file's part of its pack.
-func (s *Stored) content(ctx context.Context, f File) ([]byte, error) {
+// fileContent is a file's part of its pack.
+func (s *Stored) fileContent(ctx context.Context, f File) ([]byte, error) {
 	content := make([]byte, 0, f.Size)
 	for at := f.Off; at < f.Off+f.Size; {
-		data, err := s.window(ctx, f.Pack, at/windowSize)
+		data, err := s.readWindow(ctx, f.Pack, at/windowSize)
 		if err != nil {
 			return nil, err
 		}
@@ -147,15 +147,15 @@ func (s *Stored) content(ctx context.Context, f File) ([]byte, error) {
 	return content, nil
 }
 
-// forget has a pack read anew.
-func (s *Stored) forget(pack store.Digest) {
+// forgetPack has a pack read anew.
+func (s *Stored) forgetPack(pack store.Digest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.windows = slices.DeleteFunc(s.windows, func(w *window) bool { return w.pack == pack })
 }
 
-// window gives a part of a pack; who wants one that is being read waits for it.
-func (s *Stored) window(ctx context.Context, pack store.Digest, n int64) ([]byte, error) {
+// readWindow gives a part of a pack; who wants one that is being read waits for it.
+func (s *Stored) readWindow(ctx context.Context, pack store.Digest, n int64) ([]byte, error) {
 	for {
 		s.mu.Lock()
 		i := slices.IndexFunc(s.windows, func(w *window) bool { return w.pack == pack && w.n == n })
@@ -164,7 +164,7 @@ func (s *Stored) window(ctx context.Context, pack store.Digest, n int64) ([]byte
 			s.windows = append(s.windows, w)
 			s.windows = s.windows[max(0, len(s.windows)-keptWindows):]
 			s.mu.Unlock()
-			s.read(ctx, w)
+			s.fillWindow(ctx, w)
 			return w.data, w.err
 		}
 		w := s.windows[i]
@@ -184,10 +184,10 @@ func (s *Stored) window(ctx context.Context, pack store.Digest, n int64) ([]byte
 	}
 }
 
-// read reads a window; one that cannot be read is not kept.
-func (s *Stored) read(ctx context.Context, w *window) {
+// fillWindow reads a window; one that cannot be read is not kept.
+func (s *Stored) fillWindow(ctx context.Context, w *window) {
 	defer close(w.done)
-	if w.data, w.err = s.part(ctx, w); w.err == nil {
+	if w.data, w.err = s.packPart(ctx, w); w.err == nil {
 		return
 	}
 	w.off = ctx.Err() != nil
@@ -196,7 +196,7 @@ func (s *Stored) read(ctx context.Context, w *window) {
 	s.windows = slices.DeleteFunc(s.windows, func(o *window) bool { return o == w })
 }
 
-func (s *Stored) part(ctx context.Context, w *window) ([]byte, error) {
+func (s *Stored) packPart(ctx context.Context, w *window) ([]byte, error) {
 	r, err := s.store.Open(ctx, "blobs/"+string(w.pack), w.n*windowSize, windowSize)
 	if err != nil {
 		return nil, err

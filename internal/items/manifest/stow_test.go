@@ -233,7 +233,7 @@ func TestALineTellsOfFilesInPacks(t *testing.T) {
 		if i > 0 {
 			line = append(line, ' ')
 		}
-		line = f.append(line)
+		line = f.appendTo(line)
 	}
 	got, err := ParseFiles(string(line))
 	if diff := cmp.Diff(files, got); diff != "" || err != nil {

@@ -48,11 +48,11 @@ func refuseItem(doing string, it manifest.Item, err error) error {
 // fill joins pieces. One value that is a whole argument costs no copy.
 func fill(pieces []piece, it manifest.Item, out []string) (string, error) {
 	if len(pieces) == 1 && pieces[0].quote == unquoted {
-		return pieces[0].value(it, out)
+		return pieces[0].pieceValue(it, out)
 	}
 	var b strings.Builder
 	for _, p := range pieces {
-		text, err := p.value(it, out)
+		text, err := p.pieceValue(it, out)
 		if err != nil {
 			return "", err
 		}
@@ -64,8 +64,8 @@ func fill(pieces []piece, it manifest.Item, out []string) (string, error) {
 	return b.String(), nil
 }
 
-// value is what a piece stands for, without quotes.
-func (p *piece) value(it manifest.Item, out []string) (string, error) {
+// pieceValue is what a piece stands for, without quotes.
+func (p *piece) pieceValue(it manifest.Item, out []string) (string, error) {
 	text := p.text
 	switch p.what {
 	case anItem:

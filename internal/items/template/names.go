@@ -21,7 +21,7 @@ const mostNames = 4_000_000
 func (t *Template) CheckNames(ctx context.Context, all func() iter.Seq2[manifest.Item, error], count int) error {
 	checked := 0
 	for i := range t.outs {
-		if !t.numbered(i) {
+		if !t.isNumbered(i) {
 			checked++
 		}
 	}
@@ -29,7 +29,7 @@ func (t *Template) CheckNames(ctx context.Context, all func() iter.Seq2[manifest
 		return nil
 	}
 	sums := make([]uint64, 0, count*checked)
-	err := t.eachName(ctx, all, func(_, _ int, _ string, sum uint64) bool { sums = append(sums, sum); return true })
+	err := t.eachSharedName(ctx, all, func(_, _ int, _ string, sum uint64) bool { sums = append(sums, sum); return true })
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (t *Template) CheckNames(ctx context.Context, all func() iter.Seq2[manifest
 	}
 	first := map[string]int{}
 	var found error
-	err = t.eachName(ctx, all, func(item, out int, name string, sum uint64) bool {
+	err = t.eachSharedName(ctx, all, func(item, out int, name string, sum uint64) bool {
 		if !twice[sum] {
 			return true
 		}
@@ -63,8 +63,8 @@ func (t *Template) CheckNames(ctx context.Context, all func() iter.Seq2[manifest
 	return found
 }
 
-// eachName gives the names that may be another item's too, until told to stop.
-func (t *Template) eachName(ctx context.Context, all func() iter.Seq2[manifest.Item, error], give func(item, out int, name string, sum uint64) bool) error {
+// eachSharedName gives the names that may be another item's too, until told to stop.
+func (t *Template) eachSharedName(ctx context.Context, all func() iter.Seq2[manifest.Item, error], give func(item, out int, name string, sum uint64) bool) error {
 	for it, err := range all() {
 		if err != nil {
 			return err
@@ -77,7 +77,7 @@ func (t *Template) eachName(ctx context.Context, all func() iter.Seq2[manifest.I
 			continue // that item fails, and says why
 		}
 		for i, name := range names {
-			if t.numbered(i) {
+			if t.isNumbered(i) {
 				continue
 			}
 			sum := sha256.Sum256([]byte(name))
@@ -89,9 +89,9 @@ func (t *Template) eachName(ctx context.Context, all func() iter.Seq2[manifest.I
 	return nil
 }
 
-// numbered says that an output has its item's number in it where nothing can run into it,
+// isNumbered says that an output has its item's number in it where nothing can run into it,
 // so that no other item's output is called alike.
-func (t *Template) numbered(out int) bool {
+func (t *Template) isNumbered(out int) bool {
 	pieces := t.outs[out]
 	isText := func(p piece) bool { return p.what == aText }
 	all := func(p []piece) bool { return !slices.ContainsFunc(p, func(p piece) bool { return !isText(p) }) }

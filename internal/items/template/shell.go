@@ -44,41 +44,41 @@ const (
 	remark                 // # to the end of the line
 )
 
-func (l *lexer) top() inside {
+func (l *lexer) innermost() inside {
 	if len(l.stack) == 0 {
 		return plain
 	}
 	return l.stack[len(l.stack)-1]
 }
 
-func (l *lexer) push(in ...inside) { l.stack = append(l.stack, in...) }
+func (l *lexer) pushContext(in ...inside) { l.stack = append(l.stack, in...) }
 
-func (l *lexer) pop() { l.stack = l.stack[:len(l.stack)-1] }
+func (l *lexer) popContext() { l.stack = l.stack[:len(l.stack)-1] }
 
-func (l *lexer) comment() bool { return l.top() == remark }
+func (l *lexer) inComment() bool { return l.innermost() == remark }
 
-func (l *lexer) doubt(why string) {
+func (l *lexer) noteDoubt(why string) {
 	if l.unsure == "" {
 		l.unsure = why
 	}
 }
 
-// step reads what stands at a place of text and says how long it is: 1, or more
+// readToken reads what stands at a place of text and says how long it is: 1, or more
 // where the bytes belong together.
-func (l *lexer) step(text string, at int) (n int) {
+func (l *lexer) readToken(text string, at int) (n int) {
 	c, rest := text[at], text[at:]
-	in := l.top()
+	in := l.innermost()
 	l.dollar = false
 	switch {
 	case in == remark:
 		if c == '\n' {
-			l.pop()
+			l.popContext()
 			l.word = false
 		}
 		return 1
 	case in == single:
 		if c == '\'' {
-			l.pop()
+			l.popContext()
 			l.word = true
 		}
 		return 1
@@ -86,17 +86,17 @@ func (l *lexer) step(text string, at int) (n int) {
 		return l.backslash(rest)
 	case in == backtick:
 		if c == '`' {
-			l.pop()
+			l.popContext()
 			l.word = true
 		}
 		return 1
 	case c == '`':
-		l.push(backtick)
+		l.pushContext(backtick)
 		return 1
 	case c == '$':
-		return l.expand(rest)
+		return l.readDollar(rest)
 	case c == '"' || c == '\'':
-		l.quote(c)
+		l.readQuote(c)
 		return 1
 	}
 	switch in {
@@ -104,24 +104,24 @@ func (l *lexer) step(text string, at int) (n int) {
 		return 1
 	case variable:
 		if c == '}' {
-			l.pop()
+			l.popContext()
 			l.word = true
 		}
 		return 1
 	case sum, sumAlone:
 		if c == '#' || strings.HasPrefix(rest, "case") {
-			l.doubt("((...)) that may be commands")
+			l.noteDoubt("((...)) that may be commands")
 		}
 		switch c {
 		case '(':
-			l.push(in)
+			l.pushContext(in)
 		case ')':
-			l.pop()
+			l.popContext()
 			l.word = in == sum
 		}
 		return 1
 	}
-	return l.bare(text, at)
+	return l.readUnquoted(text, at)
 }
 
 func (l *lexer) backslash(rest string) int {
@@ -134,29 +134,29 @@ func (l *lexer) backslash(rest string) int {
 	return 2
 }
 
-// quote is for ' and ", which end only what they began.
-func (l *lexer) quote(c byte) {
-	switch in := l.top(); {
+// readQuote is for ' and ", which end only what they began.
+func (l *lexer) readQuote(c byte) {
+	switch in := l.innermost(); {
 	case c == '"' && in == double:
-		l.pop()
+		l.popContext()
 		l.word = true
 	case in == double: // a ' like any other
 	case in == variable || in == sum || in == sumAlone:
-		l.doubt("a quote inside ${...} or ((...))") // shells differ
+		l.noteDoubt("a quote inside ${...} or ((...))") // shells differ
 	case c == '"':
-		l.push(double)
+		l.pushContext(double)
 	default:
-		l.push(single)
+		l.pushContext(single)
 	}
 }
 
-// expand is for $ and what belongs to it.
-func (l *lexer) expand(rest string) int {
+// readDollar is for $ and what belongs to it.
+func (l *lexer) readDollar(rest string) int {
 	word := func(in ...inside) {
-		l.push(in...)
+		l.pushContext(in...)
 		l.word = false
 	}
-	quoted := l.top() == double
+	quoted := l.innermost() == double
 	switch {
 	case strings.HasPrefix(rest, "$(("):
 		word(sum, sum)
@@ -165,19 +165,19 @@ func (l *lexer) expand(rest string) int {
 		word(command)
 		return 2
 	case strings.HasPrefix(rest, "${") && dollar(rest) == 2:
-		l.push(variable)
+		l.pushContext(variable)
 		return 2
 	case strings.HasPrefix(rest, "$'") && !quoted:
-		l.doubt("$'...'") // bash's own
+		l.noteDoubt("$'...'") // bash's own
 	case strings.HasPrefix(rest, "$["):
-		l.doubt("$[...]")
+		l.noteDoubt("$[...]")
 	}
 	l.word, l.dollar = true, !quoted
 	return 1
 }
 
-// bare is for all that is not quoted.
-func (l *lexer) bare(text string, at int) int {
+// readUnquoted is for all that is not quoted.
+func (l *lexer) readUnquoted(text string, at int) int {
 	c, rest := text[at], text[at:]
 	begins := !l.word
 	switch c {
@@ -188,17 +188,17 @@ func (l *lexer) bare(text string, at int) int {
 	}
 	switch {
 	case c == '#' && begins:
-		l.push(remark)
+		l.pushContext(remark)
 	case strings.HasPrefix(rest, "<<"):
-		l.doubt("<<")
+		l.noteDoubt("<<")
 	case c == '(':
 		return l.parenthesis(rest, begins)
-	case c == ')' && (l.top() == command || l.top() == group):
-		l.word = l.top() == command // $(a)#b is one word
-		l.pop()
+	case c == ')' && (l.innermost() == command || l.innermost() == group):
+		l.word = l.innermost() == command // $(a)#b is one word
+		l.popContext()
 	case begins && strings.HasPrefix(rest, "case") && slices.Contains(l.stack, command):
 		// Its patterns end in parentheses that nobody opened.
-		l.doubt("case inside $(...)")
+		l.noteDoubt("case inside $(...)")
 	}
 	return 1
 }
@@ -206,21 +206,21 @@ func (l *lexer) bare(text string, at int) int {
 // parenthesis is for one that opens and has no $ before it.
 func (l *lexer) parenthesis(rest string, begins bool) int {
 	if !begins && !strings.HasPrefix(rest, "()") {
-		l.doubt("a parenthesis within a word") // bash's lists and patterns
+		l.noteDoubt("a parenthesis within a word") // bash's lists and patterns
 	}
 	if strings.HasPrefix(rest, "((") {
-		l.push(sumAlone, sumAlone)
+		l.pushContext(sumAlone, sumAlone)
 		return 2
 	}
-	l.push(group)
+	l.pushContext(group)
 	return 1
 }
 
-// after is told that a value stands here.
-func (l *lexer) after() { l.word, l.dollar = true, false }
+// noteValue is told that a value stands here.
+func (l *lexer) noteValue() { l.word, l.dollar = true, false }
 
-// quoting says how a value is to be quoted where the lexer stands.
-func (l *lexer) quoting(p piece) (quoting, error) {
+// quotingOf says how a value is to be quoted where the lexer stands.
+func (l *lexer) quotingOf(p piece) (quoting, error) {
 	if p.what == aNumber && !l.dollar {
 		return unquoted, nil
 	}
@@ -242,7 +242,7 @@ func (l *lexer) quoting(p piece) (quoting, error) {
 		return 0, fault.New(fault.Invalid, `Write "$DROVER_ITEM", or set a variable first: x={}; echo "$x".`,
 			"read command: {%s} is inside or after %s, where it cannot be quoted safely", p.text, why)
 	}
-	switch l.top() {
+	switch l.innermost() {
 	case single:
 		return inSingle, nil
 	case double:
@@ -251,9 +251,9 @@ func (l *lexer) quoting(p piece) (quoting, error) {
 	return asWord, nil
 }
 
-// end refuses a text that no shell would take.
-func (l *lexer) end(text string) error {
-	in := l.top()
+// checkEnd refuses a text that no shell would take.
+func (l *lexer) checkEnd(text string) error {
+	in := l.innermost()
 	if l.unsure != "" || in == plain || in == remark {
 		return nil
 	}

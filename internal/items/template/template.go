@@ -88,12 +88,12 @@ func Parse(args []string, o TemplateOptions) (*Template, error) {
 	}
 	t := &Template{}
 	for _, arg := range args {
-		pieces, err := p.compile(arg, o.Shell)
+		pieces, err := p.compileText(arg, o.Shell)
 		if err != nil {
 			return nil, err
 		}
 		t.args = append(t.args, pieces)
-		t.uses = t.uses || slices.ContainsFunc(pieces, piece.ofItem)
+		t.uses = t.uses || slices.ContainsFunc(pieces, piece.isOfItem)
 	}
 	if !o.Shell {
 		if err := noShellText(args, t.args); err != nil {
@@ -102,7 +102,7 @@ func Parse(args []string, o TemplateOptions) (*Template, error) {
 	}
 	p.doing, p.inOut = "read --out", true
 	for _, pattern := range o.Out {
-		pieces, err := p.compile(pattern, false)
+		pieces, err := p.compileText(pattern, false)
 		if err != nil {
 			return nil, err
 		}
@@ -115,8 +115,8 @@ func Parse(args []string, o TemplateOptions) (*Template, error) {
 	return t, nil
 }
 
-// ofItem says whether a piece is anything of the item.
-func (p piece) ofItem() bool { return p.what == anItem || p.what == aField || p.what == aNumber }
+// isOfItem says whether a piece is anything of the item.
+func (p piece) isOfItem() bool { return p.what == anItem || p.what == aField || p.what == aNumber }
 
 // Uses says whether the command holds any placeholder of the item: without one
 // the program has it in its environment alone.
@@ -147,7 +147,7 @@ type compiler struct {
 	notes  []string
 }
 
-func (c *compiler) compile(text string, shell bool) ([]piece, error) {
+func (c *compiler) compileText(text string, shell bool) ([]piece, error) {
 	var pieces []piece
 	var kept strings.Builder
 	var sh lexer
@@ -158,18 +158,18 @@ func (c *compiler) compile(text string, shell bool) ([]piece, error) {
 		}
 	}
 	for at := 0; at < len(text); {
-		if shell && text[at] != '{' || text[at] == '$' || shell && sh.comment() {
+		if shell && text[at] != '{' || text[at] == '$' || shell && sh.inComment() {
 			n := dollar(text[at:])
 			if shell {
-				n = sh.step(text, at)
+				n = sh.readToken(text, at)
 			}
 			kept.WriteString(text[at : at+n])
 			at += n
 			continue
 		}
-		p, n, err := c.brace(text[at:])
+		p, n, err := c.readBrace(text[at:])
 		if err == nil && shell && p.what != aText {
-			p.quote, err = sh.quoting(p)
+			p.quote, err = sh.quotingOf(p)
 		}
 		if err != nil {
 			return nil, err
@@ -177,18 +177,18 @@ func (c *compiler) compile(text string, shell bool) ([]piece, error) {
 		if p.what != aText {
 			flush()
 			pieces = append(pieces, p)
-			sh.after()
+			sh.noteValue()
 		} else {
 			kept.WriteString(p.text)
 			for i := 0; shell && i < len(p.text); {
-				i += sh.step(p.text, i)
+				i += sh.readToken(p.text, i)
 			}
 		}
 		at += n
 	}
 	flush()
 	if shell {
-		return pieces, sh.end(text)
+		return pieces, sh.checkEnd(text)
 	}
 	return pieces, nil
 }
@@ -202,15 +202,15 @@ func dollar(text string) int {
 	return 1
 }
 
-// brace reads what begins text: a placeholder, one that is to be written as it
+// readBrace reads what begins text: a placeholder, one that is to be written as it
 // is, or anything else, of which it takes a byte. n is how long it is.
-func (c *compiler) brace(text string) (p piece, n int, err error) {
+func (c *compiler) readBrace(text string) (p piece, n int, err error) {
 	if text[0] != '{' {
 		return piece{text: text[:1]}, 1, nil
 	}
 	if inside, ok := between(text, "{{", "}}"); ok {
 		it := piece{text: "{" + inside + "}"}
-		if _, found, err := c.find(inside); found || err != nil && !strings.HasPrefix(inside, ".") {
+		if _, found, err := c.findPlaceholder(inside); found || err != nil && !strings.HasPrefix(inside, ".") {
 			return it, len(inside) + 4, nil
 		}
 		return piece{text: text[:2]}, 2, nil
@@ -219,12 +219,12 @@ func (c *compiler) brace(text string) (p piece, n int, err error) {
 	if !ok {
 		return piece{text: text[:1]}, 1, nil
 	}
-	p, found, err := c.find(inside)
+	p, found, err := c.findPlaceholder(inside)
 	if err != nil {
 		return piece{}, 0, err
 	}
 	if !found {
-		c.note(inside)
+		c.noteLeftBraces(inside)
 		return piece{text: text[:1]}, 1, nil
 	}
 	return p, len(inside) + 2, nil
@@ -243,23 +243,23 @@ func between(text, open, end string) (string, bool) {
 	return rest[:i], true
 }
 
-// find reads what stands between braces. An error is a placeholder that cannot
+// findPlaceholder reads what stands between braces. An error is a placeholder that cannot
 // be, or what was likely meant to be one.
-func (c *compiler) find(inside string) (p piece, found bool, err error) {
+func (c *compiler) findPlaceholder(inside string) (p piece, found bool, err error) {
 	p = piece{text: inside}
 	if i, is := c.at[inside]; is {
-		if _, reserved := c.reserved(inside); reserved {
-			return p, false, c.refuse(inside, "Rename that field in the source.", "is a field's name, and has a meaning of its own")
+		if _, reserved := c.reservedPiece(inside); reserved {
+			return p, false, c.refusePlaceholder(inside, "Rename that field in the source.", "is a field's name, and has a meaning of its own")
 		}
 		p.what, p.index = aField, i
 		return p, true, nil
 	}
-	if q, is := c.reserved(inside); is {
+	if q, is := c.reservedPiece(inside); is {
 		switch {
 		case q.what == anOutput && c.inOut:
-			return p, false, c.refuse(inside, "Name it after the item: --out {n}.txt, or --out {.stem}.png.", "stands for an output, and cannot be part of its name")
+			return p, false, c.refusePlaceholder(inside, "Name it after the item: --out {n}.txt, or --out {.stem}.png.", "stands for an output, and cannot be part of its name")
 		case q.what == anOutput && q.index >= c.outs && (c.outs > 0 || inside == "out"):
-			return p, false, c.refuse(inside, "Declare it: --out {n}.txt, or write {"+"{"+inside+"}} for the braces themselves.", "stands for an output, and %s declared", was(c.outs))
+			return p, false, c.refusePlaceholder(inside, "Declare it: --out {n}.txt, or write {"+"{"+inside+"}} for the braces themselves.", "stands for an output, and %s declared", was(c.outs))
 		case q.what == anOutput && q.index >= c.outs:
 			return p, false, nil
 		}
@@ -271,14 +271,14 @@ func (c *compiler) find(inside string) (p piece, found bool, err error) {
 	if dotted && isField && isPart {
 		return piece{what: aField, part: part, text: inside, index: i}, true, nil
 	}
-	if like, ok := c.near(inside, before, after, dotted); ok {
-		return p, false, c.refuse(inside, "Did you mean {"+like+"}? {"+"{"+inside+"}} writes the braces themselves.", "is not a placeholder")
+	if like, ok := c.nearestPlaceholder(inside, before, after, dotted); ok {
+		return p, false, c.refusePlaceholder(inside, "Did you mean {"+like+"}? {"+"{"+inside+"}} writes the braces themselves.", "is not a placeholder")
 	}
 	return p, false, nil
 }
 
-// reserved are the placeholders that do not come from the items' fields.
-func (c *compiler) reserved(inside string) (piece, bool) {
+// reservedPiece are the placeholders that do not come from the items' fields.
+func (c *compiler) reservedPiece(inside string) (piece, bool) {
 	p := piece{text: inside}
 	switch {
 	case inside == "":
@@ -326,9 +326,9 @@ var foreign = map[string]string{
 	"name": ".name", "stem": ".stem", "ext": ".ext", "dir": ".dir",
 }
 
-// near finds the placeholder that was likely meant: the words of other programs,
+// nearestPlaceholder finds the placeholder that was likely meant: the words of other programs,
 // such as awk's {print}, are none.
-func (c *compiler) near(inside, before, after string, dotted bool) (like string, ok bool) {
+func (c *compiler) nearestPlaceholder(inside, before, after string, dotted bool) (like string, ok bool) {
 	if like, ok := foreign[inside]; ok {
 		return like, true
 	}
@@ -394,8 +394,8 @@ func isName(text string) bool {
 	return letters && len(text) <= 100 && !strings.Contains(text, "..")
 }
 
-// note says which braces were left, where the items have fields at all.
-func (c *compiler) note(inside string) {
+// noteLeftBraces says which braces were left, where the items have fields at all.
+func (c *compiler) noteLeftBraces(inside string) {
 	if len(c.fields) == 0 || !isName(inside) {
 		return
 	}
@@ -405,7 +405,7 @@ func (c *compiler) note(inside string) {
 	}
 }
 
-func (c *compiler) refuse(inside, hint, format string, args ...any) error {
+func (c *compiler) refusePlaceholder(inside, hint, format string, args ...any) error {
 	return fault.New(fault.Invalid, hint, c.doing+": {%s}: it "+format, append([]any{inside}, args...)...)
 }
 
@@ -419,7 +419,7 @@ func checkPattern(pattern string, pieces []piece) error {
 		why = "it is empty"
 	case strings.HasPrefix(pattern, "/"):
 		why, hint = "it begins with /", "Outputs are stored with the job, so name them relative: --out {.stem}.png; get -o FOLDER brings them."
-	case !slices.ContainsFunc(pieces, piece.ofItem):
+	case !slices.ContainsFunc(pieces, piece.isOfItem):
 		why = "all items would write the same name"
 		if body := strings.TrimRight(pattern, "/"); body != "" {
 			stem := strings.TrimSuffix(body, path.Ext(body))

@@ -70,7 +70,7 @@ func NewObserver(w protocol.World, p job.Path) *Observer {
 // NoteJoin notes an agent's join record, read at the time at. One that was not seen
 // before is a sign of life (D2), whatever its heartbeats said.
 func (o *Observer) NoteJoin(j protocol.Join, at time.Duration) {
-	s := o.sightOf(j.Agent, at)
+	s := o.sightOfAgent(j.Agent, at)
 	s.host, s.known = j.Host, true
 	if s.join != j.Nonce {
 		s.refuted = s.refuted || o.EngineSays[j.Agent] != Alive
@@ -78,7 +78,7 @@ func (o *Observer) NoteJoin(j protocol.Join, at time.Duration) {
 	}
 }
 
-func (o *Observer) sightOf(agent string, at time.Duration) *sight {
+func (o *Observer) sightOfAgent(agent string, at time.Duration) *sight {
 	s := o.Seen[agent]
 	if s == nil {
 		s = &sight{moved: at, looked: at - protocol.HeartbeatEvery}
@@ -92,7 +92,7 @@ func (o *Observer) ReadHeartbeats(ctx context.Context, agents []string) error {
 	for _, id := range agents {
 		sent := o.w.Clock().Boot() // a lease counts from when the request was sent
 		o.NoteReading(sent)
-		s := o.sightOf(id, sent)
+		s := o.sightOfAgent(id, sent)
 		if s.gone || sent-s.looked < protocol.HeartbeatEvery {
 			continue
 		}
@@ -144,7 +144,7 @@ func (o *Observer) CheckOwner(ctx context.Context, c Sign) error {
 func (o *Observer) NoteEntry(c Sign) {
 	at := o.w.Clock().Boot()
 	o.NoteReading(at)
-	s := o.sightOf(c.Agent, at)
+	s := o.sightOfAgent(c.Agent, at)
 	if c.Host != (protocol.Host{}) {
 		s.host, s.known = c.Host, true
 	}
@@ -160,7 +160,7 @@ func (o *Observer) NoteEntry(c Sign) {
 // NoteHeartbeat notes that an agent's heartbeat was seen to have moved by the time at.
 func (o *Observer) NoteHeartbeat(agent string, at time.Duration) {
 	o.NoteReading(o.w.Clock().Boot())
-	s := o.sightOf(agent, at)
+	s := o.sightOfAgent(agent, at)
 	s.moved = max(s.moved, at)
 }
 

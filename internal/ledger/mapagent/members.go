@@ -73,7 +73,7 @@ type standbyOrder struct {
 
 func standbyOrderOf(id string) standbyOrder { return standbyOrder{hash(id), id} }
 
-func (p standbyOrder) before(o standbyOrder) bool {
+func (p standbyOrder) comesBefore(o standbyOrder) bool {
 	return p.hash < o.hash || p.hash == o.hash && p.id < o.id
 }
 
@@ -93,7 +93,7 @@ func (m *memberList) ListMembers(ctx context.Context) error {
 		}
 		id := path.Base(o.Key)
 		here = append(here, listedAgent{id, o.Time})
-		first := standbyOrderOf(id).before(me)
+		first := standbyOrderOf(id).comesBefore(me)
 		if first {
 			listed++
 		}
@@ -133,7 +133,7 @@ func (m *memberList) findStandbyRank(ctx context.Context) error {
 	spares, me := m.StandbyCount(), standbyOrderOf(m.ID)
 	var before []string
 	for _, id := range m.Members.Moved {
-		if standbyOrderOf(id).before(me) {
+		if standbyOrderOf(id).comesBefore(me) {
 			before = append(before, id)
 		}
 	}

@@ -183,7 +183,7 @@ func checkRounds(e *Entry) error {
 		}
 	}
 	if r := e.Reopened; r != nil {
-		if err := first(counted("place", r.Place), r.Items.check(job.MaxItems)); err != nil {
+		if err := first(counted("place", r.Place), r.Items.checkOrder(job.MaxItems)); err != nil {
 			return err
 		}
 	}
@@ -250,7 +250,7 @@ func checkChunkEntry(e *Entry) error {
 		}
 	}
 	if a := e.Again; a != nil {
-		return first(counted("again.by", a.By), a.Items.check(job.MaxChunkSize))
+		return first(counted("again.by", a.By), a.Items.checkOrder(job.MaxChunkSize))
 	}
 	return nil
 }
@@ -258,7 +258,7 @@ func checkChunkEntry(e *Entry) error {
 // Check refuses a chunk that is larger than any, or whose items have behind them what no
 // log can have counted.
 func (s Seed) Check() error {
-	if err := first(s.Items.check(job.MaxChunkSize), counted("mark", s.Mark), length("wait", s.Wait)); err != nil {
+	if err := first(s.Items.checkOrder(job.MaxChunkSize), counted("mark", s.Mark), length("wait", s.Wait)); err != nil {
 		return err
 	}
 	for item, had := range s.Carry {
@@ -352,8 +352,8 @@ func (b *Heartbeat) Check() error {
 // Check refuses a snapshot that no agent writes.
 func (s *Snapshot) Check() error { return first(counted("n", s.N), resultsCheck(s.Results)) }
 
-// check refuses ranges that are out of order, overlap, or hold more than most items.
-func (s Spans) check(most int) error {
+// checkOrder refuses ranges that are out of order, overlap, or hold more than most items.
+func (s Spans) checkOrder(most int) error {
 	last, n := 0, 0
 	for _, r := range s {
 		if r[0] <= last || r[1] < r[0] || r[1] > job.MaxItems {

@@ -15,7 +15,7 @@ func DecodeResults(b []byte, into any, results *[]Result, v *int, key string) er
 	// quotes stand in no text without a backslash before them: this is a field
 	if at := bytes.Index(b, []byte(resultsField)); at > 0 && b[at-1] > ' ' && b[at-1] != '{' && len(b) <= MaxEntry {
 		s := scanner{text: string(b[at+len(resultsField):])}
-		if read, ok := s.results(); ok && resultsCheck(read) == nil && Decode(append(b[:at:at], '}'), into, v, key) == nil {
+		if read, ok := s.readResults(); ok && resultsCheck(read) == nil && Decode(append(b[:at:at], '}'), into, v, key) == nil {
 			*results = read
 			return nil
 		}
@@ -31,71 +31,71 @@ type scanner struct {
 	at   int
 }
 
-// results reads on to the end of the object.
-func (s *scanner) results() (all []Result, ok bool) {
+// readResults reads on to the end of the object.
+func (s *scanner) readResults() (all []Result, ok bool) {
 	all = make([]Result, 0, min(strings.Count(s.text, `{"i":`), MaxResults))
 	for len(all) < MaxResults {
 		all = append(all, Result{})
-		if !s.result(&all[len(all)-1]) {
+		if !s.readResult(&all[len(all)-1]) {
 			return nil, false
 		}
-		if s.skip("]}") {
+		if s.skipWord("]}") {
 			return all, s.at == len(s.text)
 		}
-		if !s.skip(",") {
+		if !s.skipWord(",") {
 			return nil, false
 		}
 	}
 	return nil, false
 }
 
-func (s *scanner) result(r *Result) bool {
+func (s *scanner) readResult(r *Result) bool {
 	var item, code int64
-	ok := s.next(`{"i":`) && s.number(`{"i":`, &item) && s.word(`,"y":`, &r.Try)
-	r.Failed = ok && s.skip(`,"f":true`)
-	r.Final = ok && s.skip(`,"z":true`)
-	ok = ok && s.number(`,"c":`, &code) && s.word(`,"s":`, &r.Signal) && s.word(`,"k":`, &r.Kind) && s.word(`,"w":`, &r.Why) &&
-		s.number(`,"e":`, &r.Ended) && s.number(`,"t":`, &r.Wall) && s.number(`,"u":`, &r.CPU) && s.number(`,"m":`, &r.MaxRSS) &&
-		s.word(`,"h":`, &r.Head) && s.word(`,"l":`, &r.Tail) && s.number(`,"n":`, &r.Size) && s.outputs(&r.Outputs) && s.skip(`}`)
+	ok := s.beginsWith(`{"i":`) && s.readNumber(`{"i":`, &item) && s.readText(`,"y":`, &r.Try)
+	r.Failed = ok && s.skipWord(`,"f":true`)
+	r.Final = ok && s.skipWord(`,"z":true`)
+	ok = ok && s.readNumber(`,"c":`, &code) && s.readText(`,"s":`, &r.Signal) && s.readText(`,"k":`, &r.Kind) && s.readText(`,"w":`, &r.Why) &&
+		s.readNumber(`,"e":`, &r.Ended) && s.readNumber(`,"t":`, &r.Wall) && s.readNumber(`,"u":`, &r.CPU) && s.readNumber(`,"m":`, &r.MaxRSS) &&
+		s.readText(`,"h":`, &r.Head) && s.readText(`,"l":`, &r.Tail) && s.readNumber(`,"n":`, &r.Size) && s.readOutputs(&r.Outputs) && s.skipWord(`}`)
 	r.Item, r.Code = int(item), int(code)
 	return ok && int64(r.Item) == item && int64(r.Code) == code
 }
 
-func (s *scanner) outputs(all *[]Output) bool {
-	if !s.skip(`,"o":[`) {
+func (s *scanner) readOutputs(all *[]Output) bool {
+	if !s.skipWord(`,"o":[`) {
 		return true
 	}
 	for {
 		var o Output
 		var mode int64
-		if !s.next(`{"n":`) || !s.word(`{"n":`, &o.Name) || !s.number(`,"s":`, &o.Size) || !s.word(`,"d":`, &o.SHA256) ||
-			!s.number(`,"m":`, &mode) || !s.skip(`}`) || mode != int64(uint32(mode)) {
+		if !s.beginsWith(`{"n":`) || !s.readText(`{"n":`, &o.Name) || !s.readNumber(`,"s":`, &o.Size) || !s.readText(`,"d":`, &o.SHA256) ||
+			!s.readNumber(`,"m":`, &mode) || !s.skipWord(`}`) || mode != int64(uint32(mode)) {
 			return false
 		}
 		o.Mode = uint32(mode)
 		*all = append(*all, o)
-		if s.skip(`]`) {
+		if s.skipWord(`]`) {
 			return true
 		}
-		if !s.skip(`,`) {
+		if !s.skipWord(`,`) {
 			return false
 		}
 	}
 }
 
-func (s *scanner) next(word string) bool { return strings.HasPrefix(s.text[s.at:], word) }
+func (s *scanner) beginsWith(word string) bool { return strings.HasPrefix(s.text[s.at:], word) }
 
-func (s *scanner) skip(word string) bool {
-	if !s.next(word) {
+func (s *scanner) skipWord(word string) bool {
+	if !s.beginsWith(word) {
 		return false
 	}
 	s.at += len(word)
 	return true
 }
 
-// number reads a field, if it is there: false says that it is none that we write.
-func (s *scanner) number(key string, n *int64) (ok bool) {
-	if !s.skip(key) {
+// readNumber reads a field, if it is there: false says that it is none that we write.
+func (s *scanner) readNumber(key string, n *int64) (ok bool) {
+	if !s.skipWord(key) {
 		return true
 	}
 	rest, digits := s.text[s.at:], 0
@@ -112,10 +112,10 @@ func (s *scanner) number(key string, n *int64) (ok bool) {
 	return err == nil
 }
 
-// word reads a field, if it is there. Its text is a copy, or it would hold all the
+// readText reads a field, if it is there. Its text is a copy, or it would hold all the
 // others' in memory.
-func (s *scanner) word(key string, text *string) bool {
-	if !s.skip(key) {
+func (s *scanner) readText(key string, text *string) bool {
+	if !s.skipWord(key) {
 		return true
 	}
 	rest := s.text[s.at:]
@@ -131,14 +131,14 @@ func (s *scanner) word(key string, text *string) bool {
 		case c < ' ':
 			return false
 		case c == '\\' || c >= utf8.RuneSelf:
-			return s.quoted(rest, text)
+			return s.readQuoted(rest, text)
 		}
 	}
 	return false
 }
 
-// quoted leaves a text to package json.
-func (s *scanner) quoted(rest string, text *string) bool {
+// readQuoted leaves a text to package json.
+func (s *scanner) readQuoted(rest string, text *string) bool {
 	for i := 1; i < len(rest); i++ {
 		switch rest[i] {
 		case '\\':

@@ -54,7 +54,7 @@ func TestOurOwnResultsNeedNoPackageJSON(t *testing.T) {
 		{Item: 2, Outputs: []Output{{Name: "n", Size: 1, SHA256: "d", Mode: 1}, {Name: "m"}}},
 	}}))
 	_, results, _ := strings.Cut(body, resultsField)
-	if all, ok := (&scanner{text: results}).results(); !ok || len(all) != 2 {
+	if all, ok := (&scanner{text: results}).readResults(); !ok || len(all) != 2 {
 		t.Errorf("%v, %t: %s", all, ok, results)
 	}
 }

@@ -140,7 +140,7 @@ func (m *Member) settledOrder() Order {
 
 // appendNext appends what follows from the state. True: something was read or written.
 func (m *Member) appendNext(ctx context.Context) (bool, error) {
-	step := m.run.Next(m.evidence())
+	step := m.run.Next(m.deathEvidence())
 	var e protocol.Entry
 	switch {
 	case step.Open != nil:
@@ -163,7 +163,7 @@ func (m *Member) Again() time.Duration {
 	return max(0, protocol.Poll-(m.w.Clock().Boot()-m.looked))
 }
 
-func (m *Member) evidence() runs.Evidence {
+func (m *Member) deathEvidence() runs.Evidence {
 	return runs.Evidence{Death: m.observer.DeathOf, StopAge: m.w.Clock().Boot() - m.stopAt}
 }
 

@@ -40,8 +40,8 @@ func (s Shared) Copies(each func(rank int, own string, list store.Digest)) (base
 	return base
 }
 
-// since leaves out what was saved before a place.
-func (s Shared) since(place int) Shared {
+// savedSince leaves out what was saved before a place.
+func (s Shared) savedSince(place int) Shared {
 	if s.Begun != nil && s.Begun.Place < place {
 		return Shared{}
 	}
@@ -203,7 +203,7 @@ func BeginShared(ctx context.Context, w protocol.World, p job.Path, b protocol.B
 		if err != nil {
 			return b, err
 		}
-		if b.State, b.Bytes, err = unite(s.since(since)); err != nil {
+		if b.State, b.Bytes, err = unite(s.savedSince(since)); err != nil {
 			return b, err
 		}
 		if mine, err := first.Append(ctx, protocol.Entry{Begun: &b}); err != nil || mine {
