@@ -8,8 +8,8 @@ import (
 
 // Away says for how long the bucket has done nothing, though something is asked of
 // it, and what came back last instead: nil if nothing came at all. It is 0 while the
-// bucket answers or nothing is asked. What waits for it goes on by itself when it is
-// back; this is for people, who would wonder.
+// bucket answers or nothing is asked. Requests that wait for it go on by themselves when it is
+// back; Away is for telling the user.
 //
 // Blobs may be large: to send or to open one counts from its first bad answer on.
 func (s *Store) Away() (length time.Duration, last error) {
@@ -23,8 +23,8 @@ func (s *Store) Away() (length time.Duration, last error) {
 }
 
 // Mind calls away once the bucket has been away for least, and back when it is not any
-// more, with how long it was; until ctx is done. What happened while nobody looked, as
-// this process or its machine was stopped, is not known, and does not count.
+// more, with how long it was; until ctx is done. Time in which
+// this process or its machine was stopped is unknown, and does not count.
 func (s *Store) Mind(ctx context.Context, least time.Duration, away func(length time.Duration, last error), back func(length time.Duration)) {
 	begun := time.Duration(-1)                        // by Boot
 	looked, since := s.clock.Boot(), time.Duration(0) // without a pause

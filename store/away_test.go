@@ -17,7 +17,7 @@ import (
 	"github.com/drover-run/drover/store/mem"
 )
 
-// A store that answers is never away, however long nobody has asked; one that does
+// A store that answers is never away, however long no request was made; one that does
 // nothing is, from the first request on, whether it says something or not.
 func TestAwayIsHowLongNothingWasDone(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -107,7 +107,7 @@ func TestMindTellsOfEachAbsenceOnce(t *testing.T) {
 		if err := s.Put(ctx, "k", []byte("v")); err != nil {
 			t.Error(err)
 		}
-		time.Sleep(time.Hour) // nobody asks anything
+		time.Sleep(time.Hour) // no request is made
 		stop()
 		<-done
 		if diff := cmp.Diff([]string{"away 10s <nil>", "back after 2m0s"}, told); diff != "" {
@@ -116,8 +116,8 @@ func TestMindTellsOfEachAbsenceOnce(t *testing.T) {
 	})
 }
 
-// Who was stopped in the middle of a request, or whose machine was, knows nothing of
-// the store in that time.
+// A process that was stopped in the middle of a request, or with its machine, knows
+// nothing of the store in that time.
 func TestMindDoesNotCountWhatItSlept(t *testing.T) {
 	for name, c := range map[string]struct {
 		mute time.Duration
@@ -170,7 +170,7 @@ func refusals(n int) (all []answer) {
 	return all
 }
 
-// mute says nothing at all for a while, to the first who asks.
+// mute gives the first request no answer at all for a while.
 type mute struct {
 	*scripted
 	length time.Duration

@@ -33,7 +33,7 @@ func (d Digest) objectKey() (string, error) {
 }
 
 // PutBlob stores the whole of body under its digest and returns that and its
-// size in bytes. It reads body once to name it and, if nobody has stored it
+// size in bytes. It reads body once to name it and, if it is not stored
 // yet, once more to send it (again after an unclear answer), in constant memory.
 // What is sent is what was named: if body changes in between, that is an error
 // and nothing is stored.
@@ -54,12 +54,12 @@ func (s *Store) PutBlob(ctx context.Context, body io.ReadSeeker) (Digest, int64,
 	err = s.retryWithBody(ctx, "store blob", string(d), true, func() error {
 		err := s.bucket.Create(ctx, "blobs/"+string(d), same)
 		if same.err != nil {
-			// Said by the one who knows: a client library may have lost it.
+			// The body's own error: a client library may have lost it.
 			return same.err
 		}
 		return err
 	})
-	// Whoever stored it first sent the same bytes, or could not have finished.
+	// The first writer sent the same bytes, or could not have finished.
 	if err != nil && !errors.Is(err, ErrExists) {
 		return "", 0, err
 	}
@@ -116,7 +116,7 @@ func (v *verified) Read(p []byte) (int, error) {
 
 // unchanged is a body being sent under a digest. A sender may stop at the last
 // byte without asking for io.EOF, so the last bytes are handed out only once
-// they are known to complete the digest; after a change nobody can send size
+// they are known to complete the digest; after a change no sender can send size
 // bytes.
 type unchanged struct {
 	body io.ReadSeeker
@@ -156,7 +156,7 @@ func (u *unchanged) Read(p []byte) (int, error) {
 	ended := n > 0 && u.pos == u.size
 	switch {
 	case u.skip && (ended || n == 0 && err == io.EOF):
-		// Nobody sends a body from its middle to its end. To look at its size is fine.
+		// No sender sends a body from its middle to its end. Reading its size is fine.
 		u.err = errors.New("store blob: sent out of order")
 	case u.pos > u.size, err == io.EOF && u.pos < u.size,
 		ended && hex.EncodeToString(u.hash.Sum(nil)) != string(u.want):

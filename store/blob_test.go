@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/store/storetest"
 )
 
-// changing is a file that somebody writes to: each reading of it from the start
+// changing is a file that another process writes to: each reading of it from the start
 // finds the next content.
 type changing struct {
 	*bytes.Reader

@@ -19,7 +19,7 @@ func (s *Store) PutFile(ctx context.Context, key string, body io.ReadSeeker) err
 }
 
 // CreateFile writes body under key, from its beginning, unless key holds an
-// object: whose that is does not matter, so it is for what anyone would write
+// object: its writer does not matter, so it is for what every writer would write
 // alike. Constant memory; body is read again after an unclear answer.
 func (s *Store) CreateFile(ctx context.Context, key string, body io.ReadSeeker) error {
 	err := s.retryRequest(ctx, "create", key, func() error {

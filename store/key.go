@@ -26,7 +26,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckName refuses what nobody's object is called: a name is 1 to 1,024 bytes of
+// CheckName refuses what cannot be an object's name: a name is 1 to 1,024 bytes of
 // UTF-8 without a zero. A bucket that was opened for whatever others keep in it
 // (Foreign, in its Options) takes names instead of keys.
 func CheckName(name string) error {

@@ -88,7 +88,7 @@ func TestAnAbsenceIsNeverRemembered(t *testing.T) {
 	}
 }
 
-// Who lost a race knows what won it.
+// The loser of a race knows what won it.
 func TestALostRaceIsRemembered(t *testing.T) {
 	s := newShelf(t)
 	s.by("log/0", "theirs")
@@ -109,7 +109,7 @@ func TestKnowledgeThatIsTooOldIsAskedForAgain(t *testing.T) {
 	s.reads("job", time.Minute, "spec", 1) // and that is as good as new
 	s.clock.at += 59 * time.Second
 	s.reads("job", time.Minute, "spec", 0)
-	if err := s.under.Delete(t.Context(), "job"); err != nil { // somebody else's gc
+	if err := s.under.Delete(t.Context(), "job"); err != nil { // another process's gc
 		t.Fatal(err)
 	}
 	s.reads("job", time.Minute, "spec", 0)

@@ -63,7 +63,7 @@ func (s *Store) OpenOf(ctx context.Context, o Object, off, n int64) (r io.ReadCl
 }
 
 // Sum is a checksum of an object that follows from those of its pieces. The zero Sum
-// is that of an object whose bucket tells none: any content will do.
+// is that of an object without a sum from its bucket: any content matches.
 type Sum struct {
 	Of   string // CRC32C, CRC32 or CRC64NVME; "": not known
 	Text string // as S3 and GCS write it: base64, big end first; "-" and the count of parts where Part is not 0
@@ -80,7 +80,7 @@ const (
 // nvme is the reversed polynomial of CRC64NVME.
 const nvme = 0x9a6c9329ac4bc9b5
 
-// Piece is the size of the pieces whose sums Holds takes: most, or as the object is
+// Piece is the size of the pieces that Holds takes sums of: most, or as the object is
 // divided already.
 func (s Sum) Piece(most int64) int64 {
 	if s.Part > 0 {

@@ -16,7 +16,7 @@ import (
 // looks first and writes then is caught nearly always, few enough to be cheap.
 const racers = 4
 
-// late is what comes when somebody has won.
+// late is written after one racer has won.
 var late = []byte("late\n")
 
 // Probe refuses, as fault.Invalid, a store that lets two writers win, does not show
@@ -33,7 +33,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	}
 	key := "probe/" + hex.EncodeToString(nonce[:])
 	why, err := s.probeCreates(ctx, key)
-	// Who may not delete here can still work here, and gc sweeps strays.
+	// A caller without the right to delete can still work here, and gc sweeps strays.
 	_ = s.bucket.Delete(context.WithoutCancel(ctx), key)
 	if err != nil {
 		return fmt.Errorf("probe store %s: %w", s, err)
@@ -46,7 +46,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
-// probeCreates has racers create key at once, then one more, and looks who has it.
+// probeCreates has racers create key at once, then one more, and reads which one won.
 func (s *Store) probeCreates(ctx context.Context, key string) (why string, err error) {
 	var mine [racers]bool
 	var errs [racers]error
@@ -82,7 +82,7 @@ func (s *Store) probeCreates(ctx context.Context, key string) (why string, err e
 	}
 	winners := 0
 	for i := range racers {
-		// Who is told that it exists may have made it himself, when an answer was lost.
+		// A racer that is told that it exists may have made it, when an answer was lost.
 		if mine[i] || bytes.Equal(held, racer(key, i)) {
 			winners++
 		}

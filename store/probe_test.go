@@ -43,7 +43,7 @@ func (h hiding) Get(context.Context, string, int64, int64) (io.ReadCloser, error
 	return nil, store.ErrNotExist
 }
 
-// looking looks first and writes then: whoever comes in between wins too.
+// looking reads first and writes then: a writer in between wins too.
 type looking struct {
 	*mem.Bucket
 	mu     sync.Mutex

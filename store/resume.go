@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// Resumer is what a Bucket may have beside: a large write that was ended is gone on
-// with by whoever comes next.
+// Resumer is what a Bucket may have beside: a large write that was ended is resumed
+// by the next writer.
 type Resumer interface {
 	// PutOn is Put, of a large body, that goes on where an earlier one of that key was
 	// ended, by what that one told begun last: at, "" if there was none. Before the

@@ -45,7 +45,7 @@ func userinfo(url string, hostsOnly bool) (start, end int) {
 	return start, end
 }
 
-// accountParameter matches the query parameters whose values may hold an @.
+// accountParameter matches the query parameters with values that may hold an @.
 var accountParameter = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)[?&](account|profile)=[a-z0-9._+-]+(@|%40)[a-z0-9.-]+(&|$)`)
 })

@@ -26,7 +26,7 @@ type Bucket interface {
 	// than once if need be. Its size is what Seek(0, io.SeekEnd) says: a body that
 	// gives fewer or more bytes may be refused, with nothing written. Once it has returned nil the object is durable and
 	// whole, everywhere. Errors: ErrExists, if the key holds an object (which may
-	// be our own, from an earlier request whose answer was lost), and holds it as
+	// be our own, from an earlier request with a lost answer), and holds it as
 	// durably as if this call had written it; ErrUnclear, if the write may or may
 	// not have happened or may still land; anything else: not written, and it
 	// will not be. An error from body is passed on, and nothing is written.
@@ -44,7 +44,7 @@ type Bucket interface {
 	// is made durable first (those of Put excepted).
 	Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error)
 
-	// List gives up to limit (1 or more) objects whose keys begin with prefix and
+	// List gives up to limit (1 or more) objects with keys that begin with prefix and
 	// are greater than after, in byte order of their keys. It may be told too
 	// little (rule L6 of docs/protocol.md): a listing only says where to look. more is true when
 	// objects were left out because of limit, or because the bucket's own pages
@@ -74,7 +74,7 @@ type Object struct {
 var (
 	ErrExists   = errors.New("object exists")
 	ErrNotExist = errors.New("object does not exist")
-	// ErrUnclear marks a write whose fate is unknown: a time-out, a lost reply,
+	// ErrUnclear marks a write with an unknown outcome: a time-out, a lost reply,
 	// 409, 5xx. Only reading an object back settles it (rule L1 of docs/protocol.md).
 	ErrUnclear = errors.New("outcome unknown")
 	// ErrBusy marks a request that certainly did nothing and may be sent again:
@@ -82,7 +82,7 @@ var (
 	ErrBusy = errors.New("store busy")
 )
 
-// ErrCorrupt marks a blob whose content does not match its digest.
+// ErrCorrupt marks a blob with content that does not match its digest.
 var ErrCorrupt = errors.New("content does not match its digest")
 
 // ErrMalformed marks what lies under a key and is no object that drover wrote: it is

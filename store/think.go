@@ -27,7 +27,7 @@ const (
 // every page, so pages are large; S3 cuts them to 1,000 itself.
 const pageSize = 10_000
 
-// Options are the seams of a Store. The zero value is for everybody but tests.
+// Options are the seams of a Store. The zero value is for all code but tests.
 type Options struct {
 	Clock Clock     // nil: System
 	Rand  io.Reader // for back-off and probe keys; nil: crypto/rand
@@ -108,7 +108,7 @@ func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held [
 }
 
 // Put writes a hint, replacing what key held. It tries again after an unclear
-// or busy answer; an older Put of anyone may still land after it.
+// or busy answer; an older Put may still land after it.
 func (s *Store) Put(ctx context.Context, key string, body []byte) error {
 	return s.retryRequest(ctx, "put", key, func() error {
 		return s.bucket.Put(ctx, key, bytes.NewReader(body))
@@ -141,20 +141,20 @@ func (s *Store) Open(ctx context.Context, key string, off, n int64) (r io.ReadCl
 	return r, err
 }
 
-// List gives the objects whose keys begin with prefix, in byte order of their
+// List gives the objects with keys that begin with prefix, in byte order of their
 // keys, page by page. It ends after the first error. It only says where to look
 // (rule L6 of docs/protocol.md).
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return s.ListBy(ctx, prefix, pageSize)
 }
 
-// ListBy is List with pages of so many objects: small ones for who begins to work
-// with the first of them.
+// ListBy is List with pages of so many objects: small ones for a caller that begins
+// to work with the first of them.
 func (s *Store) ListBy(ctx context.Context, prefix string, size int) iter.Seq2[Object, error] {
 	return s.ListAfter(ctx, prefix, "", size)
 }
 
-// ListAfter is ListBy of the objects whose keys come after one, which need not be there.
+// ListAfter is ListBy of the objects with keys after one, which need not be there.
 func (s *Store) ListAfter(ctx context.Context, prefix, after string, size int) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		after := after

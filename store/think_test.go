@@ -29,7 +29,7 @@ type scripted struct {
 type answer struct {
 	err    error
 	apply  bool   // a write: done nevertheless
-	before string // somebody else creates the key with this content first
+	before string // another writer creates the key with this content first
 }
 
 func (s *scripted) next(op string) answer {
@@ -291,7 +291,7 @@ func create(t *testing.T, b store.Bucket, key, body string) {
 	}
 }
 
-// bottomless is a bucket whose objects never end. read counts the bytes that were given.
+// bottomless is a bucket of objects that never end. read counts the bytes that were given.
 type bottomless struct {
 	*mem.Bucket
 	read int

@@ -3,8 +3,8 @@
 // disk, and the ways in which NFS repeats and forgets.
 //
 // An object is written under .tmp, synced, linked to its final name, its folder
-// synced, and only then is the first name removed. So a file with two names is
-// one whose final name may not be durable yet, and a reader that meets such a file
+// synced, and only then is the first name removed. So the final
+// name of a file with two names may not be durable yet, and a reader that meets such a file
 // syncs its folder before it uses the content: what a reader was shown is never lost.
 //
 // It refuses to know what the objects are. storetest proves it, and
@@ -30,8 +30,8 @@ import (
 )
 
 // staleAfter is the age of a leftover temporary file. It must be longer than any
-// writer pauses between two writes to one file: whose file vanishes nevertheless
-// begins again.
+// writer pauses between two writes to one file: a writer that loses its file
+// nevertheless begins again.
 const staleAfter = 24 * time.Hour
 
 // Bucket is a folder of objects. Any number of them, in any number of processes
@@ -152,7 +152,7 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 		case e == nil:
 			f, err = b.fs.Open(final, openObject)
 		case errors.Is(e, fs.ErrPermission) || errors.Is(e, syscall.EROFS):
-			// Who may not write here appends nothing that "absent" could mislead.
+			// A process without the right to write appends nothing that "absent" could mislead.
 		default:
 			err = e
 		}

@@ -95,7 +95,7 @@ func absent(err error) bool {
 }
 
 // bare is the errno alone: the text names the store and the key already, and
-// the path of a temporary file helps nobody.
+// the path of a temporary file is of no use to the user.
 func bare(err error) error {
 	var p *os.PathError
 	var l *os.LinkError

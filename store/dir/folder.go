@@ -15,7 +15,7 @@ import (
 // time, and macOS gives a process as few as 256 files.
 const maxHeld = 64
 
-// folders are those whose own names are known to be durable. Each is held open:
+// folders are those with names that are known to be durable. Each is held open:
 // as long as it is, no other folder can have its inode number, so a folder that
 // was removed and made again, perhaps not durably, is told from the one we know.
 type folders struct {
@@ -102,7 +102,7 @@ func syncFolder(f File) error {
 	return err
 }
 
-// syncShared returns once a sync that began after the call has ended. Callers who come
+// syncShared returns once a sync that began after the call has ended. Calls that begin
 // while one is running share the next. A failed sync is never repeated: the
 // kernel may have forgotten what it could not write, and would answer that all
 // is well.
@@ -136,7 +136,7 @@ func (b *Bucket) syncFailure(dir string) error {
 	}
 	d, e := b.openDurableFolder(dir)
 	if e != nil {
-		return nil // met again by whoever uses it
+		return nil // the next use meets it again
 	}
 	defer b.folders.putFolder(d)
 	return b.folders.syncFailure(dir)
@@ -187,7 +187,7 @@ func (s *folders) releaseFolder(d *folder) {
 	}
 }
 
-// addFolder holds f as dir, unless somebody else was quicker.
+// addFolder holds f as dir, unless another caller was quicker.
 func (s *folders) addFolder(dir string, f File, inode uint64) *folder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -210,7 +210,7 @@ func (s *folders) addFolder(dir string, f File, inode uint64) *folder {
 	return d
 }
 
-// dropUnfailed lets go of any folders but those whose sync failed: to forget that
+// dropUnfailed releases all folders except after a failed sync: to forget that
 // would be to repeat the sync.
 func (s *folders) dropUnfailed() {
 	for dir, d := range s.held {
@@ -253,8 +253,8 @@ func (b *Bucket) createScratchFile(dir string) error {
 }
 
 // sweepTemporary removes what writers that died left under .tmp. Old is judged by the
-// file system's own clock, which may be another machine's. Whatever goes wrong
-// here is met again by a writer, who can say it better.
+// file system's own clock, which may be another machine's. An error
+// here is met again by a writer, which reports it better.
 func (b *Bucket) sweepTemporary() {
 	folder := filepath.Join(b.root, ".tmp")
 	f, err := b.fs.Open(folder, openFolder)

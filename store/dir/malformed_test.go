@@ -152,7 +152,7 @@ func TestNoKeyLeadsThroughALink(t *testing.T) {
 	}
 }
 
-// The store's own folder is named by the user, who may have a link there.
+// The store's own folder is named by the user; it may be a link.
 func TestTheStoreItselfMayBeALink(t *testing.T) {
 	home := t.TempDir()
 	if err := os.Mkdir(filepath.Join(home, "disk"), 0o700); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 // networkTypes are the f_type numbers, from Linux's magic.h and the modules' own
-// sources, of file systems whose names another machine may change. FUSE is
+// sources, of file systems where another machine may change names. FUSE is
 // there because sshfs, s3fs, GlusterFS and virtiofs are FUSE; for a local FUSE
 // the only cost is a few requests per absent object.
 var networkTypes = map[uint32]string{

@@ -54,7 +54,7 @@ type Info struct {
 // root, in whatever part of a name it stands: see below.go.
 var OS FS = osFS{}
 
-// osFS is the file system whose names below root follow no link; "": all names follow them.
+// osFS is the file system; names below root follow no link. Root "": all names follow links.
 type osFS struct{ root string }
 
 func (s osFS) Open(name string, flag int) (File, error) {

@@ -26,7 +26,7 @@ type world struct {
 
 	also   func(b *dir.Bucket) string // says what else is broken on an image
 	moment int                        // of a create, counted in operations: when another does something
-	inside func()                     // what he does
+	inside func()                     // what the writer does
 	wait   int                        // operations until then
 	images int
 	lost   []string // promises found broken
@@ -195,7 +195,7 @@ func between(f func(w *world, other *dir.Bucket)) func(w *world) {
 	return func(w *world) {
 		a, b := w.open(), w.open()
 		w.create(b, "x/y/0", "known to b")
-		w.delete(b, "x/y/0") // with its folders: b only thinks he knows them
+		w.delete(b, "x/y/0") // with its folders: b only believes that it knows them
 		w.wait, w.inside = w.moment, func() { f(w, b) }
 		w.create(a, "x/y/1", "one")
 		if w.moment == longest-1 && w.inside == nil {

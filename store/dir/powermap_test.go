@@ -63,8 +63,8 @@ func (m *mapWork) step(a int) {
 	}
 }
 
-// append creates the next entry that the agent knows of. Who finds it taken reads it,
-// and writes behind it.
+// append creates the next entry that the agent knows of. An agent that finds it taken
+// reads it, and writes behind it.
 func (m *mapWork) append(a, chunk int, fact string) {
 	for {
 		n := m.next[a][chunk]

@@ -64,7 +64,7 @@ func (b *Bucket) publishFile(doing, temp, final string) error {
 	}
 	if err := b.syncAllNames(filepath.Dir(final)); err != nil {
 		if absent(err) {
-			err = bare(err) // somebody deleted it, with its folder
+			err = bare(err) // another process deleted it, with its folder
 		} else {
 			err = b.wrapFileError(doing, err)
 		}

@@ -23,7 +23,7 @@ type fate struct {
 	name   string
 	reach  bool  // it is done
 	err    error // what is answered when that went well; nil: the truth
-	always bool  // err is answered whatever became of it: nobody saw the reply
+	always bool  // err is answered whatever became of it: the reply was lost
 }
 
 // delayRequest is the way of a request: late ones may overtake it.
@@ -118,8 +118,8 @@ func (b *Bucket) readLoss(doing string) error {
 	return fmt.Errorf("%s%s: %s: %w", doing, b, why, store.ErrBusy)
 }
 
-// applyLateWrites does the late writes whose time has come. Who sent them is long gone, so
-// his ctx does not stop them and nobody hears how they ended.
+// applyLateWrites does the late writes that are due. Their senders are gone, so
+// no ctx stops them and no caller learns how they ended.
 func (b *Bucket) applyLateWrites(ctx context.Context, all bool) {
 	b.mu.Lock()
 	var now []request

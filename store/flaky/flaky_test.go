@@ -119,7 +119,7 @@ func simulate(seed uint64, mix string, create createOnce) (wrong string, trace [
 			for e := range entries {
 				for body, mine := fmt.Sprintf("writer %d, entry %d", w, e), false; !mine; number++ {
 					key := fmt.Sprintf("log/%08d", number)
-					for range 2 { // a reader who polls, and is told old things
+					for range 2 { // a reader that polls, and is given old pages
 						held, err := s.Get(context.Background(), key)
 						if err == nil && told[key] != "" && told[key] != string(held) || err != nil && !errors.Is(err, store.ErrNotExist) {
 							wrong = fmt.Sprintf("get %s: %q, %v", key, held, err)

@@ -14,7 +14,7 @@ type turns struct {
 	r       *rand.Rand
 	now     time.Duration
 	waiting []turn
-	back    chan struct{} // the actor whose turn it was sleeps or has ended
+	back    chan struct{} // the actor that ran sleeps or has ended
 }
 
 type turn struct {

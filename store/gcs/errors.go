@@ -24,7 +24,7 @@ var (
 	errDamaged = errors.New("what was sent arrived damaged")
 )
 
-// forbidden is the server's reason for a no to whom it knows.
+// forbidden is the server's reason for refusing a caller that it knows.
 type forbidden string
 
 func (f forbidden) Error() string { return string(f) }
@@ -76,7 +76,7 @@ func (b *Bucket) wrapRefusal(c *call, status int, s said, signed bool) error {
 	case wantsPayer(s):
 		return fault.New(fault.Invalid, "Name the project that pays: export GOOGLE_CLOUD_QUOTA_PROJECT=PROJECT.", "%s: %s", c.doing, s.Message)
 	case status == http.StatusUnauthorized && signed && b.given.PassFile != "":
-		// Whoever made the pass may renew it.
+		// The maker of the credential may renew it.
 		return fmt.Errorf("%s: %w: %s: %w", c.doing, errStale, s.Message, store.ErrBusy)
 	case status == http.StatusUnauthorized && signed:
 		return fault.Wrap(errStale, fault.Denied, google.SignInHint, "%s: %s", c.doing, s.Message)

@@ -131,7 +131,7 @@ func TestOpenTakesPlacesAndNothingElse(t *testing.T) {
 	for _, text := range []string{"gs://AKIA:hush@bucket/x", "gs://AKIA:hu/sh+hush@bucket", "gs://bucket?endpoint=http://me:hush@h",
 		"gs://bucket/x/https://u:hush@h", "gs://bucket/p&endpoint=http://u:hush@h", "gs://bucket?http://u:hush@h", "gs://bucket?endpoint=u:hush@h:1/x"} {
 		if _, err := parse(text, Options{}); err == nil || strings.Contains(err.Error()+fault.Hint(err), "hush") {
-			t.Errorf("%s: %v", text, err) // who types a key where none belongs has typed a real one
+			t.Errorf("%s: %v", text, err) // a key typed where none belongs is a real one
 		}
 	}
 	for endpoint, want := range map[string]string{"": home, "h:1": "http://h:1", "https://h": "https://h", "http://h:1/": "http://h:1",
@@ -210,7 +210,7 @@ func FuzzOpen(f *testing.F) {
 }
 
 // A listing that ends before its last page, because the server answers no more, says that
-// there is more: whoever goes by it would take the rest for absent (L6).
+// there is more: otherwise its reader would take the rest for absent (L6).
 func TestAListingThatBreaksOffSaysThatThereIsMore(t *testing.T) {
 	f := newFake()
 	f.page = 2

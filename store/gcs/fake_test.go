@@ -25,7 +25,7 @@ import (
 // TestReal... holds it against a server that others wrote.
 type fake struct {
 	bucket string
-	token  string // wanted of every request to an object; empty: anybody may
+	token  string // wanted of every request to an object; empty: none is needed
 	page   int    // the longest listing; 0: 1,000
 	keep   int64  // of each part of a session that breaks off, a multiple of this stays; 0: 256 KiB
 

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// A bucket of anybody's is listed, read and written whatever its names are; a store
+// A bucket of another writer is listed, read and written whatever its names are; a store
 // sees its own keys alone.
 func TestAForeignBucketHasAnyName(t *testing.T) {
 	f := newFake()

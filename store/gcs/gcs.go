@@ -46,7 +46,7 @@ type Options struct {
 	// Unsigned allows to ask without credentials where this machine has none, as
 	// for public buckets, and is told once when that begins. Nil: such requests fail.
 	Unsigned func()
-	// Project is charged for the requests, as buckets whose requester pays want
+	// Project is charged for the requests, as requester-pays buckets want
 	// it. Empty: GOOGLE_CLOUD_QUOTA_PROJECT, or what the credentials say.
 	Project string
 	// PassFile holds what Pass made, and is read again before that ends and when it
@@ -130,7 +130,7 @@ func (b *Bucket) Create(ctx context.Context, key string, body io.ReadSeeker) err
 	err := b.writeObject(ctx, "create", key, body, url.Values{"ifGenerationMatch": {"0"}})
 	var no forbidden
 	if errors.As(err, &no) && b.objectExists(ctx, key) {
-		// Who may create and not replace may be told "forbidden" of what is there.
+		// A caller that may create and not replace may get "forbidden" for an existing object.
 		return fmt.Errorf("%s: %w", b.describeRequest("create", key), store.ErrExists)
 	}
 	return err

@@ -23,7 +23,7 @@ const (
 )
 
 // Pass makes one that gives r on this place for an hour: a token of account, which
-// we must be allowed to be, or without one of whoever we are, inside a boundary that
+// we must be allowed to use, or without one of our own, inside a boundary that
 // allows no more. It is tried once. Where none is to be had that is an error: what we
 // use ourselves is never the pass. Places that ask for no credentials need none: its
 // File is nil.

@@ -127,7 +127,7 @@ func TestAPassOpensWhatItsTaskNeedsAndNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Whoever opens the store with it has nothing else.
+	// The process that opens the store with it has nothing else.
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(t.TempDir(), "none"))
 	b := reaches(t, over, "gs://b-1/team", Options{PassFile: keep(t, p.File)})
 	get := func(k string) error {
@@ -162,11 +162,11 @@ func TestAPassOpensWhatItsTaskNeedsAndNothingElse(t *testing.T) {
 			t.Errorf("%s: %v, want denied", name, err)
 		}
 	}
-	// Google says "forbidden" of a blob that is there to who may create and not replace.
+	// Google says "forbidden" for an existing blob to a caller that may create and not replace.
 	if err := create("blobs/b"); !errors.Is(err, store.ErrExists) {
 		t.Errorf("create a blob that is there: %v", err)
 	}
-	// ... and of what is absent to who may not list all.
+	// ... and for what is absent to a caller that may not list all.
 	if err := get("demo/train/absent"); !errors.Is(err, store.ErrNotExist) {
 		t.Errorf("read what is absent: %v", err)
 	}

@@ -147,8 +147,8 @@ func (p place) String() string {
 	return text
 }
 
-// As is the URL for whoever opens the same place as an account of his own machine;
-// "": as whoever that machine is.
+// As is the URL that opens the same place as an account of the opener's own machine;
+// "": as that machine's default account.
 func (b *Bucket) As(account string) string {
 	p := b.place
 	p.given.Account, p.given.Anonymous = account, false

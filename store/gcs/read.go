@@ -78,7 +78,7 @@ func (b *Bucket) openRange(ctx context.Context, key string, off, n int64, genera
 	resp, err := from(off, asked, generation)
 	var no forbidden
 	if errors.As(err, &no) && b.listsAbsent(ctx, key) {
-		// Who may list a part of the bucket alone is told "forbidden" of what is absent.
+		// A caller that may list only a part of the bucket gets "forbidden" for what is absent.
 		return nil, fmt.Errorf("%s: %w", doing, store.ErrNotExist)
 	}
 	if errors.Is(err, errPastEnd) {

@@ -33,7 +33,7 @@ const (
 )
 
 // patience is how long nothing may move in either direction. Where little is
-// sent it ends well before an agent whose heartbeats stand still is given up
+// sent it ends well before an agent without new heartbeats is given up
 // (60 s): a dead connection must not look like a dead agent.
 func patience(size int64) time.Duration {
 	if size <= 64<<10 {

@@ -12,8 +12,8 @@ import (
 var _ store.Resumer = (*Bucket)(nil)
 
 // PutOn implements store.Resumer: at names a session, and the size and checksum of the
-// body that it was begun for. It is gone on with for that body alone, and lets whoever
-// has it send that body and nothing else.
+// body that it was begun for. It is resumed for that body alone, and a holder of it can
+// send that body and nothing else.
 func (b *Bucket) PutOn(ctx context.Context, key string, body io.ReadSeeker, at string, begun func(at string) error) (there int64, err error) {
 	return b.writeOrResume(ctx, "put", key, body, url.Values{}, at, begun)
 }

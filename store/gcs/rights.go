@@ -10,7 +10,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// grant is a role on the objects whose names begin in one of some ways; "" is every
+// grant is a role on the objects with names that begin in one of some ways; "" is every
 // name. To list them too, listing.
 type grant struct {
 	title, role string
@@ -19,7 +19,7 @@ type grant struct {
 }
 
 // grantsFor are what gives rights on this place and nothing else. Google counts the
-// replacing of an object as deleting it, so who may write may delete: no role of
+// replacing of an object as deleting it, so the right to write includes deleting: no role of
 // Google's replaces and does not.
 func (p place) grantsFor(r store.Rights) (all []grant) {
 	add := func(title, role string, listing bool, keys []string) {

@@ -157,7 +157,7 @@ func TestAServerThatAlwaysWantsMoreIsGivenUp(t *testing.T) {
 func TestALargeCreateOfAnotherIsRefused(t *testing.T) {
 	f := newFake()
 	b := at(t, serve(t, f), "gs://b-1")
-	for range 2 { // whoever comes second in the middle of the first one's session
+	for range 2 { // the second writer, in the middle of the first one's session
 		_ = b.Create(t.Context(), "k", strings.NewReader("held"))
 		if err := b.Create(t.Context(), "k", bytes.NewReader(pattern(large))); !errors.Is(err, store.ErrExists) {
 			t.Errorf("create over another says %v", err)
@@ -165,7 +165,7 @@ func TestALargeCreateOfAnotherIsRefused(t *testing.T) {
 	}
 }
 
-// secondTime is a body whose second reading fails in the middle.
+// secondTime is a body that fails in the middle of its second reading.
 type secondTime struct {
 	*bytes.Reader
 	seeks int

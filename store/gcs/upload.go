@@ -154,7 +154,7 @@ type upload struct {
 	size  int64
 
 	want    kept
-	begun   func(at string) error // nil: nobody goes on with it
+	begun   func(at string) error // nil: it is not resumed
 	adopted bool                  // the session is of an earlier process, and has not answered yet
 	there   int64                 // bytes that were in it
 	late    int                   // how often what the earlier one had sent may still come in between

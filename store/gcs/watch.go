@@ -83,7 +83,7 @@ func (s *sending) Close() error {
 	return nil
 }
 
-// waitClosed returns when nobody reads the body any more. The request is over by then.
+// waitClosed returns when the body is read no more. The request is over by then.
 func (s *sending) waitClosed() {
 	if s != nil {
 		<-s.closed

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Bucket is one space of objects. Everybody who holds it shares the space.
+// Bucket is one space of objects. All its holders share the space.
 type Bucket struct {
 	clock store.Clock
 
@@ -38,7 +38,7 @@ var _ store.Bucket = (*Bucket)(nil)
 // New makes an empty space.
 func New() *Bucket { return At(store.System) }
 
-// At makes an empty space whose objects are dated by clock.
+// At makes an empty space that dates its objects by clock.
 func At(clock store.Clock) *Bucket {
 	return &Bucket{clock: clock, objects: make(map[string]object), sent: make(map[string][]byte)}
 }

@@ -24,7 +24,7 @@ type amazon struct {
 	policy string                                          // the last one
 }
 
-// sessionsOfAmazon is a bucket of Amazon's, opened by who is signed in as environ
+// sessionsOfAmazon is a bucket of Amazon's, opened by the user signed in as environ
 // says; a is asked for sessions.
 func sessionsOfAmazon(t *testing.T, a *amazon, place string) *s3.Bucket {
 	t.Helper()
@@ -80,8 +80,8 @@ func TestAUserOfAmazonsGivesAFederatedSession(t *testing.T) {
 	}
 }
 
-// Who may not make narrow sessions gives one that ends, rather than his key; and is
-// told what to type.
+// A user without the right to make narrow sessions gives one that ends, rather than a
+// key; and is told what to type.
 func TestAUserWhoMayNotFederateIsToldSo(t *testing.T) {
 	refused := &amazon{refuse: func(form url.Values) (int, string) {
 		if form.Get("Action") == "GetFederationToken" {

@@ -65,8 +65,8 @@ func (b *Bucket) adjustOptions(o *s3.Options) {
 	o.DisableS3ExpressSessionAuth = aws.Bool(true)
 }
 
-// mendRequest mends what an answer says about where or as whom we ask, and says whether
-// to ask again.
+// mendRequest corrects the region, credentials or clock as an answer says, and says whether
+// to send the request again.
 func (b *Bucket) mendRequest(ctx context.Context, asked *client, a answer) bool {
 	var none *amazon.NoCredentials
 	switch {
@@ -106,7 +106,7 @@ func (b *Bucket) findRegion(ctx context.Context, asked *client, a answer) bool {
 	defer b.turning.Unlock()
 	now := b.client.Load()
 	if now != asked {
-		return true // somebody else has found it
+		return true // another request has found it
 	}
 	region := a.Region
 	if region == "" {

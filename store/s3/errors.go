@@ -95,7 +95,7 @@ func full(a answer) bool {
 // wrapRefusal translates an answer into what store.Bucket promises. After a write
 // only an answer that cannot follow one that was done says "not written".
 func (b *Bucket) wrapRefusal(ctx context.Context, doing string, a answer, write bool) error {
-	unclear := store.ErrBusy // to read again harms nobody
+	unclear := store.ErrBusy // to read again does no harm
 	if write {
 		unclear = store.ErrUnclear
 	}
@@ -184,7 +184,7 @@ func (b *Bucket) reachHint() string {
 	return "See whether this machine reaches Amazon: curl -I https://s3.amazonaws.com, or name a server of yours with --store-endpoint."
 }
 
-// wrapDenied says what nobody but a person can mend.
+// wrapDenied reports what only a person can correct.
 func (b *Bucket) wrapDenied(doing string, a answer) error {
 	kind, hint := fault.Denied, ""
 	var creds *amazon.NoCredentials
@@ -223,7 +223,7 @@ func (b *Bucket) wrapDenied(doing string, a answer) error {
 
 func (b *Bucket) signInHint() string {
 	if b.passFile != "" {
-		return renewHint // whoever has one has signed in nowhere
+		return renewHint // a holder of one has signed in nowhere
 	}
 	if p := b.given.Profile; p != "" {
 		return "Sign in again: aws sso login --profile " + p + "."

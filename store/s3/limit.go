@@ -41,12 +41,12 @@ const (
 
 func newLimiter(c store.Clock) *limiter { return &limiter{clock: c, begun: c.Boot()} }
 
-// longestNap is for how long who waits believes the rate: it may rise a hundredfold
+// longestNap is for how long a waiting request believes the rate: it may rise a hundredfold
 // meanwhile, and hundreds may wait at once.
 const longestNap = window / 4
 
-// waitForRoom blocks until a request may be sent, or returns ctx's cause. Who waits has no
-// place in a line that was drawn up when the server could do less.
+// waitForRoom blocks until a request may be sent, or returns ctx's cause. A waiting request has no
+// reserved place from when the server could do less.
 func (l *limiter) waitForRoom(ctx context.Context) error {
 	for waited := false; ; waited = true {
 		nap := l.takeRoom(waited)
@@ -100,7 +100,7 @@ func (l *limiter) countAnswer(slow bool) {
 	case l.slow > 0 && (all >= fewest || l.rate > 0) && float64(l.slow) > tooMany*float64(all):
 		l.rate, l.calm = max(slowest, 0.9*float64(l.served)/age.Seconds()), 0
 	case l.rate > 0 && l.queued == 0:
-		l.rate, l.calm = 0, 0 // nobody waits: it limits nothing
+		l.rate, l.calm = 0, 0 // no request waits: it limits nothing
 	case l.rate > 0:
 		l.rate *= calmGain + moreGain*float64(l.calm)
 		l.calm++

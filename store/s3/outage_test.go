@@ -34,7 +34,7 @@ func (u *until) Sleep(ctx context.Context, d time.Duration) error {
 	return u.Clock.Sleep(ctx, d)
 }
 
-// Who is in the middle of a checkpoint, a gigabyte into it, need not begin anew.
+// A reader in the middle of a checkpoint, a gigabyte into it, need not begin anew.
 func TestAReadOutlivesTwoMinutesWithoutNet(t *testing.T) {
 	body := bytes.Repeat([]byte("0123456789abcdef"), 400_000)
 	for _, length := range []time.Duration{2 * time.Minute, time.Hour} {
@@ -68,8 +68,8 @@ type late struct {
 
 func (l *late) Now() time.Time { return time.Now().Add(time.Duration(l.by.Load())) }
 
-// Credentials are renewed early. If who gives them out is away just then, the old
-// ones do until they end; after that it is waited for, as for the store itself.
+// Credentials are renewed early. If their issuer is away just then, the old
+// ones serve until they end; then requests wait for it, as for the store itself.
 // Where there never were any, it is said.
 func TestCredentialsOutliveWhoGivesThemOut(t *testing.T) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
@@ -116,7 +116,7 @@ func TestCredentialsOutliveWhoGivesThemOut(t *testing.T) {
 	}
 }
 
-// A machine whose clock is an hour late is told the time by the server, once.
+// A machine with a clock that is an hour late is told the time by the server, once.
 func TestAMachineWithAWrongClockSignsByTheServers(t *testing.T) {
 	refused := 0
 	server := &s3test.Server{Before: func(w http.ResponseWriter, r *http.Request) bool {

@@ -9,14 +9,14 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// A bucket's name says nothing of whose it is: one that was deleted can be made again by
+// A bucket's name does not tell its owner: one that was deleted can be made again by
 // another account, and a name can be mistyped. With Options.Owner every request names
 // the account it expects, and Amazon refuses it for a bucket of another's. Amazon does
-// not tell whose a bucket is, so the owner is learned by asking whether it is the
+// not tell a bucket's owner, so the owner is learned by asking whether it is the
 // caller's own account.
 
 // Account returns the number of the account that the caller is signed in to; "" where
-// the bucket is not Amazon's, whose servers alone have accounts, or is asked unsigned, or
+// the bucket is not Amazon's (other servers have no accounts), is asked unsigned, or
 // has a named owner already.
 func (b *Bucket) Account(ctx context.Context) (string, error) {
 	if !b.isAmazons() || b.given.Anonymous || b.given.Owner != "" {
@@ -29,7 +29,7 @@ func (b *Bucket) Account(ctx context.Context) (string, error) {
 	return number, nil
 }
 
-// OwnedBy refuses a bucket that does not belong to an account. The caller is one who may
+// OwnedBy refuses a bucket that does not belong to an account. The caller must have the right to
 // list the bucket: otherwise the two refusals cannot be told apart.
 func (b *Bucket) OwnedBy(ctx context.Context, account string) error {
 	o := b.given

@@ -15,7 +15,7 @@ import (
 const renewHint = "Go on with the job: drover resume makes it anew."
 
 // Pass makes one that gives r on this place for some hours: a session of role, an
-// ARN, or without one of whoever we are, with a policy that allows no more. Where
+// ARN, or without one of our own account, with a policy that allows no more. Where
 // neither is to be had, it is a session that may do what we may, or else what we use
 // ourselves, and it says so. Anonymous places need none: its File is nil.
 func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.Pass, error) {
@@ -46,7 +46,7 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 		return store.Pass{}, b.policyTooLong(a)
 	}
 	if role != "" {
-		// Who named a role does not mean his own keys.
+		// A user that names a role does not mean the user's own keys.
 		return store.Pass{}, fault.Wrap(hear(err), fault.Denied, "See that its trust policy names you: aws sts assume-role --role-arn "+role+" --role-session-name test.",
 			"make a credential for %s: take the role %s", b.text, role)
 	}

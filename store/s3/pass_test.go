@@ -89,7 +89,7 @@ func TestAPassIsASessionThatAllowsNoMore(t *testing.T) {
 	if strings.Contains(string(p.File), "testtest") {
 		t.Error("it holds the caller's own key")
 	}
-	// Whoever opens the store with it has nothing else, not even a profile.
+	// The process that opens the store with it has nothing else, not even a profile.
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_PROFILE", "of-another-machine")
 	server.Key = "SESSION"
@@ -112,8 +112,8 @@ func TestAPassIsNotOnesOwnKeyBecauseTheServerIsBusy(t *testing.T) {
 	}
 }
 
-// A server that knows no sessions leaves one's own key, and that is said; who
-// named a role does not mean his own key.
+// A server that knows no sessions leaves the user's own key, and that is said; a user
+// that names a role does not mean that key.
 func TestAPassIsOnesOwnKeyWhereNothingElseIsToBeHad(t *testing.T) {
 	server := &s3test.Server{Before: func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodPost && r.URL.Path == "/" {
@@ -197,8 +197,8 @@ func TestAFileThatIsNoPassIsNotQuoted(t *testing.T) {
 	}
 }
 
-// Amazon says "forbidden" of what is absent to whom it lets list a part of the
-// bucket: he must be told "absent" of it, and "denied" of what is there.
+// Amazon says "forbidden" for what is absent to a caller that may list a part of the
+// bucket: it must get "absent" for that, and "denied" for what is there.
 func TestForbiddenIsAbsentWhereAListingSaysSo(t *testing.T) {
 	server := &s3test.Server{}
 	closed := false

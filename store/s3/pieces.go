@@ -19,7 +19,7 @@ import (
 var _ store.Pieces = (*Bucket)(nil)
 
 // Look implements store.Pieces. An answer to HEAD has no body and so no reason in it:
-// who is refused is told that it is unsupported, and hears why when he reads.
+// a refused caller is told that it is unsupported, and learns why when it reads.
 func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 	if err := b.checkKey(key); err != nil {
 		return store.Whole{}, err

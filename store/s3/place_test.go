@@ -86,7 +86,7 @@ func TestAPlaceInTheOrderOfKeysCanBeSent(t *testing.T) {
 	}
 }
 
-// Who types a key where none belongs has typed a real one.
+// A key typed where none belongs is a real one.
 func TestNoRefusalRepeatsAKey(t *testing.T) {
 	for _, text := range []string{"s3://AKIA:hush@bucket/x", "s3://AKIA:hu/sh+hush@bucket", "s3://b?endpoint=http://me:hush@h", "s3://bucket?region=r&endpoint=https://me:hush@h/x"} {
 		if _, err := parse(text, Options{}); err == nil || strings.Contains(err.Error()+fault.Hint(err), "hush") || !strings.Contains(err.Error(), "keys") && strings.Contains(text, "bucket") {

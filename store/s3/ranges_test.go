@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// served is a bucket whose server answers so.
+// served is a bucket of a server that answers so.
 func served(t *testing.T, answer func(*http.Request) *http.Response) *Bucket {
 	b, c, _ := filmed(t, "s3://facts", Options{})
 	o := c.Options()
@@ -103,7 +103,7 @@ func TestABrokenReadGoesOnInTheSameObjectAlone(t *testing.T) {
 	}
 }
 
-// Who asks for one object is read no other, though the answer named none.
+// A reader of one object is given no other, though the answer named none.
 func TestABrokenReadOfOneObjectGoesOnInThatOne(t *testing.T) {
 	var asked []string
 	b := served(t, func(r *http.Request) *http.Response {

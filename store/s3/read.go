@@ -22,8 +22,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// atOnce is up to which size Get reads an object before it returns: who then
-// reads slowly holds no connection, and a broken one is met by whoever retries.
+// atOnce is up to which size Get reads an object before it returns: a slow
+// reader then holds no connection, and the code that retries meets a broken one.
 const atOnce = 1 << 20
 
 // giveUp is how long a read goes on without having got a byte: longer than nets are
@@ -87,8 +87,8 @@ func (b *Bucket) getTagged(ctx context.Context, key string, off, n int64, tag st
 // openRange asks for n bytes from off, all of it if that is everything. It gives nil
 // where the object is and ends before off. With tag only for that very object.
 //
-// Amazon says "forbidden" of what is merely absent to whom it allows to list a
-// part of the bucket's names alone: then a listing decides.
+// Amazon says "forbidden" for what is merely absent to a caller that may list only a
+// part of the bucket's names: then a listing decides.
 func (b *Bucket) openRange(ctx context.Context, doing, key string, off, n int64, tag string) (*opened, error) {
 	for try := 0; ; try++ {
 		out, err := b.requestOnce(ctx, doing, key, off, n, tag)
@@ -285,7 +285,7 @@ func (o *object) resumeRead(broke error) error {
 func (o *object) Close() error { return o.body.Close() }
 
 // List implements store.Bucket. Keys that drover cannot have written are left
-// out: a console's markers for folders, somebody's files.
+// out: a console's markers for folders, other files.
 func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
 	if err := b.checkPrefix(prefix); err != nil {
 		return nil, false, err
@@ -313,7 +313,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 			return err
 		})
 		if err != nil && len(objects) > 0 && errors.Is(err, store.ErrBusy) {
-			return objects, true, nil // whoever goes on from here need not ask for these again
+			return objects, true, nil // the next request need not ask for these again
 		}
 		if errors.Is(err, store.ErrNotExist) {
 			// A list is never absent: with the bucket in the endpoint's path, too, this asked for an object.

@@ -41,7 +41,7 @@ func up(t *testing.T, endpoint string) string {
 	return endpoint
 }
 
-// apart is a prefix that nobody else has.
+// apart is a prefix that no other test has.
 func apart(t *testing.T) string {
 	n, err := rand.Int(rand.Reader, big.NewInt(1<<62))
 	if err != nil {

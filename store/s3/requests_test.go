@@ -465,8 +465,8 @@ func TestARottenAnswerIsNotBelieved(t *testing.T) {
 	}
 }
 
-// An upload that is not known any more may be one that was completed, by a request whose
-// answer was lost: its end is asked for again then, and what it says of that settles
+// An upload that is not known any more may have been completed, by a request that lost its
+// answer: its end is asked for again then, and what it says of that settles
 // nothing (L1).
 func TestAnUploadThatIsNotKnownAnyMoreMayHaveLanded(t *testing.T) {
 	server := &s3test.Server{Before: func(w http.ResponseWriter, r *http.Request) bool {

@@ -21,8 +21,8 @@ type policy struct {
 	Statement []statement
 }
 
-// policyFor is what grants rights on this place and nothing else. Who may write
-// may send in parts, and throw away parts of his own: S3 counts those as writing.
+// policyFor is what grants rights on this place and nothing else. A writer
+// may send in parts, and abort uploads of its own: S3 counts those as writing.
 // A session's policy cannot tell creating from replacing.
 func (p place) policyFor(r store.Rights) policy {
 	out := policy{Version: "2012-10-17"}

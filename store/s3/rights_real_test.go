@@ -25,7 +25,7 @@ func as(endpoint, key, secret, token string) *sdk.Client {
 
 // What a policy for agents must not allow. Objects are in facts below team/:
 // blobs/b, demo/train/mine, demo/other/k, elsewhere/t/k; and in others: k. upload
-// is one of somebody else that is not finished, of elsewhere/t/k.
+// is an unfinished one of another user, of elsewhere/t/k.
 func forbidden(upload *string) map[string]func(context.Context, *sdk.Client) error {
 	facts, others := aws.String("facts"), aws.String("others")
 	key := func(k string) *string { return aws.String("team/" + k) }
@@ -142,7 +142,7 @@ func forbidden(upload *string) map[string]func(context.Context, *sdk.Client) err
 	return calls
 }
 
-// scene fills a server, and leaves an upload of somebody else.
+// scene fills a server, and leaves an upload of another user.
 func scene(t *testing.T, endpoint string) (upload *string) {
 	t.Helper()
 	root := as(endpoint, "test", "testtest", "")
@@ -216,7 +216,7 @@ func TestRealMinIOSessionMayNoMore(t *testing.T) {
 }
 
 // Where a server has users and policies of buckets, the printed document is one of
-// these once it says for whom.
+// these once it names the user.
 func TestRealS3UserMayNoMoreThanThePolicy(t *testing.T) {
 	endpoint := versitygw(t)
 	upload := scene(t, endpoint)

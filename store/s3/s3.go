@@ -34,9 +34,9 @@ const partSize = 8 << 20
 // buffers bounds the bodies that one Bucket holds in memory: 8 of partSize.
 const buffers = 8
 
-// patience is how long a server that has never answered is tried for. Nobody
-// waits for a name that he mistyped; one that answered before is waited for by
-// package store as long as its caller does.
+// patience is how long a server that has never answered is tried for. No user
+// waits for a mistyped name; package store waits for one that answered before
+// as long as its caller does.
 const patience = 20 * time.Second
 
 // Options say how to reach a bucket. The zero value asks the environment and the
@@ -127,7 +127,7 @@ func (b *Bucket) checkKey(key string) error {
 	return store.CheckKey(key)
 }
 
-// As is the URL for whoever opens the same place as a profile of his own machine.
+// As is the URL that opens the same place as a profile of the opener's own machine.
 func (b *Bucket) As(profile string) string {
 	p := b.place
 	p.given.Profile, p.given.Anonymous = profile, false
@@ -153,7 +153,8 @@ func some(text string) *string {
 
 // sendRequest sends one request, and again where the server says that it belongs to
 // another region, that the credentials have ended, that our clock is wrong, or that
-// who has written before may not: all are certain to have done nothing. Everything else that goes wrong is translated and returned.
+// a caller that has written before may not: all are certain to have done nothing.
+// Every other error is translated and returned.
 func (b *Bucket) sendRequest(ctx context.Context, doing string, write bool, send func(context.Context, *client) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-run/drover/store/storetest"
 )
 
-// TestMain takes away whoever runs the tests: his keys, profiles and endpoints.
+// TestMain hides the keys, profiles and endpoints of the user that runs the tests.
 func TestMain(m *testing.M) {
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "AWS_") {
@@ -132,8 +132,8 @@ func TestLostRepliesNeverMakeTwoWinners(t *testing.T) {
 	}
 }
 
-// race has writers create each of the keys once, and counts for each who was
-// told that it is his.
+// race has writers create each of the keys once, and counts for each the writers that were
+// told that they won.
 func race(t *testing.T, keys, writers int, handle func() *store.Store) []int32 {
 	t.Helper()
 	won := make([]int32, keys)

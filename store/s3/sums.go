@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// kinds are the checksums that a server may have of an object, by whose hand it was
+// kinds are the checksums that a server may have of an object, by which client it was
 // written. The first one that it tells is compared.
 var kinds = []struct {
 	header string

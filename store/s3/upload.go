@@ -24,7 +24,7 @@ const (
 // maxParts is S3's limit.
 const maxParts = 10_000
 
-// upload is one object in parts. It is nothing to anybody until complete.
+// upload is one object in parts. No reader sees it until complete.
 type upload struct {
 	b      *Bucket
 	doing  string
@@ -37,7 +37,7 @@ type upload struct {
 	done []types.CompletedPart // by number, from 1
 	sum  uint32                // of the whole
 
-	begun func(id string) error // nil: nobody goes on with it
+	begun func(id string) error // nil: it is not resumed
 	held  map[int32]types.Part  // what an earlier one has sent
 	there int64                 // bytes of those that are the body's
 }
@@ -58,8 +58,8 @@ func (u *upload) runUpload(ctx context.Context, body io.Reader) error {
 	return err
 }
 
-// beginUpload asks for an upload's name. One whose name was lost on the way holds no
-// bytes; to take those away is a lifecycle rule's work.
+// beginUpload asks for an upload's name. One that lost its name on the way holds no
+// bytes; a lifecycle rule removes those.
 func (u *upload) beginUpload(ctx context.Context) error {
 	err := u.b.retryUnclear(ctx, partTries, func() error {
 		return u.b.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
@@ -75,7 +75,7 @@ func (u *upload) beginUpload(ctx context.Context) error {
 	})
 	if err == nil && u.begun != nil {
 		if err = u.begun(aws.ToString(u.id)); err != nil {
-			_ = u.abortUpload(ctx) // nobody would know of it
+			_ = u.abortUpload(ctx) // no process would know of it
 		}
 	}
 	return err
@@ -96,7 +96,7 @@ func (u *upload) sendParts(ctx context.Context, body io.Reader) error {
 	for i := range count {
 		held, err := u.b.holdMemory(ctx, int(min(step, u.size-i*step)))
 		if err != nil {
-			break // somebody has cancelled, with the reason
+			break // ctx was cancelled, with the reason
 		}
 		if broken = fill(body, held.bytes, i == count-1); broken != nil {
 			held.releaseMemory(true)
@@ -157,7 +157,7 @@ func (u *upload) completeUpload(ctx context.Context) error {
 	})
 }
 
-// abortUpload has the parts thrown away, which cost money until then. Nobody waits long for it.
+// abortUpload has the parts thrown away, which cost money until then. The caller does not wait long for it.
 func (u *upload) abortUpload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()

@@ -81,7 +81,7 @@ func (b *Bucket) writeObject(ctx context.Context, verb, key string, body io.Read
 	return err
 }
 
-// putObject sends a body whose CRC32C is sum, once.
+// putObject sends a body with the CRC32C sum, once.
 func (c *client) putObject(ctx context.Context, name string, body []byte, sum, unless string) error {
 	p, err := c.put()
 	if err != nil {
@@ -96,8 +96,8 @@ func (c *client) putObject(ctx context.Context, name string, body []byte, sum, u
 }
 
 // nameObject sends the request that gives an object its name. A server that keeps
-// objects as files refuses one whose name is a folder's; versitygw says that too
-// where somebody else has just taken away the last other object in its folder,
+// objects as files refuses one with the name of a folder; versitygw says that too
+// where another client has just deleted the last other object in its folder,
 // which is over in a moment.
 func (b *Bucket) nameObject(ctx context.Context, doing string, send func(context.Context, *client) error) error {
 	for try := 0; ; try++ {
@@ -159,7 +159,7 @@ func (b *Bucket) holdMemory(ctx context.Context, size int) (*held, error) {
 }
 
 // releaseMemory gives the memory back. Unless all of it was answered for, a request may
-// still be reading from it: then nobody else may write there.
+// still be reading from it: then no other request may write there.
 func (h *held) releaseMemory(answered bool) {
 	if h.own == nil {
 		return

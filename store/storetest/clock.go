@@ -8,7 +8,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Clock is virtual time for one actor, or for many who need not wait for each
+// Clock is virtual time for one actor, or for many that need not wait for each
 // other: Sleep moves it forward and returns at once. It begins on 1 January 2026.
 type Clock struct {
 	mu   sync.Mutex

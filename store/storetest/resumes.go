@@ -36,7 +36,7 @@ var noise = sync.OnceValue(func() []byte {
 
 var errEnded = errors.New("ended")
 
-// ending is a body whose reading ends with an error, once it is sent.
+// ending is a body that ends with an error, once it is sent.
 type ending struct {
 	*bytes.Reader
 	at   string // what goes on with it

@@ -235,7 +235,7 @@ func refuse(t *testing.T, b store.Bucket, key string) {
 	}
 }
 
-// breaking is a body whose reading fails in the middle.
+// breaking is a body that fails in the middle of a reading.
 type breaking struct {
 	io.ReadSeeker
 	after int

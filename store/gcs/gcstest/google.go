@@ -38,7 +38,7 @@ import (
 // fake-gcs-server looks at no token at all. Fields are set before it is used.
 type Google struct {
 	Next    http.Handler // the bucket's server, which wants no token
-	Refresh string       // the long-lived secret of a person, whose tokens it gives out
+	Refresh string       // the long-lived secret of a person; it gives out their tokens
 	May     []string     // accounts that the person may be
 	Longest time.Duration
 	// Life is that of tokens; 0: an hour. Stubborn gives no narrow ones; Uneven is a
@@ -109,7 +109,7 @@ func (g *Google) mintToken(t token) string {
 	return name
 }
 
-// tokenOfRequest is whose request it is. The caller holds mu.
+// tokenOfRequest is the token that a request carries. The caller holds mu.
 func (g *Google) tokenOfRequest(text string) (t token, ok bool) {
 	t, ok = g.tokens[text]
 	return t, ok && time.Now().Before(t.until)
@@ -196,7 +196,7 @@ func (g *Google) exchangeToken(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// impersonate gives a token of an account to who may be it.
+// impersonate gives a token of an account to a caller that may use it.
 func (g *Google) impersonate(w http.ResponseWriter, r *http.Request) {
 	account, ok := strings.CutPrefix(r.URL.Path, "/v1/projects/-/serviceAccounts/")
 	account, ok2 := strings.CutSuffix(account, ":generateAccessToken")
@@ -301,7 +301,7 @@ func (g *Google) checkToken(w http.ResponseWriter, r *http.Request) {
 	bucket, object, wants := g.wantedRights(r)
 	for _, do := range wants {
 		name := object
-		if do == "know" { // whether there is such an object is for who may list all
+		if do == "know" { // only a caller that may list all learns whether there is such an object
 			do, name = "list", ""
 		}
 		if t.rules == nil || !g.Uneven && slices.ContainsFunc(t.rules, func(r rule) bool { return r.allowsName(bucket, do, name) }) {
@@ -319,7 +319,7 @@ func (g *Google) checkToken(w http.ResponseWriter, r *http.Request) {
 	g.Next.ServeHTTP(w, r)
 }
 
-// wantedRights says what a request does to which object. What it does not know nobody may.
+// wantedRights says what a request does to which object. A request that it does not know is allowed to no token.
 func (g *Google) wantedRights(r *http.Request) (bucket, object string, wants []string) {
 	rest, up := strings.CutPrefix(r.URL.EscapedPath(), "/upload")
 	rest = strings.TrimPrefix(rest, "/storage/v1/b/")
@@ -369,8 +369,8 @@ func (g *Google) objectExists(bucket, object string) bool {
 	return w.Code < 300
 }
 
-// Proxy is a proxy to whose clients g is all of Google, by a Certificate that they
-// trust. It ends with the test.
+// Proxy is a proxy that gives its clients g for all of Google, by a Certificate that
+// they trust. It ends with the test.
 func (g *Google) Proxy(t *testing.T, cert tls.Certificate) (proxy string) {
 	t.Helper()
 	came := &arrivals{conns: make(chan net.Conn), over: make(chan struct{})}
@@ -389,7 +389,7 @@ func (g *Google) Proxy(t *testing.T, cert tls.Certificate) (proxy string) {
 		if err != nil {
 			return
 		}
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n") // who has gone notices
+		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n") // a client that has gone notices
 		came.addConnection(tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{cert}}))
 	}))
 	t.Cleanup(func() {

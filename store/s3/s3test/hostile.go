@@ -42,7 +42,7 @@ type Hostile struct {
 }
 
 // Cut takes the net away until Mend. A mute net is one with a dead router in it:
-// nobody hears anything, until somebody gives up. Otherwise connections are reset.
+// no side receives anything, until one gives up. Otherwise connections are reset.
 // What has arrived before is done, and answered.
 func (h *Hostile) Cut(mute bool) {
 	h.mu.Lock()
@@ -72,7 +72,7 @@ func (h *Hostile) wasCutOff(r *http.Request) bool {
 	}
 	h.mu.Unlock()
 	if cut != nil && mute {
-		_, _ = io.Copy(io.Discard, r.Body) // until it is read, nobody sees that a client has gone
+		_, _ = io.Copy(io.Discard, r.Body) // until it is read, the server does not see that a client has gone
 		select {
 		case <-cut:
 		case <-r.Context().Done():

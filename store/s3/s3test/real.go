@@ -28,7 +28,7 @@ func Real(t *testing.T) (endpoint string) {
 	return "http://" + address
 }
 
-// AddUser makes a user of Real's server, who may do nothing yet.
+// AddUser makes a user of Real's server, without any rights yet.
 func AddUser(t *testing.T, endpoint, key, secret string) {
 	t.Helper()
 	out, err := exec.Command(server.Install(t, "versitygw"), "admin", "--access", "test", "--secret", "testtest", "--endpoint-url", endpoint,
@@ -45,7 +45,7 @@ func MinIO(t *testing.T) (endpoint string) {
 	begin(t, []string{"MINIO_ROOT_USER=test", "MINIO_ROOT_PASSWORD=testtest", "MINIO_BROWSER=off", "MINIO_UPDATE=off", "HOME=" + t.TempDir()},
 		program, "server", "--quiet", "--address", address, disk)
 	endpoint = "http://" + address
-	// Until it has read its users it answers, and knows nobody.
+	// Until it has read its users it answers, and knows none of them.
 	patient := retry.NewStandard(func(o *retry.StandardOptions) {
 		o.MaxAttempts, o.MaxBackoff = 200, 200*time.Millisecond
 		o.RateLimiter = ratelimit.None

@@ -33,7 +33,7 @@ func Install(t *testing.T, name string) (program string) {
 	return strings.TrimSpace(string(out))
 }
 
-// Free is an address of this machine where nobody listened a moment ago, for a server
+// Free is an address of this machine where no process listened a moment ago, for a server
 // that takes a port and does not say which. It is none that the kernel gives to
 // connections by itself: one of those would take it before the server does, now and then.
 func Free() (address string) {
