@@ -2,7 +2,7 @@
 // user's next step.
 //
 // A fault is made once, at the place where both its kind and its remedy are
-// known. Everyone above wraps it with %w and only to add a fact. The hint is
+// known. All callers wrap it with %w and only to add a fact. The hint is
 // printed by package cli alone, on a line of its own.
 //
 // It refuses to know what was being done, where, or how to print it. The exit
@@ -15,7 +15,7 @@ import (
 	"fmt"
 )
 
-// Kind says who must act next.
+// Kind says what must happen next, and by which side.
 type Kind int
 
 // The closed set of kinds. The zero Kind is Bug, so a forgotten kind is ours.
@@ -115,7 +115,7 @@ const (
 	ExitTimeLimit   = 124 // --timeout, as timeout(1)
 	ExitDrover      = 125 // drover or the provider, not the program
 	ExitInterrupted = 130
-	ExitPipe        = 141 // nobody reads stdout any more, as a shell says it of SIGPIPE
+	ExitPipe        = 141 // stdout has no reader any more, as a shell says it of SIGPIPE
 )
 
 // Exit maps an error to drover's exit status: the one table.

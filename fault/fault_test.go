@@ -84,7 +84,7 @@ func TestTheProgramsOwnExitStatusPassesThrough(t *testing.T) {
 	if got := fault.Exit(fmt.Errorf("run demo: %w", own)); got != 42 {
 		t.Errorf("exit status is %d, want the program's 42", got)
 	}
-	// Whoever wraps it with a kind of his own has decided otherwise.
+	// A caller that wraps it with another kind has decided otherwise.
 	if got := fault.Exit(fault.Wrap(own, fault.Lost, "", "store result")); got != fault.ExitDrover {
 		t.Errorf("exit status is %d, want that of the outermost fault", got)
 	}

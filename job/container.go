@@ -38,7 +38,7 @@ type Mount struct {
 }
 
 // ParseMount reads SOURCE:TARGET[:ro]. Source may be relative to the folder of
-// who types it: the face makes it absolute before the spec is checked.
+// the user: the command line makes it absolute before the spec is checked.
 func ParseMount(text string) (Mount, error) {
 	hint := "Write it as --mount /data:/data, or /data:/data:ro."
 	parts := strings.Split(text, ":")

@@ -83,7 +83,7 @@ type Spec struct {
 	Priority int    `json:"priority,omitempty" yaml:"priority,omitempty" jsonschema:"minimum=-1000,maximum=1000,description=Among waiting jobs the highest goes first. Default: 0"`
 	Now      bool   `json:"now,omitempty" yaml:"now,omitempty" jsonschema:"description=Do not wait for cores\\, memory and GPUs that other jobs hold"`
 	// Share is what the queue may use of the machine in all, from the config of
-	// who submits; zero fields are not limited.
+	// the submitter; zero fields are not limited.
 	Share Share `json:"share,omitzero" yaml:"-"`
 
 	Metrics []Metric          `json:"metrics,omitempty" yaml:"metrics,omitempty" jsonschema:"description=Numbers to find in the output. Default: name=number pairs and what common frameworks print"`
@@ -101,7 +101,7 @@ type Spec struct {
 
 	// Container is what the programs run in, where the target has containers.
 	Container `yaml:",inline"`
-	// Rules are whose customs the command follows.
+	// Rules name the system with the rules that the command follows.
 	Rules Rules `json:"rules,omitempty" yaml:"-"`
 	// Hyperparameters are the whole of SM_HPS, as text; nil: they are read from
 	// the arguments. Args holds what the program is given in either case.
@@ -126,7 +126,7 @@ type Spec struct {
 	// NewCode asks that nothing runs with code as it was when a job was submitted: what
 	// is left of a map that has changed code runs with the new one.
 	NewCode bool `json:"-" yaml:"-"`
-	// ProjectOf is the folder whose name Project is; "": the project was named.
+	// ProjectOf is the folder that gave Project its name; "": the project was named.
 	ProjectOf string `json:"-" yaml:"-"`
 	Output    string `json:"-" yaml:"output,omitempty" jsonschema:"description=Local folder that receives model\\, outputs and logs"`
 }

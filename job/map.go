@@ -14,7 +14,7 @@ import (
 type ItemState string
 
 // The states of an item. The first two may still change; of the others a
-// success never does, and the rest only when somebody asks for another round.
+// success never does, and the rest only when a user asks for another round.
 const (
 	ItemPending     ItemState = "PENDING"
 	ItemLeased      ItemState = "LEASED" // an agent has it
@@ -77,7 +77,7 @@ type Manifest struct {
 	// Files is a list as long as this one: of each item the files of the submitting
 	// machine that it names, and the blobs that hold them. Nil: none is stored.
 	Files *Manifest `json:"files,omitempty"`
-	// Places are URLs that open buckets as who has submitted opens them: by a server, a
+	// Places are URLs that open buckets as the submitter opens them: by a server, a
 	// profile, or unsigned. What an item says is only which object. Others are opened
 	// by their name alone.
 	Places []string `json:"places,omitempty"`

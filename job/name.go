@@ -99,9 +99,9 @@ func Label(text string) string {
 	return strings.Trim(s, "-")
 }
 
-// TaskName is the name of a task nobody named: the program's own name and six
+// TaskName is the name of a task that the user did not name: the program's own name and six
 // hex digits over all that makes it this task and no other (DESIGN section 7).
-// user, host and folder say who typed it and where.
+// user, host and folder are those of the submitter.
 func TaskName(s Spec, user, host, folder string) string {
 	verb := s.Verb
 	if verb == "" {
@@ -177,8 +177,8 @@ func resultWords(all []Result) (words []string) {
 	return words
 }
 
-// TaskBeside is the name of a task nobody named that has another one's command and other
-// settings, whose digest is key: the task's own name with six other digits.
+// TaskBeside is the name of an unnamed task that has another one's command and other
+// settings, with digest key: the task's own name with six other digits.
 func TaskBeside(task, key string) string {
 	sum := sha256.Sum256([]byte(task + "\x00" + key))
 	base := task

@@ -8,7 +8,7 @@ import (
 	"github.com/drover-run/drover/job/where"
 )
 
-// AnyTarget is the key of TargetArgs whose options go to whichever target the job goes to,
+// AnyTarget is the key of TargetArgs for options that go to any target the job goes to,
 // after those of the target's own name.
 const AnyTarget = "any"
 

@@ -19,10 +19,10 @@ type Job struct {
 	// chunk has (rule M7 of docs/protocol.md).
 	Manifest  Manifest `json:"manifest,omitzero"`
 	ChunkSize int      `json:"chunk_size,omitempty"`
-	// Since is the first place in the task's log whose checkpoints this job may
+	// Since is the first place in the task's log with checkpoints that this job may
 	// begin with; earlier ones belong to work that ended well (DESIGN section 3).
 	Since int `json:"since"`
-	// StateSince is the first place whose /state this job may begin with; 0 but
+	// StateSince is the first place with a /state that this job may begin with; 0 but
 	// after --clean-state.
 	StateSince int `json:"state_since,omitempty"`
 	// Lineage says of each input that is another task's which job it came from.
@@ -100,7 +100,7 @@ type Origin struct {
 	Job   string `json:"job"`  // project/task/job
 	Short string `json:"id"`   // its short id
 	What  string `json:"what"` // state, model, output or source
-	// Attempt is the one whose model or output it is.
+	// Attempt is the attempt that made the model or output.
 	Attempt int `json:"attempt,omitempty"`
 }
 

@@ -2,8 +2,8 @@ package job
 
 import "github.com/drover-run/drover/fault"
 
-// Rules say by whose customs a command is understood: when a task is complete,
-// what another task's outputs need, who shares /state. They change nothing of the
+// Rules say by which system's rules a command is understood: when a task is complete,
+// what another task's outputs need, which jobs share /state. They change nothing of the
 // protocol on the store.
 type Rules string
 

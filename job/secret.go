@@ -18,13 +18,13 @@ const (
 	maxSecret = 64 << 10
 )
 
-// No text below quotes what was typed: whoever gets a reference wrong has often
+// No text below quotes what was typed: a user that gets a reference wrong has often
 // typed the secret itself, and errors end in terminals, logs and tickets.
 
 // ParseSecret reads what --secret takes: NAME, NAME=env:OTHER or NAME=file:PATH.
 // ref is the reference as it stands in Spec.Secrets: env:NAME, env:OTHER or
 // file:PATH. A path may be relative here; before the spec is made normal the
-// caller makes it absolute, as the program does not run in his folder.
+// caller makes it absolute, as the program does not run in its folder.
 func ParseSecret(text string) (name, ref string, err error) {
 	name, ref, given := strings.Cut(text, "=")
 	if !given {
@@ -91,7 +91,7 @@ func checkSecrets(s Spec) error {
 }
 
 // checkPlainEnv refuses variables that look like secrets: a spec is stored as it
-// is, and shown to whoever may read the store.
+// is, and shown to every user that may read the store.
 func checkPlainEnv(s Spec) error {
 	if s.PlainEnv {
 		return nil
@@ -117,7 +117,7 @@ func LooksSecret(name, value string) bool {
 }
 
 // SuspiciousArg gives the first argument that looks like a secret, for a note:
-// arguments are stored, and anybody on the machine can list them.
+// arguments are stored, and every user of the machine can list them.
 func SuspiciousArg(args []string) (i int, ok bool) {
 	for i, a := range args {
 		flag, value, joined := strings.Cut(a, "=")

@@ -13,9 +13,9 @@ const (
 	Running     State = "RUNNING"     // the program runs
 	Succeeded   State = "SUCCEEDED"   // every rank ended with 0, outputs are stored
 	Failed      State = "FAILED"      // the program's own failure, or a limit
-	Cancelled   State = "CANCELLED"   // somebody asked
+	Cancelled   State = "CANCELLED"   // a user asked for it
 	Interrupted State = "INTERRUPTED" // stopped half-way, no agent is working on it: resume goes on
-	Paused      State = "PAUSED"      // of a map: somebody asked that nothing new begins; resume goes on
+	Paused      State = "PAUSED"      // of a map: a user asked that nothing new begins; resume goes on
 )
 
 // moves is every legal change of a job's state, as a reader may see it. A job
@@ -32,7 +32,7 @@ var moves = map[State][]State{
 // Settled says whether a job in this state can change no more.
 func (s State) Settled() bool { return s == Succeeded || s == Failed || s == Cancelled }
 
-// CanBecome says whether a reader who saw s may later see t.
+// CanBecome says whether a reader that saw s may later see t.
 func (s State) CanBecome(t State) bool {
 	if s == t {
 		return true

@@ -54,8 +54,8 @@ func (p *program) runAgent(args []string) int {
 	return code
 }
 
-// agentPatience is how long an agent looks for a store that it has never met. Who has
-// placed it here has, so that it is mistyped is unlikely; and agents that give up
+// agentPatience is how long an agent looks for a store that it has never met. The
+// submitter has met it, so that it is mistyped is unlikely; and agents that give up
 // within two minutes without a net, three times in a row, would end their job.
 const agentPatience = 4 * time.Minute
 
@@ -117,7 +117,7 @@ func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal,
 	m.Room = reserve(&m, given.Shared, whole)
 	if given.Stdin {
 		m.Stdin = proc.LookStdin(os.Stdin)
-		go m.Stdin.Watch() // for as long as the process lives: nobody waits
+		go m.Stdin.Watch() // for as long as the process lives: nothing waits for it
 	}
 	m.Traffic = host.Traffic
 	m.Listeners = func(port int) (all []agent.Listener, err error) {
@@ -148,7 +148,7 @@ func passNotices(m *agent.Machine, given *driver.Allocation, terms <-chan os.Sig
 	if given.Signalled {
 		m.Struck = struck
 	}
-	go func() { // for as long as the process lives: nobody waits
+	go func() { // for as long as the process lives: nothing waits for it
 		<-terms
 		close(struck)
 		first := given.Noticed()

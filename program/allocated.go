@@ -11,8 +11,8 @@ import (
 	"github.com/drover-run/drover/internal/host"
 )
 
-// reserve returns what reserves an agent's part of its allocation, in which shared says with
-// whom it is shared. whole is what all agents of this machine have.
+// reserve returns what reserves an agent's part of its allocation, in which shared names the
+// agents that share it. whole is what all agents of this machine have.
 func reserve(m *agent.Machine, shared *driver.Sharing, whole host.Room) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
 	switch {
 	case shared == nil:

@@ -94,7 +94,7 @@ func TestRealTheDigitsExampleOutside(t *testing.T) {
 	}
 }
 
-// outside is a copy of the module, whose go.mod requires this one as it stands here.
+// outside is a copy of the module; its go.mod requires this one as it stands here.
 type outside struct {
 	*testing.T
 	dir  string

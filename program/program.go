@@ -6,7 +6,7 @@
 //
 // It picks the stores that there are, and wires what a machine knows of itself into package
 // agent. It refuses to know any target but as a driver.Target. The scripts of cmd/drover
-// prove it, and a module outside of this one whose driver they do not know.
+// prove it, and a module outside of this one with a driver that they do not know.
 package program
 
 import (
@@ -31,7 +31,7 @@ func Main(version string, targets ...driver.Target) {
 	proc.Main()
 	p := program{version: version, targets: targets, dirs: dirs()}
 	if len(os.Args) > 1 {
-		switch os.Args[1] { // what drover starts itself, and nobody types
+		switch os.Args[1] { // what drover starts itself, and no user types
 		case "agent":
 			os.Exit(p.runAgent(os.Args[2:]))
 		case "enter":
@@ -117,7 +117,7 @@ func dirs() cli.Dirs {
 	d := cli.Dirs{Data: base("XDG_DATA_HOME", ".local/share"), State: base("XDG_STATE_HOME", ".local/state"),
 		Cache: base("XDG_CACHE_HOME", ".cache"), Config: base("XDG_CONFIG_HOME", ".config")}
 	// Without a home, a folder of this user's in the temporary one. Another user
-	// may have made it to have us run his environments: then it is not used.
+	// may have made it to have us run that user's environments: then it is not used.
 	if own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid())); home == "" && proc.MakePrivate(own) == nil {
 		d.State, d.Cache = orElse(d.State, filepath.Join(own, "state")), orElse(d.Cache, filepath.Join(own, "cache"))
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // reservations is where this user's drovers keep what they hold of the machine, which is
-// as large as the target says whose programs run in place. Machines that share home folders
+// as large as the target that runs programs in place says. Machines that share home folders
 // keep apart.
 func (p *program) reservations() host.Room {
 	r := host.Room{Folder: reservationsFolder(p.dirs)}
@@ -47,7 +47,7 @@ func room(whole host.Room, environ []string) func(context.Context, agent.Wish, f
 		if err != nil && w.GPUs > 0 {
 			return agent.Room{}, err
 		}
-		if err != nil { // nobody asked for any: what is broken is not ours to say
+		if err != nil { // none was asked for: another command reports what is broken
 			gpus = nil
 		}
 		held, err := whole.Take(ctx, host.Wish{Label: w.Label, Group: w.Job, Members: w.Nodes,

@@ -67,7 +67,7 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 	return weather(folder), at, nil
 }
 
-// ofMachine is the profile of agents that are whoever their machine is.
+// ofMachine is the profile of agents that use their machine's own account.
 const ofMachine = "machine"
 
 // owner returns the account that a bucket of Amazon's belongs to, if that is the
@@ -120,7 +120,7 @@ type owned interface {
 type granting interface {
 	Policy(store.Rights) string
 	Pass(ctx context.Context, r store.Rights, role string) (store.Pass, error)
-	As(profile string) string // its name for who is that profile, or account, of his machine
+	As(profile string) string // its name for that profile, or account, of the opener's machine
 	Profile() string          // as which it is opened here; "": as none
 }
 
@@ -173,7 +173,7 @@ func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Righ
 	return r, nil
 }
 
-// ofCaller makes passes of whoever types.
+// ofCaller makes credentials from the user's own.
 func ofCaller(own func() (granting, error), role string) func(context.Context, store.Rights, bool) (drover.Pass, error) {
 	return func(ctx context.Context, r store.Rights, images bool) (drover.Pass, error) {
 		b, err := own()
@@ -192,7 +192,7 @@ func ofCaller(own func() (granting, error), role string) func(context.Context, s
 }
 
 // ofProfile makes passes of a profile that was named for agents: it is resolved on
-// their machine, but for those in images, who see none of its files.
+// their machine, but for those in images, which see none of its files.
 func ofProfile(open func() (granting, error), who cli.Agents) func(context.Context, store.Rights, bool) (drover.Pass, error) {
 	return func(ctx context.Context, r store.Rights, images bool) (drover.Pass, error) {
 		note := "agents open it as " + who.Profile
@@ -208,7 +208,7 @@ func ofProfile(open func() (granting, error), who cli.Agents) func(context.Conte
 	}
 }
 
-// shortPass is what many jobs outlive: who detaches from one should know.
+// shortPass is what many jobs outlive: a user that detaches from one should know.
 const shortPass = 2 * time.Hour
 
 // ofPass says in half a line what agents are given.
@@ -250,7 +250,7 @@ func found() (lines []string) {
 	return lines
 }
 
-// openPlace opens a bucket of anybody's, for whatever names are in it.
+// openPlace opens a foreign bucket, for whatever names are in it.
 func openPlace(ctx context.Context, place, endpoint string, say func(string)) (store.Bucket, error) {
 	unsigned := func() { say("no credentials found: " + place + " is asked without, as a public bucket") }
 	switch scheme, _, _ := strings.Cut(place, "://"); scheme {

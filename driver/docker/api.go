@@ -26,7 +26,7 @@ const (
 	labelJob       = "drover.job"
 	labelPlacement = "drover.placement"
 	labelIndex     = "drover.index"
-	labelUID       = "drover.uid"    // for people: whose it is
+	labelUID       = "drover.uid"    // for people: its owner
 	labelTags      = "drover.label." // of Needs.Labels
 )
 
@@ -34,7 +34,7 @@ const (
 // a start has been seen to take half a minute.
 const patience = 2 * time.Minute
 
-// connectOnce makes the client once. It asks nobody: the first call agrees with the
+// connectOnce makes the client once. It sends no request: the first call agrees with the
 // daemon on a version of the API.
 func (d *Driver) connectOnce() (*client.Client, error) {
 	d.once.Do(func() {
@@ -129,7 +129,7 @@ func (d *Driver) inspectContainer(ctx context.Context, name string) (*container.
 	return &r.Container, nil
 }
 
-// createContainer makes a container that nobody has started. One of that name that a dead
+// createContainer makes a container and does not start it. One of that name that a dead
 // starter of this placement has left, and that never ran, gives way.
 func (d *Driver) createContainer(ctx context.Context, o client.ContainerCreateOptions) error {
 	for again := true; ; again = false {
@@ -231,7 +231,7 @@ func (d *Driver) networksOfOurs(ctx context.Context) (map[string]string, error) 
 }
 
 // ensureNetwork makes the job's network, unless it is there. Docker gives many
-// networks one name: whoever looks and makes holds the lock of networks.
+// networks one name: the caller that checks and makes holds the lock of networks.
 func (d *Driver) ensureNetwork(ctx context.Context, job string) (name string, err error) {
 	jobs, err := d.networksOfOurs(ctx)
 	if err != nil {

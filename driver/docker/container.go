@@ -38,8 +38,8 @@ const (
 //   - KILL: what has changed its user so must still end with its tree.
 var kept = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"}
 
-// caller is who the agents run as: whoever starts them, so that what they write is
-// his.
+// caller is the user that the agents run as: the one that starts them, so that what
+// they write belongs to that user.
 type caller struct {
 	uid, gid int
 	groups   []int
@@ -49,7 +49,7 @@ type caller struct {
 func whoami() caller {
 	c := caller{uid: os.Geteuid(), gid: os.Getegid(), name: os.Getenv("USER")}
 	if c.uid != 0 {
-		c.groups, _ = os.Getgroups() // what he reads by a group he reads there, too
+		c.groups, _ = os.Getgroups() // what the caller reads by a group it reads there, too
 	}
 	if c.name == "" {
 		c.name = "drover"
@@ -78,7 +78,7 @@ func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []
 	no, processes := false, int64(mostProcesses)
 	host := &container.HostConfig{
 		NetworkMode:   container.NetworkMode(m.network),
-		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, // who is lost is replaced by name, never in silence
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, // a lost agent is replaced by name, never in silence
 		IpcMode:       container.IPCModePrivate,
 		CapDrop:       []string{"ALL"},
 		CapAdd:        capabilities,
@@ -94,7 +94,7 @@ func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []
 		host.SecurityOpt = append(host.SecurityOpt, "label=disable")
 	}
 	if m.daemonHasOption("userns") {
-		host.UsernsMode = "host" // or what is the caller's on the machine is nobody's in it
+		host.UsernsMode = "host" // or the caller's files on the machine have no owner in it
 	}
 	if r.Needs.Memory > 0 {
 		host.Memory = r.Needs.Memory + agentMemory
@@ -133,10 +133,10 @@ func (d *Driver) containerLabels(m made, h driver.Handle, i int) map[string]stri
 	return all
 }
 
-// containerUser is who the agent is in the container, and what it may do there.
+// containerUser is the agent's user in the container, and what it may do there.
 func (m made) containerUser() (user string, groups, capabilities []string) {
 	if m.who.uid != 0 && m.daemonHasOption("rootless") {
-		return "0:0", nil, kept // there, root is the caller, and everybody else nobody
+		return "0:0", nil, kept // there, root is the caller, and every other user the user nobody
 	}
 	if m.who.uid == 0 {
 		return "0:0", nil, kept
@@ -156,7 +156,7 @@ func (m made) daemonHasOption(way string) bool {
 	})
 }
 
-// sharedMemory is the size of /dev/shm. Nobody's wish is what Linux gives it on a machine:
+// sharedMemory is the size of /dev/shm. Without a request it is what Linux gives it on a machine:
 // half of the memory. What is put there counts as the container's memory.
 func (m made) sharedMemory() int64 {
 	n := m.request.Needs
@@ -172,8 +172,8 @@ func (m made) sharedMemory() int64 {
 // defaultPath is docker's own for images that set none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// agentEnviron is what the container's environment has beside the image's own. A plain
-// user is nobody the image knows, so his home is in his agent's folder.
+// agentEnviron is what the container's environment has beside the image's own. The
+// image does not know a plain user, so the home folder is in the agent's folder.
 func (m made) agentEnviron(dir string) []string {
 	var env []string
 	set := func(kv string) {

@@ -75,9 +75,9 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New is the driver whose desks are in dir, an absolute path, such as
+// New is the driver with its placement folders in dir, an absolute path, such as
 // $XDG_STATE_HOME/drover/docker. The folder is made when something is started.
-// claims is the folder in which the agents of this machine agree on who has what
+// claims is the folder in which the agents of this machine agree on which has what
 // of it: containers see it too, under its own name; "" for none. The daemon is
 // the one that DOCKER_HOST names, and is not asked before it is needed.
 func New(dir, claims string) *Driver {
@@ -90,14 +90,14 @@ func (d *Driver) placementFolder(h driver.Handle) (path string, ok bool) {
 }
 
 // List names every placement in the folder. On the way it takes away what was to
-// be removed and has ended, and containers and networks of ours whose desk is
-// gone. A daemon that cannot be asked hides nothing and keeps what it has.
+// be removed and has ended, and containers and networks of ours without a placement
+// folder. A daemon that cannot be asked hides nothing and keeps what it has.
 func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if !folder.Exists(d.dir) {
-		return nil, nil // nothing was ever started: nobody has to be asked
+		return nil, nil // nothing was ever started: the daemon need not be asked
 	}
 	held, err := folder.List(d.dir, Name, func(h driver.Handle, dir string) (bool, error) { return d.sweepPlacement(ctx, h, dir) })
 	if ctx.Err() != nil {
@@ -137,8 +137,8 @@ func (d *Driver) removeCaches(ctx context.Context) {
 	}
 }
 
-// removeOrphans removes containers and networks with our label whose desk is
-// gone: a desk is there before them, and goes after them. What cannot be removed
+// removeOrphans removes containers and networks with our label but without a
+// placement folder, which is there before them and goes after them. What cannot be removed
 // the next List tries again.
 func (d *Driver) removeOrphans(ctx context.Context) {
 	names, err := d.containersOfOurs(ctx)

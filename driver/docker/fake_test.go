@@ -257,7 +257,7 @@ func TestADaemonThatIsSilentIsSaidToBe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() // it accepts nobody
+	defer l.Close() // it accepts no connection
 	t.Setenv("DOCKER_HOST", "unix://"+socket)
 	d := New(t.TempDir(), "")
 	d.patience = time.Millisecond

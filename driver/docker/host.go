@@ -140,7 +140,7 @@ func nameSelf(hosts string) {
 // killed is the exit status of a container that process 1 has ended.
 const killed = 128 + int(unix.SIGKILL)
 
-// attend is process 1. A signal that nobody listens for does not reach a process
+// attend is process 1. A signal without a handler does not reach a process
 // 1, so it listens before it looks for a word: one that was left before is read,
 // one that is left later comes with a signal.
 func attend(dir string) (status int) {

@@ -60,7 +60,7 @@ func (d *Driver) findImage(ctx context.Context, name string) (found, error) {
 	return f, err
 }
 
-// registryPatience bounds the question whether a registry has an image: somebody
+// registryPatience bounds the question whether a registry has an image: the user
 // waits for the plan.
 const registryPatience = 20 * time.Second
 
@@ -85,7 +85,7 @@ func (d *Driver) checkPullable(ctx context.Context, name string) error {
 }
 
 // pullImage brings an image that the machine does not have, once: the daemon itself
-// lets two who want the same wait for one download.
+// lets two callers that want the same wait for one download.
 func (d *Driver) pullImage(ctx context.Context, name string) error {
 	auth, err := credentials(name)
 	if err != nil {
@@ -149,7 +149,7 @@ func credentials(name string) (header string, err error) {
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
-		return "", nil // who has none pulls without
+		return "", nil // a user without one pulls without it
 	}
 	var file struct {
 		Auths map[string]struct {

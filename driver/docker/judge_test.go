@@ -123,7 +123,7 @@ func TestTheDaemonsSocketIsShownUnderNoName(t *testing.T) {
 		}
 	}
 	socket := filepath.Join(run, "d.sock")
-	if err := os.WriteFile(socket, nil, 0o600); err != nil { // what kind of file it is, nobody looks at
+	if err := os.WriteFile(socket, nil, 0o600); err != nil { // the kind of file is not checked
 		t.Fatal(err)
 	}
 	t.Setenv("DOCKER_HOST", "unix://"+socket)

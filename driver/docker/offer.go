@@ -54,7 +54,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 			return driver.Offer{}, err // no other machine would do
 		}
 	}
-	if o.Reason == "" && n.Agents > 0 { // who asks for nobody wants to know the machine
+	if o.Reason == "" && n.Agents > 0 { // a request for no agents asks about the machine
 		if err := d.offerImage(ctx, n.Place, &o); err != nil {
 			return driver.Offer{}, said(doing, err, fault.Invalid)
 		}
@@ -111,8 +111,8 @@ func remedy(name, says string) string {
 	return "Name one that docker can get: --image IMAGE."
 }
 
-// givesGPUs says whether docker was told how: by NVIDIA's toolkit, whose hook it
-// finds on its PATH, as a runtime or as devices described to it (CDI).
+// givesGPUs says whether docker was told how: by NVIDIA's toolkit, with a hook that
+// it finds on its PATH, as a runtime or as devices described to it (CDI).
 func givesGPUs(info system.Info) bool {
 	_, runtime := info.Runtimes["nvidia"]
 	_, err := exec.LookPath("nvidia-container-runtime-hook")

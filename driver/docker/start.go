@@ -21,9 +21,9 @@ import (
 // then starts them. A pull takes as long as it takes: ctx bounds it. An agent's
 // environment is the image's and Boot.Env, its standard input is empty.
 //
-// Whoever holds the desk is at it; another Start waits for him. If he dies before
-// he begins to start containers, the next Start does it all again, as none of them
-// has ever run. After that nobody starts another: what the dead starter did not
+// The Start that holds the folder does the work; another waits for it. If it dies before
+// it begins to start containers, the next Start does it all again, as none of them
+// has ever run. After that no Start starts another: what the dead one did not
 // come to is Lost, "never started".
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
 	h, dir, err := folder.Begin(ctx, d.dir, Name, r)
@@ -177,7 +177,7 @@ func (d *Driver) launchAgents(ctx context.Context, p plan) (err error) {
 	return d.startAgents(context.WithoutCancel(ctx), p)
 }
 
-// startAgents starts what nobody has asked to stop meanwhile. What docker refuses for
+// startAgents starts the agents that were not asked to stop meanwhile. What docker refuses for
 // the first it would refuse for all, so nothing is kept; a later one is a member
 // that has ended, with the reason.
 func (d *Driver) startAgents(ctx context.Context, p plan) error {

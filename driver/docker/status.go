@@ -54,7 +54,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 
 // agentMember is one agent.
 func (d *Driver) agentMember(ctx context.Context, h driver.Handle, base string, i int) (driver.Member, error) {
-	// In this order: whoever starts it holds the desk from before until after.
+	// In this order: its starter holds the folder from before until after.
 	starting := folder.IsHeld(base)
 	c, err := d.inspectContainer(ctx, containerName(h, i))
 	if err != nil {
@@ -91,8 +91,8 @@ func enter(h driver.Handle, i int, s driver.State) []string {
 }
 
 // judge says where an agent stands: what docker says of its container (nil: there
-// is none), what it noted, whether it was asked to stop, and whether somebody is
-// just starting it.
+// is none), what it noted, whether it was asked to stop, and whether a command
+// is just starting it.
 func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Member {
 	m := driver.Member{Code: -1}
 	switch {
@@ -155,7 +155,7 @@ func judgeUnstarted(m driver.Member, c *container.InspectResponse, n note, asked
 	return m
 }
 
-// runs says whether a container lives. One that somebody has paused does, and is
+// runs says whether a container lives. A paused one does, and is
 // not ours to judge.
 func runs(s container.ContainerState) bool {
 	return s == container.StateRunning || s == container.StatePaused || s == container.StateRestarting

@@ -21,8 +21,8 @@ import (
 // sends SIGTERM to its container, or SIGKILL when there is no grace. Process 1 of
 // the container keeps the time, so Stop does not wait and its caller may go.
 //
-// With remove, whoever next calls Status, List or Stop after the last agent has
-// gone takes everything away.
+// With remove, the next Status, List or Stop after the last agent has gone
+// removes everything.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	const doing = "stop agents"
 	dir, ok := d.placementFolder(h)
@@ -43,7 +43,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		_, err = d.sweepPlacement(ctx, h, dir)
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) && !folder.Exists(dir) {
-		return nil // it was never there, or somebody else has removed it
+		return nil // it was never there, or another process has removed it
 	}
 	var file *fs.PathError
 	if errors.As(err, &file) {
@@ -69,9 +69,9 @@ func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, dir string, i i
 	return d.signalContainer(ctx, containerName(h, i), signal)
 }
 
-// sweepPlacement takes a placement away that is to be removed and whose agents have all
-// gone. It looks before it holds the desk: who holds it makes agents look as if they
-// were about to start.
+// sweepPlacement removes a placement that is to be removed, once all its agents have
+// gone. It checks before it locks the folder: agents of a locked one look as if they were
+// about to start.
 func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
 	var facts request
 	return folder.Sweep(dir, folder.Hold, func() (bool, error) {
@@ -133,8 +133,8 @@ func (d *Driver) jobHasPlacement(job string) bool {
 	return false
 }
 
-// lockNetworks is for who makes or removes networks, from before he looks until
-// containers hold what he has made. folder.ErrHeld says that another one is at it.
+// lockNetworks is for a caller that makes or removes networks, from before it looks until
+// containers use what it has made. folder.ErrHeld says that another caller has the lock.
 func (d *Driver) lockNetworks() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(d.dir, ".networks"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -46,7 +46,7 @@ type Place struct {
 	// Take takes an agent's machine away. Nil: no machine is ever taken here.
 	Take func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member)
 
-	// Break makes of r a request whose agents cannot come up. Nil: their program
+	// Break makes of r a request for agents that cannot come up. Nil: their program
 	// is missing.
 	Break func(t *testing.T, d driver.Driver, r *driver.Request)
 

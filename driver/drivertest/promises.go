@@ -237,7 +237,7 @@ func lostStaysLost(s *stage) {
 }
 
 func takenIsNotLost(s *stage) {
-	if s.place.Take == nil { // no machine is ever taken here, and nobody may say so
+	if s.place.Take == nil { // no machine is ever taken here, and no driver may say so
 		h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
 		s.killAgent(h, 0)
 		if m := s.waitUntilGone(h)[0]; m.State == driver.Taken {

@@ -68,7 +68,7 @@ func (s Script) Environ() []string {
 	return []string{variable + "=" + string(text), EnvName + "=as the request says", "GORACE=atexit_sleep_ms=0"}
 }
 
-// ScriptOf reads the script out of a request, for places whose agents are not
+// ScriptOf reads the script out of a request, for places where agents are not
 // processes. ok is false when the request is not of this suite.
 func ScriptOf(b driver.Boot) (s Script, ok bool) {
 	for _, e := range b.Env {
@@ -161,7 +161,7 @@ const markLost = 99
 
 func markName(placement, index int) string { return fmt.Sprintf("%d-%d", placement, index) }
 
-// Main is TestMain for a driver whose agents are processes: it runs the tests,
+// Main is TestMain for a driver with agents that are processes: it runs the tests,
 // or, where a driver started this same program as an agent, acts the script.
 //
 // adopt is the target's, as drover's agent calls it at its own beginning; nil: the target

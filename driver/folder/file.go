@@ -59,7 +59,7 @@ func Exists(path string) bool {
 	return err == nil
 }
 
-// Replace writes a file, for nobody else to read, that is never seen in part, also
+// Replace writes a file, that no other user can read and that is never seen in part, also
 // not after a power cut.
 func Replace(path string, text []byte) error {
 	return whole(path, text, syncClose, os.Rename)
@@ -75,8 +75,8 @@ func CreateJSON(path string, v any) error {
 	return writeJSON(path, v, linkOnce)
 }
 
-// linkOnce is os.Link whose answer may be lost on the way from a file server: who asks
-// again is told that the name is taken, by himself.
+// linkOnce is os.Link over a file server that may lose its answer: a caller that asks
+// again is told that the name is taken, by itself.
 func linkOnce(from, to string) error {
 	err := os.Link(from, to)
 	if !errors.Is(err, fs.ErrExist) {

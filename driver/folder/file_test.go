@@ -209,7 +209,7 @@ func TestWhatIsSealedIsResolvedHere(t *testing.T) {
 	}
 }
 
-// A file server whose answer was lost tells who asks again that the name is taken.
+// After a lost answer a file server tells a caller that asks again that the name is taken.
 func TestWhoCreatesTwiceIsTheOneWhoDid(t *testing.T) {
 	dir := t.TempDir()
 	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")

@@ -26,7 +26,7 @@ func (h Hardware) String() string {
 	return s
 }
 
-// Refusal is why n does not fit, in one sentence, or empty. who is the place when
+// Refusal is why n does not fit, in one sentence, or empty. The word who names the place when
 // it lacks something.
 func (h Hardware) Refusal(who string, gpus int, n driver.Needs) string {
 	agents := max(n.Agents, 1)
@@ -65,7 +65,7 @@ func Gigabytes(bytes float64) string {
 	return fmt.Sprintf("%.0f GB", gb)
 }
 
-// GPUs asks nvidia-smi. A machine without it, or whose driver does not answer, has
+// GPUs asks nvidia-smi. A machine without it, or with a driver that does not answer, has
 // none.
 func GPUs(ctx context.Context) int {
 	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=index", "--format=csv,noheader").Output()

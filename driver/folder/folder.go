@@ -1,7 +1,7 @@
 // Package folder keeps placement folders, for the drivers that have one for each
 // placement: making, locking and removing a folder, the notes in it about agents, the
 // messages left in it for agents, and the process that supervises an agent. For drivers
-// whose agents live on this machine it says whether the requested resources fit.
+// with agents on this machine it says whether the requested resources fit.
 //
 // It refuses to know what an agent runs in and which driver put it there. Its tests, and
 // the suites of the drivers, prove it.
@@ -30,7 +30,7 @@ const (
 )
 
 // RequestFile is what a placement was asked for. It is there as long as its folder,
-// and locked while somebody starts or removes.
+// and locked while a command starts or removes.
 func RequestFile(dir string) string { return filepath.Join(dir, "request") }
 
 // RemoveFile says that a placement goes when its agents have gone.
@@ -104,8 +104,8 @@ func TakeAway(dir string) error {
 	return nil
 }
 
-// RemoveTree removes a folder, also one that a plain user's program has locked him
-// out of: he owns it.
+// RemoveTree removes a folder, also one that a program has made inaccessible to its
+// own user, who owns it.
 func RemoveTree(dir string) {
 	if !errors.Is(os.RemoveAll(dir), fs.ErrPermission) {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// publish makes a placement whose request is who.
+// publish makes a placement with the request who.
 func publish(dir, who string) error {
 	return Publish(dir, who, func(tmp string) error { return Touch(filepath.Join(tmp, "of "+who)) })
 }
@@ -84,7 +84,7 @@ func TestAPlacementIsHeldByOne(t *testing.T) {
 	}
 }
 
-// Who opened the folder before it was exchanged has locked another one.
+// A process that opened the folder before it was exchanged has locked another one.
 func TestAnExchangedPlacementIsNotHeld(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "abcd2345-1")
 	if err := publish(dir, "one"); err != nil {
@@ -112,7 +112,7 @@ func TestAnExchangedPlacementIsNotHeld(t *testing.T) {
 	}
 }
 
-// The one who is at it is refused, and takes his folder away: the other one makes his.
+// The first claimant is refused, and removes its folder: the other one makes its own.
 func TestAClaimOutlivesTheOneBeforeIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "abcd2345-1")
 	if err := publish(dir, "one"); err != nil {
@@ -221,7 +221,7 @@ func TestListTakesAwayWhatDeadStartersAndRemoversLeft(t *testing.T) {
 	if diff := cmp.Diff(want, held); diff != "" || err != nil {
 		t.Errorf("listed, %v: difference:\n%s", err, diff)
 	}
-	alone(t, dir, young, "abcd2345-1", "abcd2345-2", "abcd2345-3", "notes") // whose starter may live
+	alone(t, dir, young, "abcd2345-1", "abcd2345-2", "abcd2345-3", "notes") // its starter may live
 	if held, err := List(filepath.Join(dir, "none"), "local", nil); held != nil || err != nil {
 		t.Errorf("in no folder are %v, %v", held, err)
 	}

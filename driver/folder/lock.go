@@ -38,11 +38,11 @@ func refusedLock(err error) error {
 	return err
 }
 
-// Hold locks a placement. It is for the one who starts or removes its agents, and
-// goes with the process. fs.ErrNotExist: its folder has gone. Only its holder takes
+// Hold locks a placement. It is for the process that starts or removes its agents, and
+// ends with it. fs.ErrNotExist: its folder has gone. Only its holder takes
 // a folder away, so until then the name stays what it is.
 //
-// ErrHeld and ErrNoLocks are as in Flock. A driver for which two may be at it goes on
+// ErrHeld and ErrNoLocks are as in Flock. A driver that allows two at once goes on
 // without a lock where there is none; the others refuse such a place.
 func Hold(dir string) (lock *os.File, err error) {
 	f, err := os.OpenFile(RequestFile(dir), os.O_RDWR, 0o600)
@@ -72,7 +72,7 @@ func isStill(f *os.File) error {
 	return err
 }
 
-// IsHeld says whether somebody holds a placement. It looks with a shared lock: looks
+// IsHeld says whether a process holds a placement. It checks with a shared lock: checks
 // do not disturb each other.
 func IsHeld(dir string) bool {
 	f, err := os.Open(RequestFile(dir))
@@ -83,7 +83,7 @@ func IsHeld(dir string) bool {
 	return errors.Is(Flock(f, unix.LOCK_SH), ErrHeld)
 }
 
-// holdPause is how long who waits for a lock stands back.
+// holdPause is how long a process that waits for a lock pauses.
 const holdPause = 20 * time.Millisecond
 
 // Patiently calls hold until no other one has the lock that it takes. ctx bounds that.
@@ -112,7 +112,7 @@ func Pause(ctx context.Context, d time.Duration) error {
 }
 
 // Claim makes a placement, or finds it, and has hold hold it. While another one does
-// it waits, as Patiently; who is at it may be refused, and take his folder away.
+// it waits, as Patiently; the other may be refused, and remove its folder.
 func Claim(ctx context.Context, dir string, hold func(dir string) (*os.File, error), publish func() error) (lock *os.File, err error) {
 	for ctx.Err() == nil {
 		if err := publish(); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -127,8 +127,8 @@ func Claim(ctx context.Context, dir string, hold func(dir string) (*os.File, err
 }
 
 // Sweep takes a placement away, with takeAway, if it is to be removed, alive says that
-// nobody of it lives, and hold can hold it. gone says that it is not there any more,
-// whoever took it. One of the same name that was made meanwhile is left alone: alive
+// none of its agents lives, and hold can lock it. gone says that it is not there any more,
+// whatever process removed it. One of the same name that was made meanwhile is left alone: alive
 // is not about that.
 func Sweep(dir string, hold func(dir string) (*os.File, error), alive func() (bool, error), takeAway func() error) (gone bool, err error) {
 	if !Exists(RemoveFile(dir)) {
@@ -149,7 +149,7 @@ func Sweep(dir string, hold func(dir string) (*os.File, error), alive func() (bo
 	}
 	lock, err := hold(dir)
 	if errors.Is(err, ErrHeld) || errors.Is(err, fs.ErrNotExist) {
-		return !Exists(dir), nil // a starter is at it, or somebody who sweeps
+		return !Exists(dir), nil // a starter is at it, or another sweep
 	}
 	if err != nil {
 		return false, err

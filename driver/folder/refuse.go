@@ -68,7 +68,7 @@ func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.
 	return h, base, nil
 }
 
-// Sealed is what agents are handed for nobody else to read: the values of their
+// Sealed is what agents are handed and no other user may read: the values of their
 // secrets by variable, as JSON, and what they open the store with. nil: there is none.
 func Sealed(ctx context.Context, b driver.Boot) (secrets, pass []byte, err error) {
 	if len(b.Secrets) > 0 {

@@ -37,7 +37,7 @@ func Adopt() (*driver.Allocation, error) {
 	}
 	terms := make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM)
-	go enforce(terms, stopFile(dir, i)) // for as long as the process lives: nobody waits
+	go enforce(terms, stopFile(dir, i)) // for as long as the process lives: nothing waits for it
 	if _, asked := folder.ReadWord(stopFile(dir, i)); asked {
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}

@@ -41,12 +41,12 @@ func properties(driver.Folders) driver.Properties {
 // Driver runs agents on this machine. The zero value is not usable.
 type Driver struct {
 	dir     string
-	machine string // who we are: see machineID
+	machine string // this machine: see machineID
 }
 
 var _ driver.Driver = (*Driver)(nil)
 
-// New is the driver whose placements are in dir, an absolute path, such as
+// New is the driver with its placements in dir, an absolute path, such as
 // $XDG_STATE_HOME/drover/local. The folder is made when something is started.
 // Several machines may share it; each sees to its own agents.
 func New(dir string) *Driver {

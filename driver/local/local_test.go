@@ -89,7 +89,7 @@ func TestLocalIsADriver(t *testing.T) {
 	})
 }
 
-// place is an empty place whose agents act a script; they are killed at the end.
+// place is an empty place with agents that act a script; they are killed at the end.
 func place(t *testing.T) *Driver {
 	d := New(t.TempDir())
 	t.Cleanup(func() {

@@ -65,7 +65,7 @@ func look(path string) (held bool, n note, err error) {
 	if err != nil && !held {
 		return false, n, err
 	}
-	// After the lock: whoever held it has said everything by then.
+	// After the lock: its holder has noted everything by then.
 	notes, err := folder.Hear[note](f)
 	return held, fold(notes), err
 }

@@ -27,7 +27,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	return o, nil
 }
 
-// hostname is who we are where the machine has no number of its own.
+// hostname identifies this machine where it has no number of its own.
 func hostname() string {
 	name, _ := os.Hostname() // empty at worst: then all nameless machines are one
 	return name

@@ -21,7 +21,7 @@ import (
 // agents.
 type request struct {
 	Agents  int       `json:"agents"`
-	Machine string    `json:"machine"` // machineID: whose locks and pids these are
+	Machine string    `json:"machine"` // machineID: the machine of these locks and pids
 	Host    string    `json:"host"`    // for people
 	Started time.Time `json:"started"`
 	Binary  string    `json:"binary,omitempty"` // the agents' program
@@ -46,7 +46,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	}
 	locks, err := d.publishFolder(dir, r)
 	if errors.Is(err, fs.ErrExist) {
-		return h, d.syncPlacements() // somebody was quicker
+		return h, d.syncPlacements() // another Start was quicker
 	}
 	if err != nil {
 		return driver.Handle{}, d.wrapFileError("start agents", err)
@@ -66,8 +66,8 @@ func (d *Driver) syncPlacements() error {
 	return d.wrapFileError("start agents", folder.SyncFolder(d.dir))
 }
 
-// publishFolder makes the placement's folder with every agent's lock taken by us. So nobody
-// ever finds an agent's file that is not locked and not at its end. fs.ErrExist says
+// publishFolder makes the placement's folder with every agent's lock taken by us. So no
+// process ever finds an agent's file that is not locked and not at its end. fs.ErrExist says
 // that another starter was quicker.
 func (d *Driver) publishFolder(dir string, r driver.Request) (locks []*os.File, err error) {
 	host, _ := os.Hostname() // empty where the machine has no name
@@ -89,7 +89,7 @@ func (d *Driver) publishFolder(dir string, r driver.Request) (locks []*os.File, 
 		return locks, nil
 	}
 	for _, l := range locks {
-		// If it has its name, to withdraw that would race with whoever has seen it:
+		// If it has its name, to withdraw that would race with a command that has seen it:
 		// the agents stay unstarted, which Status tells.
 		folder.Say(l, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		l.Close()
@@ -135,7 +135,7 @@ func spawnAgent(r driver.Request, dir string, i int, lock *os.File) error {
 		return err
 	}
 	// While we live the agent is our child, and a zombie would look alive to
-	// whoever asks for its pid. Nobody waits for this goroutine: it waits itself,
+	// a process that checks its pid. Nothing waits for this goroutine: it waits itself,
 	// for a process that outlives us, and all it leaves is a word why that ended.
 	go func() {
 		defer fate.Close()

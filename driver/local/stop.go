@@ -19,8 +19,8 @@ import (
 // does not wait and its caller may go. An agent too ill for that (frozen,
 // swapped out) is ended by a Stop without grace.
 //
-// With remove, whoever next calls Status, List or Stop after the last agent has
-// gone takes the folder away.
+// With remove, the next Status, List or Stop after the last agent has gone
+// removes the folder.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	dir, ok := d.placementFolder(h)
 	if ctx.Err() != nil {
@@ -43,7 +43,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		_, err = d.sweepPlacement(dir)
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil // it was never there, or somebody else has removed it
+		return nil // it was never there, or another process has removed it
 	}
 	return d.wrapFileError("stop agents", err)
 }
@@ -78,8 +78,8 @@ func stopAgent(dir string, i int, grace time.Duration) error {
 	return err
 }
 
-// sweepPlacement takes a placement away that is to be removed and whose agents have all
-// gone: of another machine's, whose agents have all said that they ended.
+// sweepPlacement removes a placement that is to be removed, once all its agents have
+// gone: of another machine's, once all have noted that they ended.
 func (d *Driver) sweepPlacement(dir string) (gone bool, err error) {
 	gone, err = folder.Sweep(dir, folder.Hold, func() (bool, error) {
 		members, err := d.readMembers(dir)

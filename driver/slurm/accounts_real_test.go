@@ -46,7 +46,7 @@ func minderOf(t *testing.T, d *stage, i int) (minder, agent int) {
 	return parentOf(t, agent), agent
 }
 
-// vanish ends an agent and its minder at once: nobody notes anything.
+// vanish ends an agent and its minder at once: neither notes anything.
 func vanish(t *testing.T, d *stage, i int) {
 	t.Helper()
 	minder, agent := minderOf(t, d, i)

@@ -63,7 +63,7 @@ const (
 	noConfig = "its commands find no slurm.conf here, and no server that has one"
 )
 
-// silent is a call of which nobody knows whether it was heard.
+// silent is a call that may or may not have been heard.
 type silent struct{ command, why string }
 
 func (e *silent) Error() string { return e.command + ": " + e.why }
@@ -124,7 +124,7 @@ type row struct {
 	Reason string
 	Nodes  string
 	Name   string
-	End    time.Time // when it ended; zero: it has not, or nobody knows
+	End    time.Time // when it ended; zero: it has not, or that is unknown
 }
 
 // rowFields are the columns of squeue; a name, which comes last, may hold anything.
@@ -181,7 +181,7 @@ func (d *Driver) accounted(ctx context.Context, ids ...string) []row {
 }
 
 // parseAccounts reads what sacct printed. Of a task that Slurm started several times
-// the last line stands. Who is said to run or to wait is left out: it is asked about
+// the last line stands. A task that is said to run or to wait is left out: it is asked about
 // what slurmctld itself does not know any more, and hears of things late.
 func parseAccounts(out string) (rows []row) {
 	at := map[[2]int]int{} // in rows

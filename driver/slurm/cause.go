@@ -103,8 +103,8 @@ func fields(text string) map[string]string {
 	return all
 }
 
-// timeLeft asks how long a job may still run; ok is false where nobody says, or it is
-// for ever.
+// timeLeft asks how long a job may still run; ok is false where Slurm does not say, or it
+// is for ever.
 func timeLeft(ctx context.Context, name string) (left time.Duration, ok bool) {
 	out, err := command(ctx, "", patience, os.Environ(), "squeue", "--noheader", "--jobs="+name, "--format=%L")
 	if err != nil {

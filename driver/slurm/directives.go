@@ -186,8 +186,8 @@ scan:
 	return words, nil
 }
 
-// The options of sbatch that are no word and a value: those with none, those whose
-// value stands behind = or not at all, and the letters.
+// The options of sbatch that are no word and a value: those with none, those with
+// a value behind = or not at all, and the letters.
 var (
 	bare = []string{"--contiguous", "--help", "--hold", "--ignore-pbs", "--no-requeue", "--overcommit", "--oversubscribe", "--share", "--parsable",
 		"--quiet", "--reboot", "--requeue", "--spread-job", "--test-only", "--usage", "--use-min-nodes", "--verbose", "--version", "--wait"}

@@ -154,7 +154,7 @@ func word(dir string) (grace time.Duration, ok bool) {
 	return folder.ReadWord(stopFile(dir))
 }
 
-// again lists, in order, in whose place agents came that Slurm started anew: the
+// again lists, in order, the agents that Slurm started anew: of the new ones, the
 // first has the number that follows the last that was asked for.
 func again(dir string, agents int) (of []int, err error) {
 	for {
@@ -182,8 +182,8 @@ func newest(of []int, agents, base int) int {
 	return n
 }
 
-// succeed gives base another number after was, unless somebody has done so; it says
-// which agent stands in its place now.
+// succeed gives base another number after was, unless another process has; it says
+// which agent replaces it now.
 func succeed(dir string, agents, base, was int) (int, error) {
 	for {
 		of, err := again(dir, agents)
@@ -214,7 +214,7 @@ func hold(dir string) (lock *os.File, err error) {
 	return lock, err
 }
 
-// firstLine is what a sentence may quote of somebody's output.
+// firstLine is what a sentence may quote of a command's output.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line

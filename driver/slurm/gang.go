@@ -172,7 +172,7 @@ func outlast(p place, o orders, terms <-chan os.Signal) (code int, asked bool) {
 }
 
 // hasSteps asks whether Slurm still has a step of this job beside its script. If
-// nobody answers, it has.
+// Slurm does not answer, it has.
 func hasSteps(p place) bool {
 	out, err := command(context.Background(), "", patience, os.Environ(), "squeue", "--noheader", "--steps", "--jobs="+itoa(p.job), "--format=%i")
 	if err != nil {

@@ -68,7 +68,7 @@ func TestAFolderThatSlurmCannotWriteIntoIsRefused(t *testing.T) {
 		`start agents: Slurm cannot write into "/state/50%"`, "Name another folder with XDG_STATE_HOME.")
 }
 
-// sbatch may have submitted the job whose number it does not print.
+// sbatch may have submitted the job without printing its number.
 func TestAnAnswerWithoutANumberIsABug(t *testing.T) {
 	d := New(t.TempDir())
 	d.path = t.TempDir()

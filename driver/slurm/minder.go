@@ -213,8 +213,8 @@ func (m *minder) signalled(s os.Signal) {
 	m.signalAgent(n)
 }
 
-// recordSlurmStop notes that it is Slurm who ends the agent. It is noted before the agent
-// hears of it: one that has ended is judged by what is there then.
+// recordSlurmStop notes that Slurm ends the agent. It is noted before the agent
+// is told: one that has ended is judged by what is there then.
 func (m *minder) recordSlurmStop(n notice) {
 	m.slurm = true
 	say(m.folder, m.index, note{Asked: n.Asked, Taken: !n.Asked, Why: n.Why})
@@ -286,7 +286,7 @@ const exitLater = 75
 // a job may be interrupted.
 const mostRestarts = 20
 
-// requeue has Slurm start a job again. If it will not, somebody has to resume.
+// requeue has Slurm start a job again. If it will not, the user has to resume.
 func requeue(name string, restarts int) {
 	if restarts >= mostRestarts {
 		return

@@ -128,7 +128,7 @@ type group struct {
 	cpus      int
 	memory    int64 // bytes
 	gpus      int
-	idle      int // cores that nobody uses, on all nodes
+	idle      int // unused cores, on all nodes
 	node      node
 	unmet     string // why a single node is not what is asked for; "": it is
 }

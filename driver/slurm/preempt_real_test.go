@@ -25,7 +25,7 @@ func soon(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// takeAll is a job of somebody else's that wants all nodes. It ends with the test.
+// takeAll is a job of another user that wants all nodes. It ends with the test.
 func takeAll(t *testing.T) (id string) {
 	t.Helper()
 	id = slurms(t, "sbatch", "--parsable", "--exclusive", "--nodes=4", "--output=/dev/null", "--wrap=sleep 1000")
@@ -39,7 +39,7 @@ func takeAll(t *testing.T) (id string) {
 }
 
 // Jobs that come before ours take our machines: an agent is told so, and either Slurm
-// starts it again, or nothing of it is left. Nobody counts that as an end of its own.
+// starts it again, or nothing of it is left. It does not count as an end of its own.
 func TestRealPreemptedAgentsAreTold(t *testing.T) {
 	private(t)
 	d := map[string]*stage{"spot": real(t), "cheap": real(t)}

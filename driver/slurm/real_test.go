@@ -50,7 +50,7 @@ func real(t *testing.T) *stage {
 	return d
 }
 
-// scripted is a request whose agents act a script: its JSON, less the braces.
+// scripted is a request for agents that act a script: its JSON, less the braces.
 func (d *stage) scripted(t *testing.T, agents int, script string) driver.Request {
 	program, err := os.Executable()
 	if err != nil {
@@ -135,7 +135,7 @@ func TestRealATaskThatSlurmRequeuesIsAnotherAgent(t *testing.T) {
 	if all[0].State != driver.Running || all[1].State != driver.Taken || !strings.Contains(all[1].Reason, "requeued") {
 		t.Errorf("members are %+v, want the second taken, and a third that waits", all)
 	}
-	// Slurm has it wait for some seconds. Nobody may hurry it: in the second in which a node
+	// Slurm has it wait for some seconds. The test must not hurry it: in the second in which a node
 	// has ended a job it refuses to begin it, and the job has failed.
 	until(t, d, "it runs again", func(all []driver.Member) bool { return len(all) == 3 && all[2].State == driver.Running })
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // refusals are what Slurm may answer to a submission, by what can be done about it.
-// The first whose words occur in the answer is it.
+// The first with words that occur in the answer applies.
 var refusals = []struct {
 	words string
 	kind  fault.Kind

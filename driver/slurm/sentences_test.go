@@ -156,7 +156,7 @@ func TestWhatSbatchRefusesHasANextStep(t *testing.T) {
 	}
 }
 
-// slurmThatPrints is a Slurm whose sinfo prints these lines.
+// slurmThatPrints is a Slurm with a sinfo that prints these lines.
 func slurmThatPrints(t *testing.T, groups string) *Driver {
 	t.Helper()
 	d := New(t.TempDir())

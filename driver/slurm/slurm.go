@@ -4,7 +4,7 @@
 //
 // Agents of a map are the tasks of job arrays, each by itself. Agents that must
 // reach each other are one job on several nodes. Slurm restarts what it has taken a
-// machine from (--requeue), so a job goes on with nobody attached.
+// machine from (--requeue), so a job goes on without an attached command.
 //
 // A placement is a folder, <dir>/<job>-<placement>, on a file system that all nodes
 // see. It comes into being whole or not at all. In it are
@@ -76,7 +76,7 @@ var _ driver.Driver = (*Driver)(nil)
 // for one that is dead: its clients would try for minutes.
 const patience = 30 * time.Second
 
-// New is the driver whose placements are in dir, an absolute path on a file system
+// New is the driver with its placements in dir, an absolute path on a file system
 // that all nodes see under that name, such as $XDG_STATE_HOME/drover/slurm below a
 // home folder of a cluster. The folder is made when something is started. The cluster
 // is the one that SLURM_CONF names, and is not asked before it is needed.
@@ -90,7 +90,7 @@ func (d *Driver) placementFolder(h driver.Handle) (path string, ok bool) {
 }
 
 // List names every placement in the folder. On the way it takes away what was to be
-// removed and has ended, and programs that nobody has used for long.
+// removed and has ended, and programs that were not used for long.
 func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

@@ -22,7 +22,7 @@ import (
 
 // Start makes the placement durable and has Slurm accept its jobs.
 //
-// Whoever holds the folder is at it; another Start waits for him. Before it submits
+// The Start that holds the folder does the work; another waits for it. Before it submits
 // it looks whether Slurm has a job of that name, and after an answer that was lost it
 // looks again; what sbatch answered is noted. A job that was submitted twice all the
 // same does nothing the second time: an agent's minder takes its number before it
@@ -153,7 +153,7 @@ func (d *Driver) submitJobs(ctx context.Context, p plan) error {
 	return nil
 }
 
-// lookFor is how long Slurm is asked about a job whose submission it has not answered,
+// lookFor is how long Slurm is asked about a job with a submission that it has not answered,
 // after pauses that grow from the first.
 const lookFor, firstLook = 8 * time.Second, 250 * time.Millisecond
 
@@ -301,7 +301,7 @@ func (d *Driver) installProgram(binary string) (string, error) {
 	path := place()
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		now := time.Now()
-		return path, os.Chtimes(path, now, now) // or it would be taken for one that nobody uses
+		return path, os.Chtimes(path, now, now) // or it would be taken for an unused one
 	}
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return "", err

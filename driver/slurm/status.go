@@ -98,7 +98,7 @@ type view struct {
 	jobs    []submitted // by array; nil for those that are not submitted
 	asked   bool        // all were told to stop
 	askedAt time.Time
-	busy    bool // somebody submits
+	busy    bool // a command submits
 }
 
 // readPlacement looks at a placement.
@@ -106,7 +106,7 @@ func (d *Driver) readPlacement(ctx context.Context, h driver.Handle, dir string,
 	busy := folder.IsHeld(dir)
 	v := &view{handle: h, folder: dir, facts: facts, rows: map[int]row{}, busy: busy}
 	var o orders
-	if err := folder.ReadJSON(ordersFile(dir), &o); err == nil { // else there is nobody to stand beside
+	if err := folder.ReadJSON(ordersFile(dir), &o); err == nil { // else there is no agent to run beside
 		v.binary = o.Binary
 	}
 	s := &look{at: time.Now(), ended: map[int]note{}}
@@ -337,7 +337,7 @@ func (v *view) whereabouts(m *driver.Member, n note, r row, listed bool) {
 	}
 }
 
-// judgeFormer is of an agent in whose place another came: Slurm has started its task
+// judgeFormer is of an agent that another replaced: Slurm has started its task
 // again.
 func judgeFormer(m driver.Member, n note) driver.Member {
 	switch {
@@ -403,8 +403,8 @@ func judgeSilent(m driver.Member, n note) driver.Member {
 	return m
 }
 
-// judgeGone is of an agent that was up, whose minder has said no more, and whose task
-// Slurm has ended.
+// judgeGone is of an agent that was up: its minder has noted no more, and Slurm has
+// ended its task.
 func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
 	switch {
 	case !listed:

@@ -15,8 +15,8 @@ import (
 // what runs and cancel what waits. The agents' minders keep the time, and look for the
 // word by themselves too, so Stop does not wait and its caller may go.
 //
-// With remove, whoever next calls Status, List or Stop after the last agent has gone
-// takes everything away.
+// With remove, the next Status, List or Stop after the last agent has gone
+// removes everything.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	const doing = "stop agents"
 	dir, ok := d.placementFolder(h)
@@ -49,7 +49,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	var file *fs.PathError
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist) && !folder.Exists(dir):
-		return nil // it was never there, or somebody else has removed it
+		return nil // it was never there, or another process has removed it
 	case errors.As(err, &file):
 		return d.wrapFileError(doing, err)
 	}
@@ -78,7 +78,7 @@ func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s 
 		}
 	}
 	if len(ids) == 0 {
-		return nil // who submits now sees the word
+		return nil // a Start that submits now sees the message
 	}
 	calls := [][]string{append([]string{"--state=PENDING"}, ids...)}
 	switch {
@@ -103,7 +103,7 @@ func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s 
 	return nil
 }
 
-// sweepPlacement takes a placement away that is to be removed and whose agents have all gone.
+// sweepPlacement removes a placement that is to be removed, once all its agents have gone.
 func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
 	return folder.Sweep(dir, hold, func() (bool, error) {
 		facts, err := readRequest(dir)

@@ -1,7 +1,7 @@
 // Package faulttest compares what a user reads with golden files: the sentences of
 // errors and their next steps, each beside what leads to it. Tests collect them where
-// they drive the code to them anyway. It knows no package whose sentences they are;
-// those packages' tests prove it.
+// they drive the code to them anyway. It knows none of the packages with those sentences;
+// their tests prove it.
 package faulttest
 
 import (

@@ -17,7 +17,7 @@ import (
 
 // What Scan, Put and Save answer, beside success. Test with errors.Is.
 var (
-	// ErrHome: the folder is the home folder or /, where nobody keeps one program.
+	// ErrHome: the folder is the home folder or /, where no user keeps one program.
 	ErrHome = errors.New("it is the home folder or the root of the file system")
 	// ErrTooBig: above Caps.
 	ErrTooBig = errors.New("too big to ship as code")
@@ -31,7 +31,7 @@ type Caps struct {
 	Depth int   // folders above a file; 64
 	// Ratio is uncompressed bytes to compressed ones; 1,000. It counts only
 	// beyond the first 192 MiB: below, an honest run of zeros may be as dense
-	// as it likes. Who raises Bytes and ships such runs raises Ratio too.
+	// as it likes. A caller that raises Bytes and ships such runs raises Ratio too.
 	Ratio int64
 }
 

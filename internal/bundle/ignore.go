@@ -12,9 +12,9 @@ import (
 	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
-// builtin is what nobody means to ship. A line in .droverignore can bring any
+// builtin is what no user means to ship. A line in .droverignore can bring any
 // of it back ("!node_modules"), and a file that git tracks stays anyway:
-// somebody chose it.
+// a user chose it.
 const builtin = ".git\n__pycache__/\n*.pyc\nnode_modules/\n.ipynb_checkpoints/\n.drover/\n" + tree.Workshop + "/\n"
 
 // marks tell of folders that are no code: a virtual environment, and what drover

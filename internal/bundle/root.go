@@ -77,7 +77,7 @@ const (
 )
 
 // Unshipped looks at what is in the list's folder and is not shipped. It leaves out what
-// nobody means to ship, as Scan does, what Judge has left out, and what leaves says; it may
+// no user means to ship, as Scan does, what Judge has left out, and what leaves says; it may
 // be nil.
 func (l List) Unshipped(leaves func(Found) bool) Seen {
 	shipped, folders := map[string]bool{}, map[string]bool{}

@@ -58,12 +58,12 @@ const Partly = "part"
 // List is what Scan found: names and sizes, no contents.
 type List struct {
 	Dir     string   // absolute, without symbolic links
-	How     string   // who chose the files: "git", "walk", Alone, Partly
+	How     string   // what chose the files: "git", "walk", Alone, Partly
 	Script  string   // Source.Script's name in the bundle, or empty
 	Entries []Entry  // by name
 	Bytes   int64    // of all Entries
 	Left    []Left   // what Source.Judge left out, by name
-	Notes   []string // what else was left out that somebody may miss, a line each
+	Notes   []string // what else was left out that the user may miss, a line each
 
 	caps Caps
 	at   string // Source.At

@@ -18,8 +18,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// widest is the most memory, in bytes, that an archive may ask of whoever
-// decompresses it; Pack asks for 8 MiB.
+// widest is the most memory, in bytes, that an archive may ask of its
+// reader; Pack asks for 8 MiB.
 const widest = 32 << 20
 
 // Unpack lays a bundle out in dir, which is made if it is not there and should

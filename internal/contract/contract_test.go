@@ -160,7 +160,7 @@ func TestAShellCanSayEveryName(t *testing.T) {
 	got := variables(t, f)
 	for name, want := range map[string]string{
 		"SM_HP_BATCH-SIZE": "64", "SM_HP_BATCH_SIZE": "64",
-		"SM_HP_LEARNING-RATE": "1", "SM_HP_LEARNING_RATE": "2", // who spelt it so meant it
+		"SM_HP_LEARNING-RATE": "1", "SM_HP_LEARNING_RATE": "2", // that spelling was meant
 		"SM_CHANNEL_MY-DATA": f.Inputs["my-data"], "SM_CHANNEL_MY_DATA": f.Inputs["my-data"], "DROVER_INPUT_MY_DATA": f.Inputs["my-data"],
 		"SM_HP_OPT.NAME": "sgd", "SM_CHANNEL_A.B": "/dot", "DROVER_INPUT_A_B": "/dot",
 		"SM_CHANNEL_RAW-X": "/dash", "SM_CHANNEL_RAW_X": "/underscore", "DROVER_INPUT_RAW_X": "/underscore",

@@ -90,7 +90,7 @@ func (f Facts) setDroverEnv(set map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(f.Inputs)) {
 		spelt := "DROVER_INPUT_" + strings.ToUpper(name)
 		plain := strings.ReplaceAll(underscored(spelt), ".", "_")
-		if plain == spelt || set[plain] == "" { // who spelt it so meant it
+		if plain == spelt || set[plain] == "" { // that spelling was meant
 			set[plain] = f.Inputs[name]
 		}
 	}

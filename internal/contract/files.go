@@ -29,7 +29,7 @@ func (f Facts) Files() map[string][]byte {
 	return files
 }
 
-// Write makes the folders of the contract, for everyone to read, and writes its
+// Write makes the folders of the contract, readable by all users, and writes its
 // files, replacing older ones. It may be called again.
 //
 // at is the folder of this machine that the program sees as "/", where it has a

@@ -9,8 +9,8 @@ import (
 
 // HostsFile is the machine's /etc/hosts with a line for each node at the end, so
 // that the names in SM_HOSTS can be reached. Where the machine has other
-// addresses for these names they go: the first would win. A node whose address
-// is itself a name gets no line, and what the machine says of it stays. Nil when
+// addresses for these names they go: the first would win. A node with a name
+// as its address gets no line, and what the machine says of it stays. Nil when
 // there is nothing to add.
 func (f Facts) HostsFile(machine []byte) []byte {
 	var added []string

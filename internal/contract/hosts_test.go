@@ -64,7 +64,7 @@ func resolve(text string) map[string]string {
 }
 
 // FuzzHostsFile: whatever the machine's file says, nodes are found at their
-// addresses and everybody else where he was.
+// addresses and all other names where they were.
 func FuzzHostsFile(f *testing.F) {
 	for _, text := range []string{"", "1.2.3.4 algo-1 b#c\n", "1.1.1.1 Algo-2\r\n\n 2.2.2.2\tx algo-1", "a b\x00c algo-1\nalgo-1 algo-1\n", "1 \x85algo-1\n#\n"} {
 		f.Add(text)

@@ -16,7 +16,7 @@ import (
 // everything behind "--". Never nil.
 //
 // Names that SageMaker's SDK keeps for itself (sagemaker_...) are like any other:
-// there nobody types them, here whoever does means the script.
+// there no user types them, here a user that does means the script.
 func Hyperparameters(args []string) map[string]any {
 	values := map[string]any{}
 	for name, text := range flags(args) {
@@ -41,7 +41,7 @@ func (f Facts) hyperparameterValues() map[string]any {
 	return values
 }
 
-// hyperparameterTexts are the hyperparameters as SageMaker stores them. Who gives them by name has
+// hyperparameterTexts are the hyperparameters as SageMaker stores them. A user that gives them by name has
 // its SDK send each as JSON: the text 1 is "\"1\"" there, so that the toolkit reads
 // text again and not a number.
 func (f Facts) hyperparameterTexts() map[string]string {

@@ -21,11 +21,11 @@ func RankEnviron(nodeRank, procs, local int) []string {
 }
 
 // Defaults are variables as "NAME=value", sorted by name, that apply only where
-// the machine's environment says nothing: who runs the machine knows its network
+// the machine's environment says nothing: the machine's administrator knows its network
 // and its cores better. The user's own win here too. They are
 //
 //   - GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME, the interface that reaches the
-//     peers, for launchers whose processes use one of the two: both guess, and
+//     peers, for launchers with processes that use one of the two: both guess, and
 //     on a machine with several interfaces guess wrong;
 //   - OMP_NUM_THREADS=1 for several processes of job.Torch, as torchrun does: else
 //     each of them starts a thread for every core.
@@ -47,7 +47,7 @@ func (f Facts) Defaults() []string {
 	return lines(set)
 }
 
-// rendezvousPeers is where the nodes reach each other. It is nil when nobody asked for
+// rendezvousPeers is where the nodes reach each other. It is nil when no launcher asked for
 // it (a plain script that finds MASTER_ADDR waits for peers), and when it is not
 // known of all: half a list would be waited for.
 func (f Facts) rendezvousPeers() []Peer {

@@ -88,7 +88,7 @@ func (f Facts) resultsOrDefault() []job.Result {
 
 // Folders lists every folder that must be there when the program starts, outer
 // ones first. output/intermediate is not among them: SageMaker's toolkit takes
-// its presence for a sign that somebody else looks after it.
+// its presence for a sign that another program looks after it.
 func (p Paths) Folders() []string {
 	all := []string{p.Code, p.Input, p.Config, p.Data, p.Model, p.Output, p.OutputData, p.Checkpoints, p.State, p.TensorBoard}
 	all = append(append(all, p.Results...), p.Parents...)

@@ -9,14 +9,14 @@ import (
 // processing is processingjobconfig.json: the request that SageMaker would have
 // been sent, as far as there is one. What it cannot know here (the image, where
 // data came from and goes to) is "", so that a program which reads past it finds
-// text; limits that nobody set are left out.
+// text; limits that were not set are left out.
 func (f Facts) processing() map[string]any {
 	environment := map[string]string{}
 	maps.Copy(environment, f.Env)
 	return map[string]any{
 		"ProcessingJobName": f.Job,
 		// Six fields like any ARN, for programs that split it; the partition says
-		// whose it is not. SageMaker writes the name in lower case here alone.
+		// that it is not AWS's. SageMaker writes the name in lower case here alone.
 		"ProcessingJobArn": "arn:drover:sagemaker:" + f.Region + "::processing-job/" + strings.ToLower(f.Job),
 		"AppSpecification": map[string]any{
 			"ImageUri":            "",

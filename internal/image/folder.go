@@ -136,7 +136,7 @@ func (f *Folder) addFile(root *os.Root, p string, d fs.DirEntry) error {
 	return nil
 }
 
-// addParents adds the folders of files whose own folder is ignored, as a plain
+// addParents adds the folders of files in an ignored folder, as a plain
 // folder: docker makes them so.
 func (f *Folder) addParents() {
 	known := map[string]bool{}
@@ -239,7 +239,7 @@ func (f *Folder) keepNamed(words []string) {
 	f.addParents()
 }
 
-// checkSize refuses what nobody means to ship.
+// checkSize refuses a folder too large to be meant.
 func (f *Folder) checkSize() error {
 	sum, largest := int64(0), File{}
 	for _, one := range f.Files {

@@ -11,13 +11,13 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// DefaultRegion is whose registry is asked when nothing says another: the one
+// DefaultRegion is the region of the registry when nothing says another: the one
 // that has every framework's image.
 const DefaultRegion = "us-east-1"
 
 // frameworks.json is made from the training tables of SageMaker's Python SDK
 // (sagemaker-core 2.27.0, image_uri_config, Apache-2.0): which versions there
-// are, in whose registry, in which regions.
+// are, in which account's registry, in which regions.
 //
 //go:embed frameworks.json
 var frameworksJSON []byte

@@ -36,9 +36,9 @@ const (
 // BaseWord stands in a Dockerfile for the job's image or framework.
 const BaseWord = "__BASE_IMAGE__"
 
-// Site is where and for whom an image is resolved.
+// Site is where and for which user an image is resolved.
 type Site struct {
-	Project string // whose image it is; part of its name
+	Project string // the project of the image; part of its name
 	Dir     string // where relative paths begin, and what COPY in a typed text copies from
 	GPUs    int    // of each node: they choose a framework's processor
 	Machine string // "ml.p3.2xlarge": so does its family
@@ -48,7 +48,7 @@ type Site struct {
 	// begins from another does not mind it.
 	Spare    bool
 	Default  string // the image of a job that names none; may be ""
-	Platform string // "linux/arm64"; "" leaves it to who builds
+	Platform string // "linux/arm64"; "" leaves it to the builder
 	Registry string // the prefix below which a built image is pushed, such as "ghcr.io/me"; "": it stays here
 }
 
@@ -87,7 +87,7 @@ func Resolve(c job.Container, site Site) (*Plan, error) {
 	}
 	named := (c.Image != "" || c.Framework != "") && !site.Spare
 	file := ""
-	if _, _, ok := Local(base); ok && c.Dockerfile == "" { // who runs it needs a name for it
+	if _, _, ok := Local(base); ok && c.Dockerfile == "" { // its runner needs a name for it
 		file, c.Dockerfile, named = base, "FROM "+base, false
 	}
 	if c.Dockerfile == "" {

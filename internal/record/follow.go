@@ -60,7 +60,7 @@ type FollowOptions struct {
 // each exactly once, in the order of seq for each writer and as they come among
 // writers. It ends when the job has settled and all that is stored was given, or
 // when ctx does (its cause is then the last error). Another error says that the
-// store could not be asked, or holds something damaged: who goes on ranging
+// store could not be asked, or holds something damaged: a caller that goes on ranging
 // goes on following.
 func Follow(ctx context.Context, o FollowOptions) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
@@ -175,7 +175,7 @@ func (f *follower) listingIsDue() bool {
 	return since >= f.o.Every
 }
 
-// readToEnd reads the store to its end, now that nobody can be heard any more. It is
+// readToEnd reads the store to its end, now that no writer can be heard any more. It is
 // true when there is nothing left to do.
 func (f *follower) readToEnd(ctx context.Context) bool {
 	goOn, listed := f.reader.Scan(ctx, true, f.yield)
@@ -243,7 +243,7 @@ func (f *follower) handleNews(n news) (goOn, again bool) {
 	case lost:
 		f.lacks = true
 	case absent:
-		// Nobody there is nobody there until the next poll, or for good.
+		// An absent writer is absent until the next poll, or for good.
 		f.dials[l.addr] = maxDials
 		f.done[l.addr] = f.settled
 	}
@@ -284,7 +284,7 @@ func (f *follower) dropLinks() {
 	}
 }
 
-// tickEvery ticks until ctx ends. A tick that nobody takes is not made up for.
+// tickEvery ticks until ctx ends. A tick that is not taken is not made up for.
 func (f *follower) tickEvery(ctx context.Context, d time.Duration) <-chan struct{} {
 	ticks := make(chan struct{})
 	f.running.Go(func() {

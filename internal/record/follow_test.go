@@ -540,7 +540,7 @@ func TestAnotherUserIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	var accepting sync.WaitGroup
-	accepting.Go(func() { w.acceptFollowers(l, os.Geteuid()+1) }) // serves somebody else
+	accepting.Go(func() { w.acceptFollowers(l, os.Geteuid()+1) }) // serves another user
 	conn, err := proc.DialSocket(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ type byteReader interface {
 	io.ByteReader
 }
 
-// readFrame reads the rest of a frame whose stream was read already. Its Data
+// readFrame reads the rest of a frame after its stream. Its Data
 // is new. It allocates at most MaxFrame whatever the other side says.
 func readFrame(r byteReader, stream byte) (f Frame, err error) {
 	if !oneStream(stream) {

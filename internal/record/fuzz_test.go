@@ -73,7 +73,7 @@ func TestEveryTruncationAndEveryFlippedByteIsNoticed(t *testing.T) {
 	}
 }
 
-// TestAnIndexThatLiesAboutItsBlocksIsNoticed: whoever made it knows how to make
+// TestAnIndexThatLiesAboutItsBlocksIsNoticed: its forger knows how to make
 // a checksum. What is skipped by the index must be what reading would skip.
 func TestAnIndexThatLiesAboutItsBlocksIsNoticed(t *testing.T) {
 	var sayings faulttest.Sayings

@@ -14,7 +14,7 @@ type link struct {
 	addr   string
 	hangUp context.CancelFunc
 	from   chan uint64 // the answer to greeted: the first seq that is lacked
-	cursor *Cursor     // whose frames it gives; nil until greeted
+	cursor *Cursor     // of the writer of its frames; nil until greeted
 }
 
 // news is what a link has to tell.
@@ -28,11 +28,11 @@ type news struct {
 type told int
 
 const (
-	greeted  told = iota // who is there; the link waits for from
+	greeted  told = iota // the writer's greeting; the link waits for from
 	framed               // a frame
 	finished             // that was all, and it is stored
 	lost                 // the connection, after it was made; a gap too
-	absent               // nobody is there
+	absent               // no writer is there
 )
 
 // readSocket speaks with the socket until it ends or ctx does, and tells out. The last
@@ -86,7 +86,7 @@ func (l *link) readSocket(ctx context.Context, dial func(context.Context, string
 	tell(news{what: readLive(r, at, func(f Frame) bool { return tell(news{what: framed, f: f}) })})
 }
 
-// readGreeting reads who is at the other end.
+// readGreeting reads the origin of the other end.
 func readGreeting(r byteReader) (p Origin, err error) {
 	head := make([]byte, len(Greeting))
 	if _, err := io.ReadFull(r, head); err != nil {

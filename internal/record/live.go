@@ -116,7 +116,7 @@ func (r *ring) copyFrames(s spot, buf []byte) ([]byte, spot, bool) {
 	return buf, s, true
 }
 
-// live is a writer's other side: those who watch. Guarded by Writer.mu, but for
+// live is a writer's other side: its followers. Guarded by Writer.mu, but for
 // the two groups.
 type live struct {
 	ring      ring
@@ -246,7 +246,7 @@ func (w *Writer) removeFollower(conn net.Conn) {
 }
 
 // sendFrames sends a follower what it lacks. It copies out of the ring under the lock
-// and writes without it, so a slow follower holds up nobody.
+// and writes without it, so a slow follower delays no other.
 func (w *Writer) sendFrames(ctx context.Context, conn net.Conn, from uint64) {
 	buf := make([]byte, 0, chunkSize)
 	w.mu.Lock()

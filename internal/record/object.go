@@ -157,7 +157,7 @@ func OpenObject(ctx context.Context, s Store, key string, size int64) (*Object, 
 	return o, o.loadIndex(ctx, s, size)
 }
 
-// loadIndex reads the index, whose end at least is in the tail.
+// loadIndex reads the index; its end at least is in the tail.
 func (o *Object) loadIndex(ctx context.Context, s Store, size int64) error {
 	if size < int64(len(magic)+trailerLen) {
 		return NewDamagedError("%d bytes are too few", size)

@@ -63,7 +63,7 @@ func (o *outlet) recordFrames(b []byte) error {
 	return nil
 }
 
-// releaseHeld records what outlets hold back whose programs have been quiet for a
+// releaseHeld records what outlets hold back, once their programs have been quiet for a
 // tick: one that asks "continue? y" and waits must be seen to, whatever secrets
 // begin with a y. It never waits, like Note.
 func (w *Writer) releaseHeld() {

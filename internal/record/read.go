@@ -75,7 +75,7 @@ func (f *Filter) Under(prefix string) string {
 // Read gives the stored frames below prefix that the filter chooses, by attempt,
 // rank, writer, seq. It reads the objects' indexes and only the blocks that may
 // hold such a frame. After an error (an object that is damaged, missing or not
-// to be had) it goes on with what comes next, for a caller who goes on ranging.
+// to be had) it goes on with what comes next, for a caller that goes on ranging.
 func Read(ctx context.Context, s Store, prefix string, f Filter) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		r := Reader{Store: s, Prefix: prefix, Filter: f}
@@ -93,7 +93,7 @@ type Reader struct {
 	cursors map[Origin]*Cursor
 	zstd    *zstd.Decoder // made when first needed
 
-	// Who reads ahead lists, opens and takes in a way of his own; nil: as below.
+	// A reader ahead lists, opens and takes in a way of its own; nil: as below.
 	List    func(context.Context) iter.Seq2[store.Object, error]
 	Open    func(ctx context.Context, key string, size int64) (*Object, error)
 	Deliver func(ctx context.Context, c *Cursor, o *Object) (goOn bool, err error)
@@ -122,7 +122,7 @@ func (r *Reader) cursorOf(p Origin) *Cursor {
 }
 
 // Scan gives what was stored since the last one, but not of writers that are
-// live. last means that nobody will store more: what is missing stays missing,
+// live. last means that no writer will store more: what is missing stays missing,
 // and is passed over. goOn is false when yield said stop; whole is false when
 // the store could not be asked for everything.
 func (r *Reader) Scan(ctx context.Context, last bool, yield func(Frame, error) bool) (goOn, whole bool) {

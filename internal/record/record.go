@@ -75,7 +75,7 @@ type Frame struct {
 
 // Store is what this package needs of *store.Store.
 type Store interface {
-	// CreateOnce writes key if it is absent. mine is false when somebody else's
+	// CreateOnce writes key if it is absent. mine is false when another writer's
 	// bytes are there, which are then held. It does not keep body.
 	CreateOnce(ctx context.Context, key string, body []byte) (held []byte, mine bool, err error)
 	// Get reads a whole object; store.ErrNotExist if it is absent.
@@ -89,7 +89,7 @@ type Store interface {
 
 var _ Store = (*store.Store)(nil)
 
-// Origin is whose output it is. Objects are numbered from 0 and stored strictly one after the other, so what
+// Origin identifies the writer of output. Objects are numbered from 0 and stored strictly one after the other, so what
 // is stored of a writer is always a beginning of what it wrote, without holes.
 type Origin struct {
 	Attempt, Rank int

@@ -229,7 +229,7 @@ func (t *ending) mayHoldEarlier(ctx context.Context, from Source) bool {
 	return t.ahead.err == nil && slices.ContainsFunc(t.ahead.blocks, holds)
 }
 
-// keepWholeLines leaves out the end of a line whose beginning was not read. A source that
+// keepWholeLines leaves out the end of a line without its beginning. A source that
 // ends no line, a progress bar say, has nothing else to show and keeps it.
 func (t *ending) keepWholeLines(ctx context.Context, f *Frame, begun map[Source]bool) bool {
 	from := f.Source()

@@ -27,7 +27,7 @@ const (
 	notesRoom = 1 << 20
 
 	flushEvery   = 60 * time.Second
-	flushHurried = 2 * time.Second // while somebody follows
+	flushHurried = 2 * time.Second // while a reader follows
 	tick         = time.Second     // how late a flush may be; below flushHurried
 
 	// slow is when a store that only retries by itself is worth a word.
@@ -37,7 +37,7 @@ const (
 	backoffMax = 30 * time.Second
 )
 
-// Options say who writes, and where.
+// Options name the writer, and where it writes.
 type Options struct {
 	Store   Store
 	Prefix  string // where the log objects lie, without a slash at its end
@@ -223,7 +223,7 @@ func (w *Writer) appendFrameLocked(f *Frame) {
 	w.changed.Broadcast()
 }
 
-// Hurry says whether somebody reads from the store while the program runs, so
+// Hurry says whether a reader reads from the store while the program runs, so
 // that it is written every 2 s instead of every 60 s. Followers on the socket
 // are counted without it.
 func (w *Writer) Hurry(yes bool) {
@@ -344,7 +344,7 @@ func (w *Writer) putObject(ctx context.Context, number int, body []byte) (next i
 			return number, context.Cause(ctx)
 		}
 		if err == nil {
-			// Somebody has our id. His objects stay; ours go behind them.
+			// Another writer has our id. Its objects stay; ours go behind them.
 			err = fault.New(fault.Bug, "", "store output: %s: another writer was given the same id", key)
 			number++
 		}

@@ -60,7 +60,7 @@ func TestABlockedStoreBoundsMemoryAndLosesNothing(t *testing.T) {
 			defer close(done)
 			copied, _ = w.Copy(Stdout, 0, in)
 		}()
-		synctest.Wait() // for everybody to wait for the store
+		synctest.Wait() // for all goroutines to wait for the store
 		if in.n == 0 {
 			t.Fatal("the program was not held up")
 		}

@@ -115,8 +115,8 @@ func (d *down) judgeObject(o store.Object, name string, give func(bringing) erro
 	b := bringing{Object: o, name: name}
 	info, err := d.root.Lstat(name)
 	if err == nil && info.Mode().IsRegular() && info.Size() == o.Size {
-		// What Get brought has the object's time: a file of another one is of
-		// somebody else, or of another version.
+		// What Get brought has the object's time: a file with another one is of
+		// another program, or of another version.
 		same := info.ModTime().Truncate(time.Second).Equal(o.Time.Truncate(time.Second)) && !o.Time.IsZero()
 		if same && !d.o.Checksum {
 			d.countSame(o.Size)

@@ -100,7 +100,7 @@ func sumText(kind, body string) string {
 
 func TestEveryChecksumIsComparedThatFollowsFromThePieces(t *testing.T) {
 	body := noise(5*small + 99)
-	const part = 100_000 // of whoever sent it
+	const part = 100_000 // of the sender's
 	composite := func(kind string) string {
 		all, n := "", 0
 		for chunk := range slices.Chunk([]byte(body), part) {

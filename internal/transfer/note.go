@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// forgotten is the age at which an upload that nobody has gone on with is thrown away:
+// forgotten is the age at which an upload that was not resumed is thrown away:
 // its parts cost money. No lifecycle rule that people write is shorter.
 const forgotten = 7 * 24 * time.Hour
 
@@ -55,7 +55,7 @@ func openNote(folder, place, key string) *note {
 	return n
 }
 
-// take locks a note and reads it; nil if somebody has it, or has taken it away.
+// take locks a note and reads it; nil if another run has it, or has removed it.
 func take(f *os.File) *note {
 	n := &note{f: f}
 	was, err := f.Stat()

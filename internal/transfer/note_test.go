@@ -133,7 +133,7 @@ func TestAPutThatWasEndedGoesOnInsideTheFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		holdsObject(t, s, "note", body)
-		srv.DropUploads() // of which nobody knew any more
+		srv.DropUploads() // which no run knew any more
 		nothingLeft()
 	})
 	t.Run("while another process sends it", func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestAPutThatWasEndedGoesOnInsideTheFile(t *testing.T) {
 	})
 }
 
-// An upload that nobody goes on with is thrown away, by a later put to its bucket.
+// An upload that is not resumed is thrown away, by a later put to its bucket.
 func TestOldUploadsAreThrownAway(t *testing.T) {
 	srv, s := server(t)
 	b := braked(srv)

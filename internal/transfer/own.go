@@ -27,7 +27,7 @@ type own struct {
 
 	mu     sync.Mutex
 	serial int
-	left   map[identity]string // parts nobody works on: their folders, from root
+	left   map[identity]string // parts that no goroutine works on: their folders, from root
 	dead   map[string]*os.File // folders of ended runs that hold some, and their locks
 }
 
@@ -78,7 +78,7 @@ func (o *own) nextName() string {
 	return strconv.Itoa(o.serial)
 }
 
-// keepPart has a part left for whoever goes on with it: this run, or a later one.
+// keepPart leaves a part for the run that resumes it: this one, or a later one.
 func (o *own) keepPart(id identity, dir string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -167,7 +167,7 @@ func (o *own) inheritFolder(name string) {
 	}
 }
 
-// hasSameName says whether a file has its name still: somebody may have swept it.
+// hasSameName says whether a file has its name still: another run may have swept it.
 func (o *own) hasSameName(f *os.File, name string) bool {
 	was, err := f.Stat()
 	now, err2 := o.root.Stat(name)

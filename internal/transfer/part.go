@@ -18,7 +18,7 @@ import (
 // part is a large object of which some pieces are here: a folder with data, a file of
 // the object's size, and note, which says what object it is and then, in a line each,
 // the pieces that are whole. A line is written after the bytes, so it is never ahead
-// of them while the machine runs; after a power cut it may be, so who goes on with a
+// of them while the machine runs; after a power cut it may be, so a run that resumes a
 // part believes the bytes alone, by their sum in the note.
 type part struct {
 	identity
@@ -162,7 +162,7 @@ func (p *part) markWhole(i int64, sum []byte) {
 	p.sums[i] = sum
 }
 
-// recordPiece notes a piece whose bytes are written.
+// recordPiece notes a piece once its bytes are written.
 func (p *part) recordPiece(i int64, sum []byte) error {
 	p.markWhole(i, sum)
 	_, err := p.note.WriteString(strconv.FormatInt(i, 10) + " " + hex.EncodeToString(sum) + "\n")

@@ -29,7 +29,7 @@
 // gets the time at which the object was written, by which the next run knows it, and
 // is not synced to the disk: after a power cut run it again with Checksum.
 //
-// It refuses to know what the files mean, who owns the bucket, and what drover keeps
+// It refuses to know what the files mean, the bucket's owner, and what drover keeps
 // in one. Proved over a bucket in memory, over one that loses answers, and by scripts
 // and races over servers.
 package transfer
@@ -56,7 +56,7 @@ type Options struct {
 	Checksum bool
 	// Notes is a folder of this machine's, where Put notes how far it is with large
 	// files: one that was ended goes on inside them, if it finds its notes. What they
-	// hold lets whoever reads them go on with it, too. "": large files begin anew.
+	// hold lets any reader of them resume it, too. "": large files begin anew.
 	Notes string
 	// Away is called once the bucket has done nothing of what it is asked for
 	// AwayLeast, with what came back last, and Back when it answers again, with how long

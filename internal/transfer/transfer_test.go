@@ -31,7 +31,7 @@ import (
 	"github.com/drover-run/drover/store/storetest"
 )
 
-// server is a strict S3 server with a bucket of anybody's.
+// server is a strict S3 server with a foreign bucket.
 func server(t *testing.T) (*s3test.Server, *store.Store) {
 	t.Helper()
 	s := &s3test.Server{Bucket: "data"}
@@ -513,7 +513,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// late is a bucket that answers nobody for a while.
+// late is a bucket that does not answer for a while.
 type late struct {
 	store.Bucket
 	until time.Time

@@ -88,7 +88,7 @@ func shown(name Name, values []string) (texts []string) {
 	return texts
 }
 
-// Holds says whether the term is true of a machine whose name has this one value.
+// Holds says whether the term is true of a machine that has this one value under the name.
 func (t Term) Holds(value string) bool { return t.evaluate(Attributes{t.Name: {value}}) == True }
 
 // evaluate is a term's truth. A term and its opposite are never both true, nor both false.

@@ -32,7 +32,7 @@ var (
 	why  string
 )
 
-// Use is for a test whose name begins with TestReal: it skips it unless real parts
+// Use is for a test with a name that begins with TestReal: it skips it unless real parts
 // were asked for, starts the daemon or joins it, and points DOCKER_HOST of this
 // process at it. What lies in its folder is gone after the last test program.
 func Use(t testing.TB) (dockerHost string) {

@@ -25,7 +25,7 @@ var (
 	why  string
 )
 
-// Use is for a test whose name begins with TestReal: it skips it unless real parts
+// Use is for a test with a name that begins with TestReal: it skips it unless real parts
 // were asked for, starts the cluster of this test program, and points SLURM_CONF of
 // this process at it.
 func Use(t testing.TB) (slurmConf string) {

@@ -82,7 +82,7 @@ func noObject(key string) error {
 	return fault.New(fault.Missing, "Check the name: a folder's end is a whole part of it, and * means nothing in a bucket.", "list %q: nothing is there", key)
 }
 
-// addObject adds an object. One without contents whose name ends in a slash is a
+// addObject adds an object. One without contents and a name that ends in a slash is a
 // console's way to show a folder.
 func addObject(t *tree.Tree, o store.Object) error {
 	name := strings.TrimPrefix(o.Key, t.Away.Below)
@@ -116,7 +116,7 @@ func said(name string, o store.Object) store.Digest {
 	return store.Digest(hex.EncodeToString(sum[:]))
 }
 
-// RestoreAway lays t, whose contents are away, out in dir as Restore does. Each object
+// RestoreAway writes t, with contents that are away, to dir as Restore does. Each object
 // is compared with the list before the first is read, and again after the last, so
 // that what is laid out is what was listed; one that has changed since, or is gone, is
 // fault.Invalid. s is the bucket.

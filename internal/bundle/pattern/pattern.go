@@ -1,8 +1,8 @@
 // Package pattern matches names with globs as git's wildmatch does, in a time
 // bounded by the product of both lengths.
 //
-// It refuses to know what is matched. Proved by the tests of package bundle, whose
-// oracle is git.
+// It refuses to know what is matched. Proved by the tests of package bundle, with
+// git as the oracle.
 package pattern
 
 import "strings"

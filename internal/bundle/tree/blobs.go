@@ -68,7 +68,7 @@ func eachOf(ctx context.Context, width, n int, f func(ctx context.Context, i int
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup
-	var next atomic.Int64 // a channel would wake somebody up for every small file
+	var next atomic.Int64 // a channel would wake a goroutine for every small file
 	for range min(width, n) {
 		wg.Go(func() {
 			for ctx.Err() == nil {

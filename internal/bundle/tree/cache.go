@@ -145,8 +145,8 @@ func (c *Cache) dropMissing(files []seenFile) {
 // Sync is Save and PutTree for a folder that is looked at by many commands: what
 // a list that is still there names was sent, and is not asked for again, one
 // file at a time. where names the place for blobs, as store.Store.String does.
-// As ever, gc may take a blob at any moment: who has named the list in an entry
-// looks with Missing, and after Forget calls Sync once more.
+// As ever, gc may take a blob at any moment: a caller that has named the list in an
+// entry checks with Missing, and after Forget calls Sync once more.
 func Sync(ctx context.Context, b Blobs, where, dir string, opt SaveOptions) (Tree, store.Digest, error) {
 	if opt.Cache == nil {
 		opt.Cache = new(Cache)

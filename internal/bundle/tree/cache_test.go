@@ -144,9 +144,9 @@ func TestACacheBelievesOnlyWhatTheStoreCanKnow(t *testing.T) {
 	check(one, "one")
 	check(two, "two")
 	check(one, "one")
-	emptied := askable() // the same place, after somebody cleared it
+	emptied := askable() // the same place, after it was cleared
 	tree := check(emptied, "one")
-	// gc took a blob, and left the list: who looks after the entry says so.
+	// gc took a blob, and left the list: the caller that checks after the entry says so.
 	partly := askable()
 	if _, err := PutTree(t.Context(), partly, tree); err != nil {
 		t.Fatal(err)

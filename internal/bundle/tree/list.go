@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// PutTree stores a tree's list as a blob, whose digest then names the tree.
+// PutTree stores a tree's list as a blob; its digest then names the tree.
 // Its files' blobs were stored by Save. A tree that LoadTree would refuse is
 // refused here, as ErrLimit where it is beyond a limit, and nothing is stored.
 func PutTree(ctx context.Context, b Blobs, t Tree) (store.Digest, error) {

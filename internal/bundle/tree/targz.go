@@ -23,8 +23,8 @@ type Named struct {
 // Collision is a name for which two trees have different contents.
 type Collision struct {
 	Path string
-	Kept string // Named.Name of the tree whose contents are there
-	Left string // Named.Name of the tree whose contents are not
+	Kept string // Named.Name of the tree with the contents that are there
+	Left string // Named.Name of the tree with the contents that are not
 }
 
 // TarGz merges trees into one tar.gz, straight from the blobs and in constant
@@ -76,7 +76,7 @@ func Merge(trees []Named) (Tree, []Collision) {
 // member is a file, a link or an empty folder of the merged archive.
 type member struct {
 	path string
-	from string // whose it is
+	from string // its tree
 	file *File
 	link *Link
 }
@@ -93,7 +93,7 @@ func (m *member) sameContent(o *member) bool {
 
 func (m *member) isFolder() bool { return m.file == nil && m.link == nil }
 
-// merge decides who is kept under each name. A file of one tree where another
+// merge decides which entry is kept under each name. A file of one tree where another
 // has a folder is a collision like any other.
 func merge(trees []Named) (members []*member, collisions []Collision) {
 	taken := map[string]*member{}   // by path

@@ -1,4 +1,4 @@
-// Package tree stores folders as lists of files whose contents are blobs. Save
+// Package tree stores folders as lists of files with their contents in blobs. Save
 // never offers a file that was being written, Restore shows a file only when it is
 // whole, and a Cache spares reading what has not changed since. Merge and TarGz make
 // one folder, or one archive, of several trees.
@@ -126,7 +126,7 @@ func (t *Tree) Sort() {
 
 // Check says why t cannot be laid out inside a folder, or nil: names and links
 // that lead outside, two things under one name, a file where a folder must be,
-// sizes and modes nobody can have, and what is beyond the limits of a tree,
+// impossible sizes and modes, and what is beyond the limits of a tree,
 // which is ErrLimit.
 func (t Tree) Check() error {
 	if err := checkCount(len(t.Files)+len(t.Links)+len(t.Dirs), MaxEntries); err != nil {
@@ -318,8 +318,8 @@ func (t *Tree) UnmarshalJSON(text []byte) (err error) {
 }
 
 // Away says where a tree's contents are when they are no blobs: they are objects of
-// a bucket that is anybody's, and stay there. The digest of each file then is not
-// that of its contents, which nobody has read, but of what the bucket says of them:
+// a foreign bucket, and stay there. The digest of each file then is not
+// that of its contents, which were not read, but of what the bucket says of them:
 // it is another one as soon as the object is. Modes are 0644, and there are no links.
 type Away struct {
 	Bucket string `json:"bucket"` // the URL that opens it

@@ -165,7 +165,7 @@ func TestMissingNamesTheBlobsThatAreGone(t *testing.T) {
 	}
 }
 
-// FuzzRestoreNeverLeavesItsFolder gives Restore any tree whose blobs exist.
+// FuzzRestoreNeverLeavesItsFolder gives Restore any tree with blobs that exist.
 func FuzzRestoreNeverLeavesItsFolder(f *testing.F) {
 	f.Add([]byte(`{"files":[{"path":"../canary"}]}`))
 	f.Add([]byte(`{"files":[{"path":"l/canary"}],"links":[{"path":"l","target":".."}]}`))

@@ -38,7 +38,7 @@ type Part struct {
 func Union(base tree.Tree, parts []Part, owned func(folder string) bool) (tree.Tree, []tree.Collision) {
 	parts = slices.Clone(parts)
 	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(a.Rank, b.Rank) })
-	owner := map[string]int{} // by folder: whose it is, as a place in parts
+	owner := map[string]int{} // by folder: its rank, as an index of parts
 	for i, p := range parts {
 		if p.Own != "" {
 			owner[p.Own] = i
@@ -85,7 +85,7 @@ func holds(t tree.Tree) map[string]string {
 	return m
 }
 
-// pick are the files and links of a tree whose names are meant.
+// pick are the files and links of a tree with names that are meant.
 func pick(t tree.Tree, meant func(name string) bool) (picked tree.Tree) {
 	for _, f := range t.Files {
 		if meant(f.Path) {

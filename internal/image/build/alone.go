@@ -14,14 +14,14 @@ import (
 	"github.com/drover-run/drover/internal/proc"
 )
 
-// turn is how often one who waits looks whether it is his.
+// turn is how often a waiting build checks for its turn.
 const turn = 100 * time.Millisecond
 
-// lockBuild waits until nobody else on this machine builds the same for Docker: of
+// lockBuild waits until no other process on this machine builds the same for Docker: of
 // twenty commands that begin together one builds. done ends the turn; it ends with
 // the process, too. waited: another one had it, and may have built the image. Where
-// no lock can be had everybody builds, and the last one gives the name: that costs
-// time alone. The lock lies in a folder that no other user can open: one who holds a
+// no lock can be had every process builds, and the last one gives the name: that costs
+// time alone. The lock lies in a folder that no other user can open: another user's
 // lock of a known name would stop all builds.
 func (b *Builder) lockBuild(ctx context.Context, o Order) (done func(), waited bool, err error) {
 	done = func() {}
@@ -44,7 +44,7 @@ func (b *Builder) lockBuild(ctx context.Context, o Order) (done func(), waited b
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
-			// Who waits for a file that is gone gets his turn, and finds the image.
+			// A build that waits for a file that is gone gets its turn, and finds the image.
 			return func() { os.Remove(path); f.Close() }, waited, nil
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			f.Close()

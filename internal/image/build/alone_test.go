@@ -24,7 +24,7 @@ func (s spoken) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Of two who build the same for Docker one waits, and can be stopped there; others
+// Of two builds of the same for Docker one waits, and can be stopped there; others
 // do not.
 func TestOneBuildsAndTheOthersWait(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
@@ -68,7 +68,7 @@ func TestOneBuildsAndTheOthersWait(t *testing.T) {
 	}
 }
 
-// Another user who knows the name of a lock cannot make anybody wait for it.
+// Another user that knows the name of a lock cannot make a build wait for it.
 func TestNoBuildWaitsForALockThatAnotherUserCouldHold(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)

@@ -50,8 +50,8 @@ type Built struct {
 	Way       string `json:"way,omitempty"`
 }
 
-// Builder makes images. Docker may be nil: then nothing answers there, and why
-// is what whoever needs it is told.
+// Builder makes images. Docker may be nil: then nothing answers there, and its
+// user is told why.
 type Builder struct {
 	Docker *Docker
 	Why    error
@@ -104,7 +104,7 @@ func (b *Builder) baseDigest(ctx context.Context, base, platform string) (string
 			return digest, nil
 		}
 	}
-	short, cancel := context.WithTimeout(ctx, patience) // somebody waits for the plan
+	short, cancel := context.WithTimeout(ctx, patience) // the user waits for the plan
 	defer cancel()
 	return headDigest(short, base)
 }

@@ -178,7 +178,7 @@ func (a *ahead) siftObject(ctx context.Context, o *record.Object, give func(*sif
 		_, err = o.BlockRuns(ctx, a.store, a.filter.Block, func(b record.Block, packed []byte) (bool, error) {
 			s := a.spareSifted(o.At)
 			s.readBlock(t, b, packed, &a.filter)
-			sound := s.err == nil // asked before it is somebody else's
+			sound := s.err == nil // read before another goroutine has it
 			return give(s) && sound, nil
 		})
 	}

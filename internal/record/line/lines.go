@@ -24,7 +24,7 @@ const (
 	// MaxLine is the most bytes of a line that are kept; the rest is counted.
 	MaxLine = 1 << 20
 	// Lines without their end are held in memory: at most this many, and bytes.
-	// A map of millions of items whose last line has no newline meets both.
+	// A map of millions of items without a newline at their ends meets both.
 	maxOpenLines = 1 << 16
 	maxOpenBytes = 16 << 20
 	maxSpare     = 64 << 10 // and of a buffer that is used again

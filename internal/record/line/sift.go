@@ -9,7 +9,7 @@ import (
 	"github.com/drover-run/drover/internal/record"
 )
 
-// Sift is Search over the lines of what Read gives, for who looks through millions of
+// Sift is Search over the lines of what Read gives, for a reader of millions of
 // them: the same lines in the same order. The objects are read ahead and unpacked on
 // all cores, and what is known of the expression (needles) is looked for in whole
 // blocks, so that most frames are passed over unseen.
@@ -56,7 +56,7 @@ type joiner struct {
 	search search
 }
 
-// joinFrames takes frames that nobody has looked through.
+// joinFrames takes frames that were not searched yet.
 func (v *joiner) joinFrames(all iter.Seq2[record.Frame, error], passOn func(record.Frame, error) bool) bool {
 	for f, err := range all {
 		if err != nil {
@@ -72,7 +72,7 @@ func (v *joiner) joinFrames(all iter.Seq2[record.Frame, error], passOn func(reco
 	return true
 }
 
-// searchLine takes a line that nobody has looked at.
+// searchLine takes a line that was not searched yet.
 func (v *joiner) searchLine(l Line, _ error) bool {
 	return v.search.searchLine(l, v.matchesLine(l.Text))
 }
@@ -123,7 +123,7 @@ func (v *joiner) searchPiece(b *sifted, p *piece, hits []span) bool {
 }
 
 // searchWholeLines takes the lines of f that stand in raw from from on, of which those at hits
-// match. Only who wants the lines around them needs the others.
+// match. Only a search with context lines needs the others.
 func (v *joiner) searchWholeLines(at record.Origin, f *record.Frame, raw []byte, from int, hits []span) bool {
 	l := newLine(f)
 	l.Whole = true

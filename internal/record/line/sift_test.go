@@ -36,7 +36,7 @@ func babble(r *rand.Rand) []byte {
 	return b
 }
 
-// babel is a log of several writers and objects, whose items print between each other.
+// babel is a log of several writers and objects, with items that print between each other.
 func babel(t *testing.T, r *rand.Rand, d *recordtest.Store) {
 	items := 1 + r.IntN(12)
 	for rank := range 1 + r.IntN(3) {
@@ -144,7 +144,7 @@ func TestASiftFindsWhatAnOracleFinds(t *testing.T) {
 	}
 }
 
-// TestASiftGoesOnWhereTheStoreEnds: what is not stored yet comes from somebody else,
+// TestASiftGoesOnWhereTheStoreEnds: what is not stored yet comes from another source,
 // and a line that lies in both is one.
 func TestASiftGoesOnWhereTheStoreEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,7 @@ const (
 	// values (item_17=3) would fill the store otherwise.
 	maxNames = 200
 	maxName  = 100 // bytes of a name, as in package job
-	// maxPairs in one line are a report; more are somebody's configuration.
+	// maxPairs in one line are a report; more are a configuration.
 	maxPairs = 50
 )
 
@@ -64,13 +64,13 @@ type Extractor struct {
 	epochs  epochs
 	redact  *redact.Redactor
 	pairs   pairs
-	held    []byte // a line whose end did not come yet
+	held    []byte // a line without its end yet
 	skip    bool   // that line is too long
 	clean   []byte // a line without its escape sequences
 	pending []Point
 }
 
-// presets are bits: whose output is understood.
+// presets are bits: the programs with output that is understood.
 type presets uint8
 
 const (

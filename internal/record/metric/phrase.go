@@ -12,7 +12,7 @@ const maxWords = 3
 
 // phraseName puts the words before a name in front of it: Train loss: 0.5 is
 // Train_loss. In sentences only what is likely to be a metric counts, under its
-// own name; nil is for others. LightGBM says whose number it is: valid_1's l2 is
+// own name; nil is for others. LightGBM names the data set: valid_1's l2 is
 // valid_1/l2. words is false where the words before are not the name's:
 // in started batch=5.
 func (p *pairs) phraseName(before, name []byte, words bool) []byte {

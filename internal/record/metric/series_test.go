@@ -21,7 +21,7 @@ import (
 	"github.com/drover-run/drover/store/mem"
 )
 
-// numbers makes points of a name, one each apart, whose values are their index.
+// numbers makes points of a name, one each apart, with their index as value.
 func numbers(name string, n int, apart time.Duration) []Point {
 	points := make([]Point, n)
 	for i := range points {

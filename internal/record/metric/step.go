@@ -228,7 +228,7 @@ type steps struct {
 	last  int64
 }
 
-// nextStep gives the step of a value whose line is at p.
+// nextStep gives the step of a value from the line at p.
 func (s *steps) nextStep(p *position) (step int64, counted bool) {
 	if !s.began {
 		s.began, s.kind, s.said, s.total, s.epoch = true, p.kind, p.step, p.total, p.epoch

@@ -34,7 +34,7 @@ type GPUSample struct {
 	Power       float64 `json:"power,omitempty"` // watts
 }
 
-// NodeSample is a sample and whose it is.
+// NodeSample is a sample and its node.
 type NodeSample struct {
 	Attempt, Rank int
 	Writer        string
@@ -46,7 +46,7 @@ const maxGPUs = 1024
 
 // RecordSample has w record a sample; its time is that of w's clock. It never
 // waits: false says that it was dropped, as the store is slow or w is closed.
-// It suits a writer whose prefix is for usage.
+// It suits a writer with a prefix for usage.
 func RecordSample(w *record.Writer, s Sample) bool {
 	s.Time = time.Time{} // the frame says it
 	s.CPU = finite(s.CPU)

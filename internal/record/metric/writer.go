@@ -39,7 +39,7 @@ const (
 
 // MetricWriter keeps points in the objects of a Writer. All methods may be
 // called from many goroutines at once; none waits for the store but Flush and
-// Close. A name that comes more often than anybody can look at is thinned; the
+// Close. A name that comes more often than a person can read is thinned; the
 // last point before a pause is always kept.
 type MetricWriter struct {
 	w *record.Writer
@@ -64,7 +64,7 @@ type kept struct {
 	late  Point     // came too soon after it, and is the newest; no Name: none did
 }
 
-// NewMetricWriter makes one that stores by w, whose prefix is for metrics. It
+// NewMetricWriter makes one that stores by w, with a prefix for metrics. It
 // takes w over: Close closes both.
 func NewMetricWriter(w *record.Writer) *MetricWriter {
 	m := &MetricWriter{w: w, series: map[seriesKey]*kept{}}

@@ -193,7 +193,7 @@ func sinks(t *testing.T, d *recordtest.Store, sent []byte) map[string]string {
 }
 
 // spoken puts text through a writer, on both streams in random pieces and as a
-// note, and gives what its socket sent to a follower who was there all along.
+// note, and gives what its socket sent to a follower that was there all along.
 func spoken(t *testing.T, d *recordtest.Store, r *redact.Redactor, text string, rnd *rand.Rand) []byte {
 	t.Helper()
 	w := makeWriter(t, record.Options{Store: d, ID: "a", Redact: r})

@@ -208,7 +208,7 @@ func percents(text string) []string {
 }
 
 // quotes gives what stands between the quotes of shells, of markup and of
-// languages whose strings are not JSON's.
+// languages with strings other than JSON's.
 func quotes(text string) []string {
 	markup := html.EscapeString(text)
 	double := strings.NewReplacer("&#34;", "&quot;").Replace(markup)

@@ -35,7 +35,7 @@ func naive(r *Redactor, b []byte) string {
 		if a.from != b.from {
 			return a.from - b.from
 		}
-		return b.to - a.to // the longest, whose mask it is
+		return b.to - a.to // the longest, which gives the mask
 	})
 	var out strings.Builder
 	end, mask := 0, ""
@@ -267,7 +267,7 @@ func TestTheMaskSaysNothingOfTheLength(t *testing.T) {
 }
 
 // TestLinesOfASecretAreSecrets: programs print keys a line at a time, and so do
-// those who indent or wrap them.
+// programs that indent or wrap them.
 func TestLinesOfASecretAreSecrets(t *testing.T) {
 	t.Parallel()
 	lines := []string{"MIIEpAIBAAKCAQEAx1y2z3", "Qk3Jm9sVtB7nLp0aWc8dEf", "dEfGh1"}
