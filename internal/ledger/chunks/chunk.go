@@ -36,9 +36,6 @@ type Chunk struct {
 	Old    int // of Tally: had failed before it was last opened again, and was not asked for
 	// Children are the chunks that `handed` made.
 	Children []Child
-	// Losses counts claims that followed an owner's death, and Risked sums what
-	// these owners had at risk: the bound on extra runs (M10).
-	Losses, Risked int
 	// Ignored lists the numbers of entries that were not allowed when written (L3).
 	Ignored []int
 
@@ -159,10 +156,6 @@ func (c *Chunk) applyClaimed(e protocol.Claimed) bool {
 		for _, item := range c.starting {
 			c.countInterruption(item)
 		}
-	}
-	if c.Owner != "" {
-		c.Losses++
-		c.Risked += c.Risk
 	}
 	c.starting, c.retried = nil, nil
 	c.Claim, c.Owner, c.Host, c.Risk = e.N, e.Agent, e.Host, e.Risk
