@@ -325,4 +325,10 @@ func TestSettingsOfAnotherTaskAreNotSubmitted(t *testing.T) {
 	if _, _, mine := submit("k3"); !mine {
 		t.Error("a job with settings of its own was not submitted")
 	}
+	if got, ok, err := tasks.PutBeside(ctx, w, at, "cli", one.ID, "k2", "t-4"); got != "t-2" || !ok || err != nil {
+		t.Errorf("once another job is live the task is %q: %v", got, err)
+	}
+	if _, ok, err := tasks.PutBeside(ctx, w, at, "cli", one.ID, "k4", "t-4"); ok || err != nil {
+		t.Errorf("it was said of a job that is over: %v", err)
+	}
 }

@@ -125,6 +125,16 @@ var testedMutants = []testedMutant{
 		"if len(old) != 1 || old[0].m.Digest != l.digest {", "if len(old) == 0 || old[len(old)-1].m.Digest != l.digest {"}, itemsTests, "TestTheListThatWasAddedLastLacksTheRest"},
 	{mutant{"R9", "a generation whose checkpoints miss a blob is left out of the shared state", "internal/ledger/states/shared.go",
 		"s, err := foldShared(logs, stateAlone(complete))\n\t\tif", "s, err := foldShared(logs, complete)\n\t\tif"}, ledgerTests, "TestAStateThatMissesABlobIsNotOffered"},
+	{mutant{"L4", "an amend counts beside a reopen that does not", mapFile,
+		"case e.Amended != nil && ok:", "case e.Amended != nil:"}, ledgerTests, "TestARoundThatDoesNotCountAmendsNothing"},
+	{mutant{"T3", "what was said of settings holds while the job beside which it was said is live", taskFile,
+		"if name, ok := t.Beside[key]; ok {\n\t\t\treturn name", "if name, ok := t.Beside[key]; ok && t.Live == live {\n\t\t\treturn name"}, ledgerTests, "TestSettingsOfAnotherTaskAreNotSubmitted"},
+	{mutant{"J2", "the settings that bind have the time limit that the job began with", mapFile,
+		"m.Limits(), job.Duration(m.ItemTimeout()), m.Retries()", "m.Limits(), m.Spec.ItemTimeout, m.Retries()"}, ledgerTests, "TestTheSettingsThatBindAreThoseOfTheNewestAmend"},
+	{mutant{"M9", "the entry that ends a chunk takes results along whatever their size", holdFile,
+		" && 8*h.bytes < 9*flushBytes", ""}, ledgerTests, "TestTheEndOfAChunkTakesAnEighthMore"},
+	{mutant{"M13", "the number of a try does not count interruptions", holdFile,
+		"N: 1 + h.failuresOf(item) + had.Interruptions + had.Blames", "N: 1 + h.failuresOf(item) + had.Blames"}, ledgerTests, "TestATryIsNumberedAfterAllBeforeIt"},
 }
 
 // TestTestedMutants plants them, those of one package into one build, and demands that
