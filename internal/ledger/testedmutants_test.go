@@ -19,7 +19,7 @@ const (
 	ledgerTests = "internal/ledger"
 	crewTests   = "internal/agent/crew"
 	agentTests  = "internal/agent"
-	engineTests = "internal/engine"
+	engineTests = "internal/engine/gc"
 	s3Tests     = "store/s3"
 	gcsTests    = "store/gcs"
 	itemsTests  = "internal/items/manifest"
@@ -71,7 +71,7 @@ var testedMutants = []testedMutant{
 	{mutant{"E6", "gc looks at a settled map once", "internal/ledger/removal/census.go",
 		"&& j.Job.Spec.Verb != job.Map\n", "&& j != nil\n"}, ledgerTests, "TestACensusLooksAtASettledMapAgain"},
 	{mutant{"L1*", "409 says that it exists", "store/s3/errors.go",
-		"case a.code == \"ConditionalRequestConflict\",", "case write && a.code == \"ConditionalRequestConflict\":\n\t\treturn fmt.Errorf(\"%s: %w\", doing, store.ErrExists)\n\tcase"}, s3Tests, "TestAnAnswerThatSettlesNothingIsUnclear"},
+		"case a.Code == \"ConditionalRequestConflict\",", "case write && a.Code == \"ConditionalRequestConflict\":\n\t\treturn fmt.Errorf(\"%s: %w\", doing, store.ErrExists)\n\tcase"}, s3Tests, "TestAnAnswerThatSettlesNothingIsUnclear"},
 	{mutant{"L1*", "a lost reply to a write is busy, not unclear", "store/s3/errors.go",
 		"unclear = store.ErrUnclear\n", "unclear = store.ErrBusy\n"}, s3Tests, "TestAnAnswerThatSettlesNothingIsUnclear"},
 	{mutant{"L1*", "an agent whose own join stands there from a request it gave up takes another rank", memberFile,
@@ -88,10 +88,10 @@ var testedMutants = []testedMutant{
 		" && m.Members.round == m.Inventory.Map.Round\n\there", "\n\there"}, ledgerTests, "TestAMembershipListingIsOfOneRound"},
 	{mutant{"E5", "the job's log is looked at every minute", "internal/agent/crew/orders.go",
 		"c.polled = c.now() + farPoll", "c.polled = c.now() + 4*farPoll"}, crewTests, "TestTheJobsLogIsLookedAtInTime"},
-	{mutant{"E6", "a submit that is young by the store's clock is removed", "internal/engine/gccollect.go",
+	{mutant{"E6", "a submit that is young by the store's clock is removed", "internal/engine/gc/collect.go",
 		"!c.g.options.unfinished(j, c.now) {", "!c.g.options.unfinished(j, c.now) && c == nil {"}, engineTests, "TestASubmitThatIsYoungByTheStoresClockStays"},
 	{mutant{"L1*", "an upload that is no longer known was certainly not written", "store/s3/errors.go",
-		" a.code == \"NoSuchUpload\",", ""}, s3Tests, "TestAnUploadThatIsNotKnownAnyMoreMayHaveLanded"},
+		" a.Code == \"NoSuchUpload\",", ""}, s3Tests, "TestAnUploadThatIsNotKnownAnyMoreMayHaveLanded"},
 	{mutant{"L6", "a listing that breaks off calls itself whole", "store/gcs/list.go",
 		"return found, true, nil // the next", "return found, false, nil // the next"}, gcsTests, "TestAListingThatBreaksOffSaysThatThereIsMore"},
 	{mutant{"M1", "who holds a chunk that another ended claims one beside what it runs", claimFile,
