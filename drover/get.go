@@ -51,7 +51,7 @@ type Made struct {
 // Made finds out what the job has made so far.
 func (j *jobResults) Made(ctx context.Context) (Made, error) {
 	var m Made
-	rep, err := j.look(ctx)
+	rep, err := j.readReport(ctx)
 	if err != nil {
 		return m, err
 	}
@@ -99,14 +99,14 @@ func (j *jobResults) Get(ctx context.Context, dir string, parts ...string) (Got,
 
 // GetWith is Get with options.
 func (j *jobResults) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error) {
-	rep, err := j.look(ctx)
+	rep, err := j.readReport(ctx)
 	if err != nil {
 		return Got{}, err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return Got{}, err
 	}
-	g := &getter{j: j.whole(), rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]tree.Tree{}}
+	g := &getter{j: j.wholeJob(), rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]tree.Tree{}}
 	g.sub, g.inPlace = j.placeInCode(rep.Job, dir)
 	g.here = g.inPlace || sameFolder(dir, j.c.engine.Caller.Folder)
 	if err := g.readLists(ctx); err != nil {
@@ -242,7 +242,7 @@ func (g *getter) bringAll(ctx context.Context) error {
 			return fmt.Errorf("get logs: %w", err)
 		}
 	}
-	return g.endGet(ctx)
+	return g.finishGet(ctx)
 }
 
 // bringTree brings one part. It is complete in the workshop before anything of an earlier one
@@ -345,9 +345,9 @@ func (g *getter) bringLog(ctx context.Context, rank int) (b bundle.Brought, err 
 	return b, nil
 }
 
-// endGet removes what stood beside a file of the user's and has its own name now, or is not
+// finishGet removes what stood beside a file of the user's and has its own name now, or is not
 // among the outputs any more, and writes the receipt.
-func (g *getter) endGet(ctx context.Context) (err error) {
+func (g *getter) finishGet(ctx context.Context) (err error) {
 	g.d.eachEarlierFile(func(b bundle.Brought) {
 		if err == nil && g.isOfRun(b) && b.For != "" && g.isWanted(partOf(b)) && !g.d.beside[b.Path] && !g.names[b.Path] {
 			err = g.d.removeFile(ctx, b)

@@ -42,8 +42,8 @@ type jobResults struct{ jobRef }
 // jobFigures is what the results of a job's items come to.
 type jobFigures struct{ jobRef }
 
-// whole is the job with all that is asked of it.
-func (j *jobRef) whole() *Job { return j.c.newJob(j.path) }
+// wholeJob is the job with all that is asked of it.
+func (j *jobRef) wholeJob() *Job { return j.c.newJob(j.path) }
 
 // Path says where the job lies in the store.
 func (j *jobRef) Path() job.Path { return j.path }
@@ -140,14 +140,14 @@ func (j *jobRef) withVerifyHint(err error) error {
 
 // Status looks at the job. It changes nothing.
 func (j *jobRef) Status(ctx context.Context) (Status, error) {
-	rep, err := j.look(ctx)
+	rep, err := j.readReport(ctx)
 	if err != nil {
 		return Status{}, err
 	}
 	return status(rep), nil
 }
 
-func (j *jobRef) look(ctx context.Context) (views.Report, error) {
+func (j *jobRef) readReport(ctx context.Context) (views.Report, error) {
 	rep, err := views.ReadReport(ctx, j.c.world, j.path)
 	if errors.Is(err, store.ErrNotExist) {
 		return rep, fault.Wrap(err, fault.Missing, "drover status lists what there is.", "read job %s", j.path.Job)
@@ -270,7 +270,7 @@ func (j *Job) Hasten(ctx context.Context, grace time.Duration) error {
 
 // Events tells what has happened to the job so far, in order.
 func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
-	rep, err := j.look(ctx)
+	rep, err := j.readReport(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ var (
 func (j *Job) readKind(ctx context.Context) (kind, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
-		if _, said := j.look(ctx); said != nil { // in words for people
+		if _, said := j.readReport(ctx); said != nil { // in words for people
 			err = said
 		}
 		return nil, err

@@ -149,8 +149,8 @@ func codes(r views.MapReport) (all []CodeUse) {
 	return all
 }
 
-// same says whether two looks show the same.
-func (s MapStatus) same(o MapStatus) bool {
+// looksTheSame says whether two looks show the same.
+func (s MapStatus) looksTheSame(o MapStatus) bool {
 	return s.State == o.State && s.Items == o.Items && s.Running == o.Running && s.Retried == o.Retried &&
 		s.Workers == o.Workers && s.Paused == o.Paused && s.Reason == o.Reason && slices.Equal(s.Doing, o.Doing)
 }
@@ -198,7 +198,7 @@ func mapStatus(p job.Path, v *views.MapView, r views.MapReport, now time.Time) M
 func (j *jobRef) newMapView(ctx context.Context) (*views.MapView, job.Job, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
-		_, err := j.look(ctx) // it says it in words for people
+		_, err := j.readReport(ctx) // it says it in words for people
 		return nil, rec, err
 	}
 	if rec.Spec.Verb != job.Map {
@@ -217,7 +217,7 @@ type ItemOutput struct {
 // in which they were read; of every item when n is 0. Nodes are not looked at.
 func (j *jobOutput) ItemLogs(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemOutput, error] {
 	return func(yield func(ItemOutput, error) bool) {
-		rep, err := j.look(ctx)
+		rep, err := j.readReport(ctx)
 		if err != nil {
 			yield(ItemOutput{}, err)
 			return
@@ -257,7 +257,7 @@ func (j *jobOutput) ItemLines(ctx context.Context, n int, o LogOptions) iter.Seq
 // of the same item around.
 func (j *jobOutput) ItemSearch(ctx context.Context, n int, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
 	return func(yield func(ItemLine, error) bool) {
-		rep, err := j.look(ctx)
+		rep, err := j.readReport(ctx)
 		if err != nil {
 			yield(ItemLine{}, err)
 			return
@@ -273,7 +273,7 @@ func (j *jobOutput) ItemSearch(ctx context.Context, n int, o LogOptions, re *reg
 
 func (j *jobOutput) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[line.Line, error] {
 	return func(yield func(line.Line, error) bool) {
-		rep, err := j.look(ctx)
+		rep, err := j.readReport(ctx)
 		if err != nil {
 			yield(line.Line{}, err)
 			return

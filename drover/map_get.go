@@ -63,7 +63,7 @@ func (j *jobResults) GetItemsWith(ctx context.Context, dir string, o GetOptions)
 		return GotItems{}, err
 	}
 	defer d.closeFolder()
-	b := &bringer{j: j.whole(), d: d, of: map[uint64]int32{}, got: GotItems{Dir: dir}}
+	b := &bringer{j: j.wholeJob(), d: d, of: map[uint64]int32{}, got: GotItems{Dir: dir}}
 	if err = b.bringAll(ctx, o.Watch); err == nil {
 		err = b.dropOldBeside(ctx)
 	}

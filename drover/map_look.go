@@ -37,7 +37,7 @@ func (l *MapLook) Status(ctx context.Context) (MapStatus, error) {
 
 // MapStatus looks at a map once. It changes nothing.
 func (j *jobRef) MapStatus(ctx context.Context) (MapStatus, error) {
-	l, err := j.whole().LookAtMap(ctx)
+	l, err := j.wholeJob().LookAtMap(ctx)
 	if err != nil {
 		return MapStatus{}, err
 	}
@@ -65,7 +65,7 @@ func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
 			if idle++; s.State != job.Interrupted {
 				idle = 0
 			}
-			if (last.V == 0 || !s.same(last)) && !yield(s, nil) || s.State.Settled() {
+			if (last.V == 0 || !s.looksTheSame(last)) && !yield(s, nil) || s.State.Settled() {
 				return
 			}
 			last = s

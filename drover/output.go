@@ -75,7 +75,7 @@ func (j *jobOutput) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, er
 	return func(yield func(Output, error) bool) {
 		all := func() iter.Seq2[record.Frame, error] { return j.followFrames(ctx, o.recordFilter(), nil, nil, o) }
 		if o.Settled == nil {
-			rep, err := j.look(ctx)
+			rep, err := j.readReport(ctx)
 			if err != nil {
 				yield(Output{}, err)
 				return
@@ -94,7 +94,7 @@ func (j *jobOutput) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, er
 // Lines is Logs put together to lines.
 func (j *jobOutput) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		rep, err := j.look(ctx)
+		rep, err := j.readReport(ctx)
 		if err != nil {
 			yield(Line{}, err)
 			return
@@ -110,7 +110,7 @@ func (j *jobOutput) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, err
 // Search gives the lines that re matches, with before and after lines around.
 func (j *jobOutput) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		rep, err := j.look(ctx)
+		rep, err := j.readReport(ctx)
 		if err != nil {
 			yield(Line{}, err)
 			return

@@ -134,7 +134,7 @@ func (g *glance) readJob(ctx context.Context) error {
 	if !g.known {
 		rec, err := g.j.Spec(ctx)
 		if err != nil {
-			_, err := g.j.look(ctx) // it says it in words for people
+			_, err := g.j.readReport(ctx) // it says it in words for people
 			return err
 		}
 		if rec.Spec.Verb == job.Map {

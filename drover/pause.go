@@ -93,7 +93,7 @@ func unmoved(what string, rec job.Job, s MapStatus) error {
 func (j *jobRef) requireMap(ctx context.Context, what, hint string) (job.Job, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
-		_, err := j.look(ctx) // it says it in words for people
+		_, err := j.readReport(ctx) // it says it in words for people
 		return rec, err
 	}
 	if rec.Spec.Verb != job.Map {

@@ -194,7 +194,7 @@ func (j *jobResults) PrintInOrder(ctx context.Context, w io.Writer, o PrintOptio
 	if err != nil {
 		return err
 	}
-	p := &inOrder{j: j.whole(), v: v, to: w, o: o, stream: rec.Spec.Stream, secrets: len(rec.Spec.Secrets) > 0, next: 1}
+	p := &inOrder{j: j.wholeJob(), v: v, to: w, o: o, stream: rec.Spec.Stream, secrets: len(rec.Spec.Secrets) > 0, next: 1}
 	for {
 		over := false
 		select {

@@ -256,7 +256,7 @@ func (c *Client) waitUntilUp(ctx context.Context, j *Job) error {
 		return err
 	}
 	for {
-		rep, err := j.look(ctx)
+		rep, err := j.readReport(ctx)
 		if err != nil || len(rep.Beats) > 0 || rep.Run.Settled != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (j *jobFigures) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 	}
 	h := &ranks{ascending: o.Ascending}
 	reader := &numbers{by: o.By, seen: map[string]bool{}}
-	for it, err := range j.whole().Results(ctx, ResultOptions{Whole: true}) {
+	for it, err := range j.wholeJob().Results(ctx, ResultOptions{Whole: true}) {
 		if err != nil {
 			return r, err
 		}

@@ -40,7 +40,7 @@ func (j *Job) Why(ctx context.Context) (Reason, error) {
 
 func (k runKind) explainState(ctx context.Context) (Reason, error) {
 	j := k.j
-	rep, err := j.look(ctx)
+	rep, err := j.readReport(ctx)
 	if err != nil {
 		return Reason{}, err
 	}
@@ -98,7 +98,7 @@ func (w *Reason) explainFailure(rep views.Report, s Status) {
 // StayedHome says of a failed job which file its program did not find that is here and was
 // not shipped, and what brings it along; "" where there is none.
 func (j *Job) StayedHome(ctx context.Context) string {
-	rep, err := j.look(ctx)
+	rep, err := j.readReport(ctx)
 	if err != nil || rep.Run.Settled == nil {
 		return ""
 	}

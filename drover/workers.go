@@ -46,7 +46,7 @@ type Worker struct {
 // Workers are the agents of a job that live, as far as its engine or its store tells;
 // with all, those that are gone too.
 func (j *Job) Workers(ctx context.Context, all bool) ([]Worker, error) {
-	rep, err := j.look(ctx)
+	rep, err := j.readReport(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -230,7 +230,7 @@ func (c *Client) Live(ctx context.Context, project string) ([]*Job, error) {
 func (j *Job) Beside(ctx context.Context, who string) ([]string, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {
-		_, err = j.look(ctx) // it says it in words for people
+		_, err = j.readReport(ctx) // it says it in words for people
 		return nil, err
 	}
 	workers, err := j.Workers(ctx, false)

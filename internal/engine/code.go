@@ -15,9 +15,9 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// hashCode finds the digest of what is shipped. A file that is written meanwhile is
+// findCodeDigest finds the digest of what is shipped. A file that is written meanwhile is
 // left out, unless it is certainly code: then the command is refused.
-func (p *Plan) hashCode(ctx context.Context) (err error) {
+func (p *Plan) findCodeDigest(ctx context.Context) (err error) {
 	for {
 		if p.tree, err = p.Code.Tree(ctx); err == nil {
 			p.Digest = p.tree.Digest()
@@ -39,7 +39,7 @@ func (p *Plan) leaveOutUnreadable(err error) bool {
 	return true
 }
 
-// storeCodeArchive stores the code, as hashCode reads it.
+// storeCodeArchive stores the code, as findCodeDigest reads it.
 func (e submitter) storeCodeArchive(ctx context.Context, p *Plan) (bundle.Bundle, error) {
 	for {
 		b, err := bundle.Put(ctx, e.World.Store, p.Code)

@@ -264,7 +264,7 @@ func (e decider) findNewItems(ctx context.Context, p *Plan, rep views.Report) (f
 		return 0, err
 	}
 	p.Items.fresh, p.Items.New, p.Items.Gone = l, l.Count(), gone
-	return l.Count(), e.planning().notePlaces(ctx, p, l)
+	return l.Count(), e.newPlanner().notePlaces(ctx, p, l)
 }
 
 // Readers open the lists of a map's items, the job's own and those added later.
@@ -288,7 +288,7 @@ func (e *Engine) Readers(ctx context.Context, m *chunks.Map) ([]*manifest.Reader
 // that no gc takes them, and the job is given both in one entry.
 func (e submitter) reopenJob(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	j := p.before.Job
-	if err := e.planning().checkNewItemsAreSeen(ctx, p); err != nil {
+	if err := e.newPlanner().checkNewItemsAreSeen(ctx, p); err != nil {
 		return p.Job, true, err
 	}
 	var again *protocol.Reopened

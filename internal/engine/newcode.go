@@ -31,14 +31,14 @@ type NewCode struct {
 // decided by where the command is typed, and not by what the store says of the job, such
 // as the folder where it was started or an absolute path.
 func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewCode, err error) {
-	if file := e.deciding().whyProgramIsMissing(j); file != "" {
+	if file := e.newDecider().whyProgramIsMissing(j); file != "" {
 		return c, fault.New(fault.Invalid, startedIn(j), "find code of job %s in %s: there is no %s, which its command names", j.Short, e.Caller.Folder, file)
 	}
 	r, err := manifest.Open(ctx, e.World.Store, m.Base, 1)
 	if err != nil {
 		return c, err
 	}
-	files, err := e.planning().itemFiles(ctx, j.Spec.From, m.Base.Format, r.Range(ctx, 1, min(m.Base.Count, maxItemFiles)))
+	files, err := e.newPlanner().itemFiles(ctx, j.Spec.From, m.Base.Format, r.Range(ctx, 1, min(m.Base.Count, maxItemFiles)))
 	if err != nil {
 		return c, err
 	}
@@ -59,7 +59,7 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 	}
 	p := &c.plan
 	p.InPlace = j.Code.InPlace
-	if err = e.planning().addPython(ctx, p); err != nil {
+	if err = e.newPlanner().addPython(ctx, p); err != nil {
 		return c, err
 	}
 	c.Dir, c.Files = p.Code.Dir, len(p.Code.Entries)
@@ -72,16 +72,16 @@ func (e *Engine) FindCode(ctx context.Context, j job.Job, m *chunks.Map) (c NewC
 			"find code of job %s: %q is not the program that it was in %s", j.Short, j.Spec.Program, e.Caller.Folder)
 	}
 	if !p.ship.Nothing {
-		if err = p.hashCode(ctx); err != nil {
+		if err = p.findCodeDigest(ctx); err != nil {
 			return c, err
 		}
-		e.deciding().compareCode(ctx, p, was)
+		e.newDecider().compareCode(ctx, p, was)
 	}
 	c.Same = p.codeIsSame(was)
 	if !p.Properties.Attached || p.Properties.Apart {
 		return c, nil
 	}
-	p.Environment, err = e.planning().resolveEnvironment(ctx, *p)
+	p.Environment, err = e.newPlanner().resolveEnvironment(ctx, *p)
 	return c, err
 }
 
@@ -120,11 +120,11 @@ func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r control.Rou
 	if err != nil {
 		return "", false, err
 	}
-	if r.Amend, err = e.submitting().storeCode(ctx, &c.plan, j.Short, r.Amend); err != nil {
+	if r.Amend, err = e.newSubmitter().storeCode(ctx, &c.plan, j.Short, r.Amend); err != nil {
 		return "", false, err
 	}
 	c.plan.before.Job, c.plan.Job = j, j.Path()
-	if err := e.submitting().nameRound(ctx, &c.plan, r, sweeps); err != nil {
+	if err := e.newSubmitter().nameRound(ctx, &c.plan, r, sweeps); err != nil {
 		return "", false, err
 	}
 	return control.ReopenMap(ctx, e.World, j, e.Caller.By, r)

@@ -106,7 +106,7 @@ func (s *shelf) ship(watch func(transfer.Progress)) (job.Manifest, error) {
 	}
 	j := job.Job{V: 1, Spec: p.Spec}
 	s.check(tasks.NameJob(s.t.Context(), s.World, &j))
-	m, err := s.submitting().storeItems(s.t.Context(), &p, p.Items.list, j.Path())
+	m, err := s.newSubmitter().storeItems(s.t.Context(), &p, p.Items.list, j.Path())
 	if err != nil {
 		return m, err
 	}
@@ -256,7 +256,7 @@ func TestItIsToldHowFarAnInputIs(t *testing.T) {
 			t.Errorf("told of %d", what)
 		}
 	}
-	_, err = d.submitting().shipJob(t.Context(), &p)
+	_, err = d.newSubmitter().storeJob(t.Context(), &p)
 	d.check(err)
 	if last.Files < 3 || last.Bytes < 5002 || last.Counted { // and the list of them
 		t.Errorf("told %+v", last)

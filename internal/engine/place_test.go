@@ -167,12 +167,12 @@ func TestSeenFoldersAreFew(t *testing.T) {
 		many[filepath.Join("/data/x/y/z", string(rune('a'+i)))] = true
 		many[filepath.Join("/pics", string(rune('a'+i)), "raw")] = true
 	}
-	got, err := e.planning().narrowFolders(many)
+	got, err := e.newPlanner().narrowFolders(many)
 	if diff := cmp.Diff([]string{"/data", "/other", "/pics"}, got); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
 	for _, all := range []string{"/", "/home/ann", "/usr/bin", "/etc"} {
-		if _, err := e.planning().narrowFolders(map[string]bool{all: true, "/data": true}); err == nil {
+		if _, err := e.newPlanner().narrowFolders(map[string]bool{all: true, "/data": true}); err == nil {
 			t.Errorf("%s is shown", all)
 		}
 	}

@@ -90,7 +90,7 @@ type Plan struct {
 // planner finds out what a command needs and brings. It changes nothing that others see.
 type planner struct{ *Engine }
 
-func (e *Engine) planning() planner { return planner{e} }
+func (e *Engine) newPlanner() planner { return planner{e} }
 
 // planStep is one step of a plan: it adds to what is known, or refuses the command.
 type planStep func(e planner, ctx context.Context, p *Plan) error
@@ -101,19 +101,19 @@ var planSteps = []planStep{
 	planner.readItems,
 	planner.askTarget,
 	planner.readStdin,
-	planner.findCode,
+	planner.findCodeFiles,
 	planner.findInputs,
 	planner.checkOffer,
 	planner.lookAtFiles,
 	func(e planner, ctx context.Context, p *Plan) error { return e.noteOfPass(ctx, p) },
 	planner.checkMachine,
-	func(e planner, ctx context.Context, p *Plan) error { return e.deciding().decideAction(ctx, p) },
+	func(e planner, ctx context.Context, p *Plan) error { return e.newDecider().decideAction(ctx, p) },
 }
 
 // Plan returns what spec would do. force makes a complete task run again. A plan that is
 // refused is closed already: it has left nothing of a map's items behind.
 func (e *Engine) Plan(ctx context.Context, spec job.Spec, force bool) (Plan, error) {
-	return e.planning().runPlanSteps(ctx, Plan{Spec: spec, Contents: map[string]string{}, typed: e.Caller.Again, force: force}, planSteps)
+	return e.newPlanner().runPlanSteps(ctx, Plan{Spec: spec, Contents: map[string]string{}, typed: e.Caller.Again, force: force}, planSteps)
 }
 
 // runPlanSteps runs the steps of a plan, and closes the plan when one of them refuses it.
@@ -176,8 +176,8 @@ func (e planner) askTarget(_ context.Context, p *Plan) (err error) {
 	return err
 }
 
-// findCode finds the files that go along with the program, and hashes them.
-func (e planner) findCode(ctx context.Context, p *Plan) (err error) {
+// findCodeFiles finds the files that go along with the program, and hashes them.
+func (e planner) findCodeFiles(ctx context.Context, p *Plan) (err error) {
 	if p.ship, err = e.Code.Locate(ctx, p.Spec, code.Surroundings{Items: p.Items.files, Apart: code.OtherPrograms(p.Properties, p.Spec), InPlace: code.RunsInPlace(p.Properties, p.Spec)}); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (e planner) findCode(ctx context.Context, p *Plan) (err error) {
 	if err = e.addPython(ctx, p); err != nil || p.ship.Nothing {
 		return err
 	}
-	if err = p.hashCode(ctx); err != nil {
+	if err = p.findCodeDigest(ctx); err != nil {
 		return err
 	}
 	if p.Code.How != bundle.Alone {
@@ -277,10 +277,10 @@ func stamp(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") 
 // submitter carries a plan out: it stores what the job needs, and names it.
 type submitter struct{ *Engine }
 
-func (e *Engine) submitting() submitter { return submitter{e} }
+func (e *Engine) newSubmitter() submitter { return submitter{e} }
 
-// shipJob stores all that the job needs: a job is never named before (T1).
-func (e submitter) shipJob(ctx context.Context, p *Plan) (job.Job, error) {
+// storeJob stores all that the job needs: a job is never named before (T1).
+func (e submitter) storeJob(ctx context.Context, p *Plan) (job.Job, error) {
 	c := e.Caller
 	j := job.Job{V: 1, Spec: p.Spec, Since: p.since, StateSince: p.stateSince, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}

@@ -23,7 +23,7 @@ func (e submitter) proposeJob(ctx context.Context, p *Plan) (job.Job, error) {
 			sweeps.Since(0)
 		}
 	}
-	j, err := e.shipJob(ctx, p)
+	j, err := e.storeJob(ctx, p)
 	if err != nil {
 		return j, err
 	}
@@ -46,7 +46,7 @@ func (e submitter) proposeJob(ctx context.Context, p *Plan) (job.Job, error) {
 				f.Cache.Forget(gone...)
 			}
 		}
-		again, err := e.shipJob(ctx, p)
+		again, err := e.storeJob(ctx, p)
 		if err == nil && (again.Code.Blob != j.Code.Blob || !maps.Equal(again.Inputs, j.Inputs)) {
 			err = fault.New(fault.Invalid, "Run it again.", "submit job: code or inputs changed while they were stored")
 		}

@@ -96,5 +96,5 @@ func TestATemporaryFolderThatIsGone(t *testing.T) {
 func TestCallsInAWrongOrderAreFaultsOfDrover(t *testing.T) {
 	d := newDesk(t)
 	p, s := Plan{Spec: job.Spec{Task: "digits"}}, Plan{}
-	refused(t, d.planning().chooseItems(t.Context(), &p, &s, nil), fault.Bug, "choose items: the plan of task digits was closed", "")
+	refused(t, d.newPlanner().chooseItems(t.Context(), &p, &s, nil), fault.Bug, "choose items: the plan of task digits was closed", "")
 }

@@ -26,9 +26,9 @@ func (e *Engine) Sample(ctx context.Context, p *Plan, what string, numbers []int
 		Environment: p.Environment, Properties: p.Properties, Offer: p.Offer, Contents: p.Contents, ship: p.ship, feeds: p.feeds,
 		Image: p.Image, seen: p.seen}
 	s.Spec.Task, s.Spec.MaxFails = job.Beside(p.Spec.Task, what), ""
-	return e.planning().runPlanSteps(ctx, s, []planStep{
+	return e.newPlanner().runPlanSteps(ctx, s, []planStep{
 		func(e planner, ctx context.Context, s *Plan) error { return e.chooseItems(ctx, p, s, numbers) },
-		func(e planner, ctx context.Context, s *Plan) error { return e.deciding().decideSample(ctx, s) },
+		func(e planner, ctx context.Context, s *Plan) error { return e.newDecider().decideSample(ctx, s) },
 	})
 }
 

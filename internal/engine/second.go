@@ -40,7 +40,7 @@ type beside struct {
 // decider finds out what a plan comes to, given the jobs that its task has had.
 type decider struct{ *Engine }
 
-func (e *Engine) deciding() decider { return decider{e} }
+func (e *Engine) newDecider() decider { return decider{e} }
 
 // decideAction applies the second-command rule. It may be called again, when what it was decided
 // by has changed since.
@@ -404,11 +404,11 @@ func (d differ) programWouldDiffer() bool {
 // note are brought up to date.
 func (e *Engine) Submit(ctx context.Context, p *Plan) (job.Path, error) {
 	for {
-		path, done, err := e.submitting().submitOnce(ctx, p)
+		path, done, err := e.newSubmitter().submitOnce(ctx, p)
 		if done || err != nil {
 			return path, err
 		}
-		if err := e.deciding().decideAgain(ctx, p); err != nil {
+		if err := e.newDecider().decideAgain(ctx, p); err != nil {
 			return job.Path{}, err
 		}
 	}

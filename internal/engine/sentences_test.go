@@ -45,12 +45,12 @@ func TestNodesOfAScriptMeanNothingForItems(t *testing.T) {
 func TestAnImageOnATargetWithoutContainersSaysWhere(t *testing.T) {
 	d := newDesk(t)
 	p := &Plan{Spec: job.Spec{On: "mem", Container: job.Container{Image: "a:1"}}}
-	err := d.planning().noContainers(p)
+	err := d.newPlanner().noContainers(p)
 	if fault.KindOf(err) != fault.Invalid || fault.Hint(err) != "Leave out the options for an image." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
 	d.Engine.Drivers["boxes"] = mem.Contained(d.mem)
-	if err := d.planning().noContainers(p); fault.Hint(err) != "Add --on boxes, or leave out the options for an image." {
+	if err := d.newPlanner().noContainers(p); fault.Hint(err) != "Add --on boxes, or leave out the options for an image." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
 }

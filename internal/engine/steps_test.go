@@ -29,7 +29,7 @@ func TestNoReturnOfAPlanLeavesItemsBehind(t *testing.T) {
 			}, refuse)
 			d.Caller.Stdin = strings.NewReader("a\nb\n")
 			s := spec(func(s *job.Spec) { s.Verb, s.From, s.Args, s.Task = job.Map, "-", []string{"{}"}, "t" })
-			_, err := d.planning().runPlanSteps(t.Context(), Plan{Spec: s, Contents: map[string]string{}}, steps)
+			_, err := d.newPlanner().runPlanSteps(t.Context(), Plan{Spec: s, Contents: map[string]string{}}, steps)
 			if !errors.Is(err, refusal) {
 				t.Fatalf("%v; want the refusal", err)
 			}

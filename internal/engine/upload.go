@@ -179,7 +179,7 @@ func (e submitter) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.Lis
 	if p.Items.Uploads == 0 {
 		return nil, nil
 	}
-	u, err := e.planning().newUploader(p)
+	u, err := e.newPlanner().newUploader(p)
 	if err != nil {
 		return nil, err
 	}

@@ -325,12 +325,12 @@ func TestFilesThatChangeWhileTheyAreStoredAreRefused(t *testing.T) {
 	defer p.Close()
 	j := job.Job{V: 1, Spec: p.Spec}
 	d.check(tasks.NameJob(t.Context(), d.World, &j))
-	m, err := d.submitting().storeItems(t.Context(), &p, p.Items.list, j.Path())
+	m, err := d.newSubmitter().storeItems(t.Context(), &p, p.Items.list, j.Path())
 	d.check(err)
-	d.check(d.submitting().storeItemsAgain(t.Context(), &p, p.Items.list, m))
+	d.check(d.newSubmitter().storeItemsAgain(t.Context(), &p, p.Items.list, m))
 	for _, change := range []func() error{func() error { return os.WriteFile(file, []byte("two"), 0o644) }, func() error { return os.Remove(file) }} {
 		d.check(change())
-		if err := d.submitting().storeItemsAgain(t.Context(), &p, p.Items.list, m); fault.KindOf(err) != fault.Invalid {
+		if err := d.newSubmitter().storeItemsAgain(t.Context(), &p, p.Items.list, m); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("other content is taken for the same: %v", err)
 		}
 	}

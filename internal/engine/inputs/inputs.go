@@ -181,8 +181,8 @@ func below(t tree.Tree, folder string) tree.Tree {
 	return b
 }
 
-// store stores one input and gives the digest of its list.
-func (w *Finder) store(ctx context.Context, f *Feed, spec job.Spec, watch func(transfer.Progress)) (store.Digest, error) {
+// storeInput stores one input and gives the digest of its list.
+func (w *Finder) storeInput(ctx context.Context, f *Feed, spec job.Spec, watch func(transfer.Progress)) (store.Digest, error) {
 	if f.Tree.Away != nil {
 		d, err := tree.PutTree(ctx, w.World.Store, f.Tree)
 		if err != nil {
@@ -216,7 +216,7 @@ func (w *Finder) store(ctx context.Context, f *Feed, spec job.Spec, watch func(t
 func (w *Finder) StoreAll(ctx context.Context, feeds []Feed, j *job.Job, watch func(transfer.Progress)) error {
 	for i := range feeds {
 		f, in := &feeds[i], feeds[i].In
-		d, err := w.store(ctx, f, j.Spec, watch)
+		d, err := w.storeInput(ctx, f, j.Spec, watch)
 		if err != nil {
 			return err
 		}
