@@ -78,8 +78,8 @@ type Needs struct {
 	// driver makes of the other needs.
 	Args []string
 	// Disk is how much disk the program may fill, in bytes each; 0: no limit. A target that
-	// makes a disk for each agent makes it so large; one whose agents share disks has no use
-	// for it.
+	// makes a disk for each agent makes it so large; one whose machines have disks refuses more
+	// than they hold, where it knows.
 	Disk int64
 	// Machine are the types of machines of which any will do, each a name or a glob of names;
 	// none: the target's choice. Where no machine has a type, one name is a label.

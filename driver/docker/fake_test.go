@@ -73,7 +73,7 @@ func (f *daemon) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func fake(t *testing.T, answers map[string]string) *daemon {
 	t.Helper()
 	f := &daemon{answers: map[string]string{
-		"GET /info":               `200 {"NCPU":8,"MemTotal":34359738368,"OSType":"linux","SecurityOptions":["name=seccomp,profile=default"]}`,
+		"GET /info":               `200 {"NCPU":8,"MemTotal":34359738368,"DockerRootDir":"/tmp","OSType":"linux","SecurityOptions":["name=seccomp,profile=default"]}`,
 		"GET /images/":            `200 {"Id":"sha256:0123456789abcdef0123","Config":{"Env":["PATH=/opt/conda/bin:/bin","LANG=C.UTF-8"]}}`,
 		"GET /networks":           `200 []`,
 		"POST /networks/create":   `201 {"Id":"n1"}`,
@@ -278,6 +278,9 @@ func TestAnOfferAsksTheRegistryOnce(t *testing.T) {
 	f.answers["GET /distribution/"] = `200 {"Descriptor":{"digest":"sha256:1"}}`
 	if o, err := New(t.TempDir(), "").Offer(t.Context(), driver.Needs{Agents: 1, Place: place}); err != nil || !o.Fits {
 		t.Errorf("with the image at its registry the offer is %+v, %v", o, err)
+	}
+	if o, err := New(t.TempDir(), "").Offer(t.Context(), driver.Needs{Agents: 1, Disk: 1 << 60, Place: place}); err != nil || o.Fits || !strings.HasPrefix(o.Reason, "docker has a disk of ") {
+		t.Errorf("with more disk than there is the offer is %+v, %v", o, err)
 	}
 	delete(f.answers, "GET /distribution/")
 	place.Later = true

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -37,12 +38,12 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	}
 	o.Cores, o.Memory = info.NCPU, info.MemTotal
 	whole := folder.Hardware{Place: "docker on this machine", Cores: o.Cores, Memory: o.Memory}
-	o.Machine = whole.String()
+	o.Machine = whole.String() + folder.DiskNote(info.DockerRootDir, n)
 	gpus := 0
 	if n.GPUs > 0 {
 		gpus = folder.GPUs(ctx)
 	}
-	if o.Reason = whole.Refusal("docker", gpus, n); o.Reason == "" && n.GPUs > 0 && !givesGPUs(info) {
+	if o.Reason = cmp.Or(whole.Refusal("docker", gpus, n), folder.DiskRefusal("docker", info.DockerRootDir, n)); o.Reason == "" && n.GPUs > 0 && !givesGPUs(info) {
 		o.Reason = "docker has no way to give GPUs to containers"
 		o.Hint = "Install nvidia-container-toolkit and restart docker, or leave --gpus out."
 	}

@@ -2,6 +2,7 @@ package folder
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/job/where"
 )
 
@@ -32,7 +34,7 @@ func (h Hardware) Attributes(ctx context.Context, dir string, names []where.Name
 		own[where.GPUCount] = []string{strconv.Itoa(GPUs(ctx))}
 	}
 	if slices.Contains(names, where.DiskLocal) {
-		if bytes, ok := diskSize(dir); ok {
+		if bytes, _, ok := diskSize(dir); ok {
 			own[where.DiskLocal] = []string{strconv.FormatInt(bytes, 10)}
 		}
 	}
@@ -64,18 +66,38 @@ func gpuModels(ctx context.Context) (models, memory []string) {
 	return models, []string{strconv.Itoa(least) + "M"}
 }
 
+// DiskRefusal is why an agent cannot fill as much of a disk as n says, in one sentence, or empty:
+// the disk that dir is on is smaller. place is what lacks it. What is on the disk already does not count,
+// as cores in use do not: it may be the job's own, which a second command finds.
+func DiskRefusal(place, dir string, n driver.Needs) string {
+	size, _, ok := diskSize(dir)
+	if !ok || n.Disk <= size {
+		return ""
+	}
+	return fmt.Sprintf("%s has a disk of %s, and %s is needed", place, Gigabytes(float64(size)), Gigabytes(float64(n.Disk)))
+}
+
+// DiskNote says for a plan that less of the disk is free now than n says; "": it is not.
+func DiskNote(dir string, n driver.Needs) string {
+	_, free, ok := diskSize(dir)
+	if !ok || n.Disk <= free {
+		return ""
+	}
+	return ", " + Gigabytes(float64(free)) + " of disk free"
+}
+
 // diskSize is the size in bytes of the file system that a folder, or the nearest one above
-// that exists, lies in.
-func diskSize(dir string) (int64, bool) {
+// that exists, lies in, and what this user may still fill of it.
+func diskSize(dir string) (size, free int64, ok bool) {
 	var s unix.Statfs_t
 	for {
 		err := unix.Statfs(dir, &s)
 		if err == nil {
-			return int64(s.Blocks) * int64(s.Bsize), true
+			return int64(s.Blocks) * int64(s.Bsize), int64(s.Bavail) * int64(s.Bsize), true
 		}
 		up := dir[:max(strings.LastIndexByte(dir, '/'), 0)]
 		if err != unix.ENOENT || up == "" {
-			return 0, false
+			return 0, 0, false
 		}
 		dir = up
 	}

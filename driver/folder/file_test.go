@@ -113,6 +113,28 @@ func TestNeedsThatDoNotFitSayWhatIsThere(t *testing.T) {
 	}
 }
 
+func TestADiskThatIsTooSmallIsRefusedAndOneThatIsFullIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	size, free, ok := diskSize(dir)
+	if !ok || free > size {
+		t.Fatalf("the disk has %d bytes, of which %d are free: %v", size, free, ok)
+	}
+	absent := filepath.Join(dir, "not", "there")
+	for _, n := range []driver.Needs{{}, {Disk: free / 2}} {
+		if why, note := DiskRefusal("this machine", absent, n), DiskNote(absent, n); why != "" || note != "" {
+			t.Errorf("%d bytes of %d: %q, %q", n.Disk, free, why, note)
+		}
+	}
+	whole := driver.Needs{Disk: size} // a part of which is never free
+	if why, note := DiskRefusal("this machine", absent, whole), DiskNote(absent, whole); why != "" || free < size && !strings.HasSuffix(note, " of disk free") {
+		t.Errorf("all of it: %q, %q", why, note)
+	}
+	more := driver.Needs{Agents: 1, Disk: 1 << 60}
+	if why := DiskRefusal("this machine", absent, more); !strings.HasPrefix(why, "this machine has a disk of ") || !strings.HasSuffix(why, ", and 1073741824 GB is needed") {
+		t.Errorf("more than there is: %q", why)
+	}
+}
+
 func FuzzAFolderNameIsReadOnlyAsItWasWritten(f *testing.F) {
 	for _, name := range []string{"abcd2345-1", "abcd-01", "-1", "a-", "a-b-1", "../a-1", "abcd-99999999999999999999"} {
 		f.Add(name)

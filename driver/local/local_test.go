@@ -369,6 +369,16 @@ func TestAdoptIsNothingInAProcessThatIsNoAgent(t *testing.T) {
 	}
 }
 
+func TestADiskThatThisMachineHasNotIsRefused(t *testing.T) {
+	d := New(t.TempDir())
+	for disk, fits := range map[int64]bool{1 << 20: true, 1 << 60: false} {
+		o, err := d.Offer(t.Context(), driver.Needs{Agents: 1, Disk: disk})
+		if err != nil || o.Fits != fits || strings.HasPrefix(o.Reason, "this machine has a disk of ") == fits {
+			t.Errorf("%d bytes: %+v, %v", disk, o, err)
+		}
+	}
+}
+
 func TestGPUsAreThoseThatNvidiaSmiLists(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -15,12 +16,12 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		return driver.Offer{}, context.Cause(ctx)
 	}
 	whole := folder.Measure()
-	o := driver.Offer{Machine: whole.String(), Cores: whole.Cores, Memory: whole.Memory}
+	o := driver.Offer{Machine: whole.String() + folder.DiskNote(d.dir, n), Cores: whole.Cores, Memory: whole.Memory}
 	gpus := 0
 	if n.GPUs > 0 {
 		gpus = folder.GPUs(ctx)
 	}
-	if o.Reason = whole.Refusal("this machine", gpus, n); o.Reason == "" {
+	if o.Reason = cmp.Or(whole.Refusal("this machine", gpus, n), folder.DiskRefusal("this machine", d.dir, n)); o.Reason == "" {
 		o.Reason, o.Hint = n.MachineRefusal("this machine", whole.Attributes(ctx, d.dir, n.Where.Names()))
 	}
 	o.Fits = o.Reason == ""

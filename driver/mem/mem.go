@@ -35,6 +35,7 @@ const Name = "mem"
 const (
 	Cores  = 64
 	Memory = 256 << 30 // bytes
+	Disk   = Memory    // it keeps files in memory
 )
 
 // attributes are what Needs.Where is held against.
@@ -143,6 +144,8 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		o.Reason = fmt.Sprintf("memory has %d cores", Cores)
 	case float64(n.Memory)*all > Memory:
 		o.Reason = "memory has 256 GB"
+	case n.Disk > Disk:
+		o.Reason = "memory has no disk, and keeps 256 GB of files"
 	case n.GPUs > 0:
 		o.Reason = "memory has no GPUs"
 	default:

@@ -161,3 +161,13 @@ func TestWhatADeadAgentReturnsCountsForNothing(t *testing.T) {
 		t.Errorf("Status: %v, difference:\n%s", err, diff)
 	}
 }
+
+func TestMoreFilesThanMemoryKeepsAreRefused(t *testing.T) {
+	d := mem.New(nil)
+	t.Cleanup(d.Close)
+	for disk, fits := range map[int64]bool{mem.Disk: true, mem.Disk + 1: false} {
+		if o, err := d.Offer(t.Context(), driver.Needs{Agents: 1, Disk: disk}); err != nil || o.Fits != fits || (o.Reason == "") != fits {
+			t.Errorf("%d bytes: %+v, %v", disk, o, err)
+		}
+	}
+}

@@ -206,8 +206,8 @@ func fakeScontrol(s *fakeState, _ string, args []string) error {
 
 func fakeSinfo(_ *fakeState, _ string, args []string) error {
 	if option(args, "--format") == nodeFields {
-		fmt.Println("main*|up|infinite|1|idle|4|4096|0/4/0/4|(null)|fake1|ssd|0")
-		fmt.Println("main*|up|infinite|1|idle|4|4096|0/4/0/4|(null)|fake2|(null)|0")
+		fmt.Println("main*|up|infinite|1|idle|4|4096|0/4/0/4|(null)|fake1|ssd|20480")
+		fmt.Println("main*|up|infinite|1|idle|4|4096|0/4/0/4|(null)|fake2|(null)|20480")
 		return nil
 	}
 	fmt.Println("main*|up|infinite|2|idle|4|4096|0/8/0/8|(null)")
@@ -234,6 +234,19 @@ func TestASlurmOfPlainProcessesIsADriver(t *testing.T) {
 		Kill: killAgent,
 		Take: takeFake,
 	})
+}
+
+func TestAnOfferLooksAtTheDisksOfNodes(t *testing.T) {
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Skip("the fake looks into /proc")
+	}
+	d := New(t.TempDir())
+	d.path = fakeSlurm(t)
+	for disk, want := range map[int64]string{0: "", 10 << 30: "", 100 << 30: "partition main of Slurm: its nodes have 20 GB of temporary disk, and 100 GB is needed"} {
+		if o, err := d.Offer(t.Context(), driver.Needs{Agents: 1, Disk: disk}); err != nil || o.Reason != want || o.Fits != (want == "") {
+			t.Errorf("%d bytes: %+v, %v; want %q", disk, o, err, want)
+		}
+	}
 }
 
 // takeFake is a node that fails: all on it is gone, and Slurm says so.

@@ -86,10 +86,10 @@ func match(groups []group, asked where.Expr) []group {
 }
 
 // listNodeGroups asks for the groups of nodes of all partitions: for each node by itself where
-// something is asked of nodes.
-func (d *Driver) listNodeGroups(ctx context.Context, asked where.Expr) ([]group, error) {
+// something is asked of nodes, or a disk.
+func (d *Driver) listNodeGroups(ctx context.Context, asked where.Expr, disk int64) ([]group, error) {
 	args := []string{"--noheader", "--exact", "--format=" + groupFields}
-	if !asked.IsZero() {
+	if !asked.IsZero() || disk > 0 {
 		args = []string{"--noheader", "--exact", "--Node", "--format=" + nodeFields}
 	}
 	out, err := d.runCommand(ctx, "sinfo", args...)
@@ -113,7 +113,7 @@ func (d *Driver) restrictNodes(ctx context.Context, p *plan) error {
 	if err := clash(asked, n.Args); err != nil {
 		return err
 	}
-	groups, err := d.listNodeGroups(ctx, asked)
+	groups, err := d.listNodeGroups(ctx, asked, n.Disk)
 	if err != nil {
 		return said("start agents", err)
 	}

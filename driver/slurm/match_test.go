@@ -30,6 +30,27 @@ func placement(t *testing.T, text string) where.Expr {
 	return e
 }
 
+// A disk that no node has is refused, where Slurm is told of its nodes' disks.
+func TestADiskThatNoNodeHasIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines string
+		disk  int64
+		free  int
+		why   string
+	}{
+		"small enough": {"main*|up|infinite|1|idle|8|8192|0/8/0/8|(null)|n2|(null)|20480\n", 10 << 30, 8, ""},
+		"not known":    {"main*|up|infinite|1|idle|8|8192|0/8/0/8|(null)|n2|(null)|0\n", 1 << 50, 8, ""},
+		"too large": {"main*|up|infinite|1|idle|8|8192|0/8/0/8|(null)|n2|(null)|20480\n", 100 << 30, 0,
+			"partition main of Slurm: its nodes have 20 GB of temporary disk, and 100 GB is needed"},
+		"on one of two": {"main*|up|infinite|1|idle|8|8192|0/8/0/8|(null)|n1|(null)|20480\nmain*|up|infinite|1|idle|4|8192|0/4/0/4|(null)|n2|(null)|204800\n", 100 << 30, 4, ""},
+	} {
+		got := choices(parseGroups(c.lines), driver.Needs{Agents: 1, Disk: c.disk})
+		if len(got) != 1 || got[0].Free != c.free || got[0].Reason != c.why {
+			t.Errorf("%s: %+v, want %d free and %q", name, got, c.free, c.why)
+		}
+	}
+}
+
 // What is asked of machines, in the words of sbatch.
 func TestWhatIsAskedOfNodesIsMapped(t *testing.T) {
 	for _, row := range []struct {

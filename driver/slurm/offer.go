@@ -34,7 +34,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	if err := clash(asked, n.Args); err != nil {
 		return driver.Offer{}, err
 	}
-	groups, err := d.listNodeGroups(ctx, asked)
+	groups, err := d.listNodeGroups(ctx, asked, n.Disk)
 	if err != nil {
 		return driver.Offer{}, said(doing, err)
 	}
@@ -218,6 +218,8 @@ func (g group) agentsPerNode(n driver.Needs) (agents int, why string) {
 	case memory > g.memory:
 		return 0, fmt.Sprintf("its nodes have %s of memory, and %s is needed, of which %d MB is for drover itself",
 			folder.Gigabytes(float64(g.memory)), folder.Gigabytes(float64(memory)), agentMemory>>20)
+	case g.node.disk > 0 && n.Disk > g.node.disk: // 0: Slurm is not told of it
+		return 0, fmt.Sprintf("its nodes have %s of temporary disk, and %s is needed", folder.Gigabytes(float64(g.node.disk)), folder.Gigabytes(float64(n.Disk)))
 	case n.GPUs > g.gpus:
 		return 0, fmt.Sprintf("its nodes have %s, and %d are needed", count(g.gpus, "GPU"), n.GPUs)
 	}
