@@ -136,7 +136,7 @@ func (d *Driver) containerLabels(m made, h driver.Handle, i int) map[string]stri
 // containerUser is the agent's user in the container, and what it may do there.
 func (m made) containerUser() (user string, groups, capabilities []string) {
 	if m.who.uid != 0 && m.daemonHasOption("rootless") {
-		return "0:0", nil, kept // there, root is the caller, and every other user the user nobody
+		return "0:0", nil, kept // there, root is the caller, and every other user is unmapped
 	}
 	if m.who.uid == 0 {
 		return "0:0", nil, kept

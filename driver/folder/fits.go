@@ -26,8 +26,8 @@ func (h Hardware) String() string {
 	return s
 }
 
-// Refusal is why n does not fit, in one sentence, or empty. The word who names the place when
-// it lacks something.
+// Refusal is why n does not fit, in one sentence, or empty. The sentence names the
+// place by the given text when it lacks something.
 func (h Hardware) Refusal(who string, gpus int, n driver.Needs) string {
 	agents := max(n.Agents, 1)
 	each := ""

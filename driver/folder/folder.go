@@ -105,7 +105,7 @@ func TakeAway(dir string) error {
 }
 
 // RemoveTree removes a folder, also one that a program has made inaccessible to its
-// own user, who owns it.
+// own user, the owner of the folder.
 func RemoveTree(dir string) {
 	if !errors.Is(os.RemoveAll(dir), fs.ErrPermission) {
 		return

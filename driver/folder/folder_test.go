@@ -17,7 +17,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// publish makes a placement with the request who.
+// publish makes a placement with that request.
 func publish(dir, who string) error {
 	return Publish(dir, who, func(tmp string) error { return Touch(filepath.Join(tmp, "of "+who)) })
 }

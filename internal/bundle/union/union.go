@@ -27,11 +27,10 @@ type Part struct {
 // copy, as one folder again:
 //
 //   - in a rank's own folder that rank decides, whatever the others did there;
-//   - an own folder of somebody who has no part (owned says what is one) stays as it
-//     was, but for what somebody wrote there: to delete it is nobody's;
-//   - elsewhere what somebody wrote counts more than that somebody deleted it, and
-//     of two who wrote it the lower rank. What nobody wrote and somebody deleted is
-//     gone.
+//   - an own folder of a rank that has no part (owned says what is one) stays as it
+//     was, but for what other ranks wrote there: no rank can delete it;
+//   - elsewhere a rank's write counts more than another's deletion, and of two writes
+//     that of the lower rank. What no rank wrote and one deleted is gone.
 //
 // The order of the parts does not matter. Empty folders are not kept: an object
 // store has none. Trees that pass Check make one that does.
