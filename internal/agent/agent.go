@@ -75,8 +75,8 @@ type Machine struct {
 	Work    string   // folder for the job's files, on a disk with room
 	Cache   string   // root of drover's cache, for environments
 	Environ []string // what the program's environment begins with
-	// Root is the agent's folder on a machine that is its own, a container, whose
-	// /opt/ml and /state are Root/opt/ml and Root/state already: there is no view to
+	// Root is the agent's folder on a machine that is its own, a container
+	// with /opt/ml and /state at Root/opt/ml and Root/state already: there is no view to
 	// be made. "": the agent makes a folder below Work, and views.
 	Root string
 	// Hosts, with Root, is the file that is the machine's /etc/hosts, to be rewritten
@@ -90,7 +90,7 @@ type Machine struct {
 	// container's limit is, was used up: what is kept in /dev/shm counts there and in
 	// no process. Nil: not known.
 	Starved func() int64
-	// OpenPlace opens a bucket of anybody's by its URL, as this machine may: for inputs
+	// OpenPlace opens a bucket of any owner by its URL, as this machine may: for inputs
 	// that are read where they are, and items that are objects. Nil: there are none.
 	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
 	// Notice says that the machine is about to go, or that a person wants the
@@ -167,7 +167,7 @@ const (
 	// agent, work is left.
 	exitLater = 75
 	// nearPoll is how often the job's log is read in a folder: how long a cancel
-	// is waited for by a person who sits beside it.
+	// is waited for by a person at this machine.
 	nearPoll = 200 * time.Millisecond
 )
 
@@ -390,7 +390,7 @@ func (a *agent) saveAndLeave(ctx context.Context, n Notice) (int, error) {
 			return status, context.Cause(ctx) // Run ends the program
 		}
 	}
-	a.Machine.Patience = 0 // who must go waits for no room
+	a.Machine.Patience = 0 // an agent that must go does not wait for room
 	a.logNote("leaving: %s", n.Why)
 	ended := a.program.treeGone()
 	if a.hitByStopSignal(false) {
@@ -402,7 +402,7 @@ func (a *agent) saveAndLeave(ctx context.Context, n Notice) (int, error) {
 		if err := a.programEnded(ctx); err != nil {
 			return status, err
 		}
-		_, err := a.member.Poll(ctx) // what follows from it is written; nobody waits for us
+		_, err := a.member.Poll(ctx) // what follows from it is written; no other process waits for this
 		return status, err
 	default:
 	}
@@ -421,7 +421,7 @@ func (a *agent) saveAndLeave(ctx context.Context, n Notice) (int, error) {
 // logNote writes one line of drover's own into the job's log.
 func (n *node) logNote(format string, args ...any) { n.out.Note(fmt.Sprintf(format, args...)) }
 
-// readIdentity is the first stage: who am I, which job is it.
+// readIdentity is the first stage: which agent this is, and of which job.
 func (a *agent) readIdentity(ctx context.Context) error {
 	j, err := tasks.LoadAccepted(ctx, a.World, a.Path)
 	if err != nil {

@@ -380,7 +380,7 @@ func TestAnAgentOfARemovedJobLeaves(t *testing.T) {
 	p.nothingLeft()
 }
 
-// A store whose folder was removed takes nothing any more, so that nothing can be waited
+// A store with a removed folder takes nothing any more, so that nothing can be waited
 // for: the output of the program, its usage, its end.
 func TestAnAgentWhoseStoreWasRemovedLeaves(t *testing.T) {
 	t.Parallel()

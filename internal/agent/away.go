@@ -6,10 +6,10 @@ import (
 )
 
 // awayLeast is after how long it is said that the store is away: all that follows from
-// it, others who take the work over, comes later than that.
+// it, other agents that take the work over, comes later than that.
 const awayLeast = 30 * time.Second
 
-// superviseStore has it said, for whoever looks why nothing goes on here, that the agent
+// superviseStore has it said, for a person that asks why nothing goes on here, that the agent
 // waits for its store. The agent waits on its own: what runs goes on, and what it
 // leaves is kept until it can be stored.
 func (a *agent) superviseStore(ctx context.Context) (end func()) {

@@ -16,13 +16,13 @@ import (
 )
 
 // A door lies in an agent's folder while its program runs, or its items do: what
-// somebody needs who wants to stand beside them, on the same machine, as the same
+// a person needs to stand beside them, on the same machine, as the same
 // user. Secrets are not in it: their variables are missing beside the program.
 
 // door is what is beyond the machine's own environment.
 type door struct {
-	Agent proc.Identity `json:"agent"`          // its process, whose environment the program's begins with
-	View  proc.Identity `json:"view,omitzero"`  // the process whose view of the machine it is; zero: there is none
+	Agent proc.Identity `json:"agent"`          // its process; the program's environment begins with that one's
+	View  proc.Identity `json:"view,omitzero"`  // the process with this view of the machine; zero: there is none
 	Dir   string        `json:"dir"`            // where the program begins, as it sees it
 	Env   []string      `json:"env,omitempty"`  // what the program has beside the agent's
 	Hide  []string      `json:"hide,omitempty"` // names that are secrets, or were read for some
@@ -85,7 +85,7 @@ func last(environ []string) map[string]string {
 // that other users could have made, or could write to; Path begins with ".", or is it.
 type Root struct{ Base, Path string }
 
-// Roots returns the folders of the agents of a job, without a Machine.Root, whose
+// Roots returns the folders of the agents of a job, without a Machine.Root, when
 // Machine.Work is the folder work below base; work may be ".".
 func Roots(base, work, job string, placement, index int) (roots []Root) {
 	prefix := strconv.Itoa(placement) + "-" + strconv.Itoa(index) + "-"
@@ -101,8 +101,8 @@ func Roots(base, work, job string, placement, index int) (roots []Root) {
 // anyShell is what is run beside a program if nothing is said.
 var anyShell = []string{"sh", "-c", "command -v bash >/dev/null && exec bash; exec sh"}
 
-// Enter runs words, or a shell, beside what an agent of this machine runs, whose
-// folder is among roots: in the program's view of the machine, its folder and its
+// Enter runs words, or a shell, beside the program of an agent of this machine with a
+// folder among roots: in the program's view of the machine, its folder and its
 // environment, with this process's terminal. It returns the exit status of that.
 //
 // Other users can make folders where some roots lie. A door is read only if this user

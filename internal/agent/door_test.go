@@ -11,7 +11,7 @@ import (
 	"github.com/drover-run/drover/internal/proc"
 )
 
-// leaveDoor makes the folder of an agent with a door, whose command ends with status if
+// leaveDoor makes the folder of an agent with a door, with a command that ends with status if
 // it is entered: by a variable, as a door merged into another would set it.
 func leaveDoor(t *testing.T, base, agent string, id proc.Identity, status string) Root {
 	t.Helper()

@@ -14,8 +14,8 @@ import (
 // archives are the files of output/, as SageMaker names them.
 var archives = map[string]string{"model": "model.tar.gz", "output": "output.tar.gz"}
 
-// assembleOutputs makes output/ from the attempt that settled names (R5). Anyone may, and
-// what is there already is left alone; rank 0 does. Who reads the outputs goes
+// assembleOutputs makes output/ from the attempt that settled names (R5). Any agent may, and
+// what is there already is left alone; rank 0 does. A reader of the outputs goes
 // to attempts/ as long as output/ is missing, so a failure here costs nothing
 // but the archive.
 func (a *agent) assembleOutputs(ctx context.Context, o runagent.Order) error {

@@ -66,7 +66,7 @@ func (w *workspace) resolveLink(folder, target string) string {
 	return target
 }
 
-// unlock lets us read what a plain user's program has locked him out of: he owns
+// unlock lets us read what a plain user's program has locked its user out of: the user owns
 // it. What stays locked shows when it is read. It ends early with ctx.
 func unlock(ctx context.Context, dir string) {
 	// Walked from the top: each folder is told of before it is read.

@@ -35,7 +35,7 @@ func (p *place) checkout() checkout {
 	return c
 }
 
-// submitIn is submit of a job whose program runs where its code stands.
+// submitIn is submit of a job with a program that runs where its code stands.
 func (p *place) submitIn(c checkout, spec job.Spec, sub string) job.Job {
 	p.t.Helper()
 	return p.submitWith(spec, c.shipped, func(j *job.Job) {
@@ -137,7 +137,7 @@ echo f >step; echo x >>lib.txt; echo more >>ignored.bin; rm -r conf; trap 'exit 
 	p.nothingLeft()
 }
 
-// refusing is a machine whose kernel lays no folders over each other.
+// refusing is a machine with a kernel that lays no folders over each other.
 func refusing(c *Config) {
 	start := c.Machine.Start
 	c.Machine.Start = func(ctx context.Context, cmd proc.Command) (*proc.Process, error) {

@@ -185,7 +185,7 @@ func (i *itemSetup) memoryPerItem() int64 {
 }
 
 // leftovers tells of files that items have left in their working folder, which
-// nobody will see: with it, they are thrown away.
+// no person will see: with it, they are thrown away.
 func (w *workspace) leftovers() {
 	files, n, first := w.workFiles(), 0, ""
 	// What cannot be read is not told of.

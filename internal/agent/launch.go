@@ -41,7 +41,7 @@ type program struct {
 	late    atomic.Bool                // the limit was reached
 	full    atomic.Int64               // bytes in its folders, once that is more than --disk
 	meter   *meter                     // finds metrics and samples what it uses
-	ports   *portWatch                 // looks who listens where the nodes meet; nil: nothing to see
+	ports   *portWatch                 // looks which process listens where the nodes meet; nil: nothing to see
 	desk    *desk                      // takes calls between nodes; nil: there are none
 	alarmed atomic.Int64               // the status of a part that has ended badly; 0: none
 	stuck   atomic.Bool                // the rest was ended, as it waited for that
@@ -61,10 +61,10 @@ func (p *program) treeGone() <-chan struct{} {
 }
 
 // callerEnviron is what the program's environment begins with: what the caller has,
-// without the folder he was in.
+// without the folder the caller was in.
 func (n *node) callerEnviron() []string {
 	return slices.DeleteFunc(slices.Clone(n.Machine.Environ), func(kv string) bool {
-		// Who types drover inside a job starts another one.
+		// A program that calls drover inside a job starts another one.
 		return slices.ContainsFunc([]string{"PWD=", "OLDPWD=", "OMPI_", "PMIX_", "PMI_", "HYDI_", launcher.DeskVariable + "=",
 			stream.Variable + "=", markVariable + "="},
 			func(own string) bool { return strings.HasPrefix(kv, own) })
@@ -349,7 +349,7 @@ func (p *program) startProcess(ctx context.Context, a *agent, c proc.Command) er
 	return nil
 }
 
-// killUnrecorded kills a program whose end nobody can record: the store is lost.
+// killUnrecorded kills a program with an end that cannot be recorded: the store is lost.
 func (a *agent) killUnrecorded(ctx context.Context) {
 	if p := a.program; p != nil {
 		p.proc.Kill()

@@ -37,7 +37,7 @@ type mark struct {
 	Unsaved *unsaved      `json:"unsaved,omitempty"` // nil: nothing that is not stored
 }
 
-// unsaved says whose files a folder holds that no generation may have.
+// unsaved says of which rank a folder holds files that no generation may have.
 type unsaved struct {
 	Store   string       `json:"store"` // as it calls itself
 	Project string       `json:"project"`

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// dies is an agent whose process is gone to all others, and that has saved nothing yet.
+// dies is an agent with a process that is gone to all others, which has saved nothing yet.
 func dies(c *Config) { c.Machine.Self, c.Machine.SaveEvery = stranger(), time.Hour }
 
 // die ends an agent as kill -9 would: it records nothing, and its folder stays.

@@ -9,7 +9,7 @@ import (
 )
 
 // loopback is where nodes reach each other that share one network stack: it
-// works without any network, and nobody outside can listen.
+// works without any network, and no process outside can listen.
 const loopback = "127.0.0.1"
 
 // completeJoin completes the join record of an attempt: a port that no attempt before
@@ -68,7 +68,7 @@ func (r *rendezvous) resolvePeers(o runagent.Order) (peers []contract.Peer, ifac
 		iface = r.Machine.Loopback
 	}
 	if len(o.Joins) == 1 && r.job.Spec.Launcher == job.Alone {
-		iface = "" // nobody to reach: the name that SageMaker's machines have will do
+		iface = "" // no node to reach: the name that SageMaker's machines have will do
 	}
 	for _, j := range o.Joins {
 		p := contract.Peer{Address: j.Address, Port: j.Port}

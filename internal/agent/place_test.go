@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for an event that must come.
 const patience = time.Minute
 
-// memBucket is a store in memory that tells of each write, and in whose way a test
-// can stand.
+// memBucket is a store in memory that tells of each write, and that a test
+// can block.
 type memBucket struct {
 	*mem.Bucket
 	wrote chan struct{} // has room for one
@@ -75,7 +75,7 @@ func (b *memBucket) write(key string, do func() error) error {
 	}
 	select {
 	case b.wrote <- struct{}{}:
-	default: // who waits has not looked yet
+	default: // the waiting process has not looked yet
 	}
 	return err
 }
@@ -351,7 +351,7 @@ func newGate(t *testing.T) gate {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0) // both ends: who comes first need not wait to open it
+	f, err := os.OpenFile(path, os.O_RDWR|syscall.O_NONBLOCK, 0) // both ends: the first need not wait to open it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,9 +18,9 @@ import (
 // starts. The program binds it later, when it has imported what it needs, and the
 // kernel has no way to hand a port over to a program that knows nothing of it: until
 // then any user of the machine may take it, and would be sent what the nodes tell each
-// other. So the agent looks who listens there until a process of its own user does. If
+// other. So the agent looks which process listens there until a process of its own user does. If
 // it is another user's, the agent kills its program at once and the attempt ends as
-// interrupted, which counts against nobody's code; the next attempt has another port.
+// interrupted, which counts against no program; the next attempt has another port.
 
 // Listener is a socket that listens on a TCP port of this machine.
 type Listener struct {
@@ -28,7 +28,7 @@ type Listener struct {
 	Socket uint64 // its inode
 }
 
-// How often the agent looks. At first often: another user who wants the port takes it as
+// How often the agent looks. At first often: another user that wants the port takes it as
 // soon as it is free, and nodes may connect some tenths of a second later.
 const (
 	portLookFirst = 20 * time.Millisecond // for the first portFirst
@@ -36,7 +36,7 @@ const (
 	portLookLater = time.Second
 )
 
-// portWatch looks who listens on ports that the program was told of. A nil one looks at
+// portWatch looks which process listens on ports that the program was told of. A nil one looks at
 // nothing.
 type portWatch struct {
 	taken chan struct{} // closed when another user listens on one; read why then

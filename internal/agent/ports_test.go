@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// portBook gives attempts their ports and answers who listens on them.
+// portBook gives attempts their ports and answers which user listens on them.
 type portBook struct {
 	mu     sync.Mutex
 	given  []int
@@ -50,7 +50,7 @@ func (p *place) onNetwork(j job.Job, b *portBook) {
 	}
 }
 
-// wasInterrupted says that attempt 1 ended by nobody's fault, and the next did the work.
+// wasInterrupted says that attempt 1 ended without a fault, and the next did the work.
 func (p *place) wasInterrupted(j job.Job) {
 	p.t.Helper()
 	rep := p.look(j)

@@ -24,7 +24,7 @@ import (
 type prepared struct {
 	env    env.Ready
 	inputs map[string]string // name -> folder
-	shares map[string]int    // name -> whose share is there, or wholeInput
+	shares map[string]int    // name -> the rank of the share that is there, or wholeInput
 	failed error             // why the program cannot start at all
 	room   Room              // what of the machine is this node's
 	hold   func()            // lets the environment be removed; nil: it is not held
@@ -272,7 +272,7 @@ const (
 	restoredFiles
 )
 
-// stateSince is the first place whose state counts.
+// stateSince is the first place with a state that counts.
 func (s *rankState) stateSince() int {
 	if s.job.StateSince == 0 && !s.job.Spec.CleanState {
 		return -1 // what was put before the first job is there
@@ -280,7 +280,7 @@ func (s *rankState) stateSince() int {
 	return s.job.StateSince
 }
 
-// restoreFolder restores one of the two folders, whose list is d, and remembers what is in
+// restoreFolder restores one of the two folders, with the list d, and remembers what is in
 // it; "" is nothing.
 func (s *rankState) restoreFolder(ctx context.Context, which int, d store.Digest, dir string, from protocol.Saved) error {
 	if d == "" {
@@ -308,7 +308,7 @@ func (s *rankState) noteRestored(what string, listing tree.Tree, from protocol.S
 	}
 }
 
-// whose says who saved a generation.
+// whose gives the saver of a generation.
 func whose(s protocol.Saved) string {
 	if s.Job == "" {
 		return "of all nodes"
@@ -343,7 +343,7 @@ func (s *rankState) allBlobsExist(ctx context.Context, saved protocol.Saved) (bo
 	return true, nil
 }
 
-// setupExit is the exit of a rank whose program never started.
+// setupExit is the exit of a rank with a program that never started.
 func setupExit(err error) protocol.Exit {
 	return protocol.Exit{Verdict: protocol.Setup, Code: fault.ExitDrover, Reason: err.Error(), Hint: fault.Hint(err)}
 }

@@ -240,7 +240,7 @@ func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt t
 }
 
 // saveResults stores output/data, or the results of a processing job: below
-// their names, unless there is but the one that nobody named.
+// their names, unless there is but the one that has no name.
 func (o *outputs) saveResults(ctx context.Context, in *watched) (tree.Tree, error) {
 	results := o.job.Spec.Results
 	if len(results) == 0 {

@@ -117,7 +117,7 @@ func (a *agent) storeLeft(ctx context.Context, p *program, exit *protocol.Exit) 
 	return err
 }
 
-// exitWithoutResults is the exit of a program whose results were not stored, as the job was
+// exitWithoutResults is the exit of a program with results that were not stored, as the job was
 // stopped meanwhile. What was stored of it last stands.
 func (a *agent) exitWithoutResults(e protocol.Exit, err error) protocol.Exit {
 	e.Notes = append(e.Notes, "what it made last is not stored: "+err.Error())
@@ -128,7 +128,7 @@ func (a *agent) exitWithoutResults(e protocol.Exit, err error) protocol.Exit {
 }
 
 // exitOfRefusedResults is the exit of a program that has left what no command could bring home,
-// or more than it may: a run whose results cannot be had has not succeeded. What
+// or more than it may: a run with results that cannot be had has not succeeded. What
 // could be stored is.
 func (a *agent) exitOfRefusedResults(e protocol.Exit, err error) protocol.Exit {
 	if e.Verdict != protocol.Done {
@@ -171,7 +171,7 @@ func (r *exits) measureLeft(p *program) {
 	}
 }
 
-// exitOfUnstoredResults is the exit of a program whose results there was no room for. The job
+// exitOfUnstoredResults is the exit of a program with results for which there was no room. The job
 // has failed, by no fault of the program; but when we must go, it is to run again.
 func (a *agent) exitOfUnstoredResults(e protocol.Exit, err error) protocol.Exit {
 	select {
@@ -193,7 +193,7 @@ func (a *agent) exitOfUnstoredResults(e protocol.Exit, err error) protocol.Exit 
 }
 
 // patiently does what needs room in the store, and waits while there is none:
-// hours of training are worth some minutes until somebody has made room. It
+// hours of training are worth some minutes until a person has made room. It
 // gives up after Machine.Patience, or when the machine must go.
 func (a *agent) patiently(ctx context.Context, do func() error) error {
 	clock := a.World.Store.Clock()

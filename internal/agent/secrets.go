@@ -15,7 +15,7 @@ import (
 // openSecrets reads the values that the job's secrets refer to. They go into the
 // program's environment and nowhere else; all that is recorded passes the redactor.
 // One that is not here is why the program cannot start. What the target has brought
-// beyond them, as where packages come from, is there for whoever looks.
+// beyond them, as where packages come from, is there for any reader.
 func (a *agent) openSecrets() {
 	a.Machine.Environ = slices.Clone(a.Machine.Environ)
 	for _, name := range slices.Sorted(maps.Keys(a.Machine.Secrets)) {

@@ -94,7 +94,7 @@ func (w *workspace) withoutView(why string) {
 	w.logNote("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables name the folders", why)
 }
 
-// programView are the view of one node. Who has peers finds their names in /etc/hosts.
+// programView are the view of one node. A node with peers finds their names in /etc/hosts.
 func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*proc.View, error) {
 	if w.Machine.Root != "" {
 		return nil, w.nameHosts(facts)

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// watched is the store for who is going to name what he stores: it begins to watch gc
+// watched is the store for a writer that is going to name what it stores: it begins to watch gc
 // before the first blob is looked for (ledger.Sweeps), and not at all where none is,
 // as most programs leave no checkpoint and nothing behind.
 type watched struct {

@@ -25,7 +25,7 @@ type Ready struct {
 // Build makes a plan's environment, or returns at once when it is there. Log,
 // which may be nil, gets what a person may want to follow: one line at a time,
 // tool output included, never from two goroutines. It may be called by many
-// processes at once: one builds, the others wait and say for whom. When ctx
+// processes at once: one builds, the others wait and name it. When ctx
 // ends, so does the build, and nothing of it is used later.
 // Faults name the line of the requirements that is to blame, where one is.
 func Build(ctx context.Context, p Plan, log func(line string)) (Ready, error) {
@@ -49,7 +49,7 @@ func Build(ctx context.Context, p Plan, log func(line string)) (Ready, error) {
 }
 
 // noteUsed notes when an environment was last asked for. A cache that cannot be
-// written is somebody else's to clean.
+// written is for its owner to clean.
 func (p *Plan) noteUsed(dir string) {
 	if dir != "" {
 		now := time.Now()
@@ -99,7 +99,7 @@ func (p *Plan) buildUnlessBuilt(ctx context.Context, dir string, log func(string
 	began := time.Now()
 	log("building environment " + dir + " from " + p.asked.shownName())
 	if err := b.buildEnvironment(ctx); err != nil {
-		// Half of it is of no use to anyone; what cannot be removed now is
+		// Half of it is of no use; what cannot be removed now is
 		// removed by the next builder.
 		wipe(dir)
 		return err
@@ -224,7 +224,7 @@ const diskHint = "Free some space, or set XDG_CACHE_HOME to a folder on a larger
 // give two builders a lock each.
 const lockEnd = ".lock"
 
-// lockPause is how often a waiter looks: often enough that nobody notices,
+// lockPause is how often a waiter looks: often enough that the wait is not noticed,
 // seldom enough that a hundred waiters cost nothing.
 const lockPause = 50 * time.Millisecond
 

@@ -336,7 +336,7 @@ func TestAStoppedBuildEndsAndLeavesNothing(t *testing.T) {
 }
 
 // gatedUV stands for uv on PATH. The first time, it stops between making the
-// environment and filling it, until somebody writes to its gate.
+// environment and filling it, until the test writes to its gate.
 const gatedUV = `#!/bin/sh
 case "$1" in
 --version) echo "uv 0.99.0" ;;

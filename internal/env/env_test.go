@@ -38,7 +38,7 @@ func realPython(t testing.TB) string {
 }
 
 // request is for a folder of its own, an empty cache, and an environment in
-// which pip sees the wheels of links alone and nobody finds a uv.
+// which pip sees the wheels of links alone and no uv is found.
 func request(t testing.TB, requirements string) Request {
 	t.Helper()
 	r := Request{Dir: t.TempDir(), Script: "train.py", Python: realPython(t), Cache: filepath.Join(t.TempDir(), "cache")}
@@ -80,7 +80,7 @@ func install(t testing.TB, site, name, version string, needs ...string) {
 	write(t, filepath.Join(site, base+"-"+version+".dist-info", "METADATA"), meta)
 }
 
-// wheel makes a package that pip can install: one module whose VERSION is its version.
+// wheel makes a package that pip can install: one module with its version as VERSION.
 func wheel(t testing.TB, links, name, version string, needs ...string) {
 	t.Helper()
 	wheelWith(t, links, name, version, needs, map[string]string{name + ".py": fmt.Sprintf("VERSION = %q\n", version)})

@@ -77,7 +77,7 @@ func explain(out string, err error, asked *manifest, self identity) error {
 }
 
 // findRequirement says where a package was asked for and in which words: the line, or
-// the whole file for somebody's dependency.
+// the whole file for a package's dependency.
 func (s scene) findRequirement(name string) (where, text string) {
 	if where, text = s.asked.findPackage(name); where == "" {
 		return s.asked.shownName(), name

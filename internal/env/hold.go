@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// useEnd names the file that all hold, together, who use an environment; who
+// useEnd names the file that all hold, together, processes that use an environment; one that
 // removes one must hold it alone. It stays when the environment goes, as the
 // builder's lock does and for the same reason.
 const useEnd = ".use"
@@ -34,8 +34,8 @@ func (p Plan) Hold(ctx context.Context) (release func(), err error) {
 	path := dir + useEnd
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS) {
-		// Somebody else's cache: a lock needs no right to write. Where there
-		// is no file, whoever may make one has not made room here yet.
+		// Another user's cache: a lock needs no right to write. Where there
+		// is no file, a user that may make one has not made room here yet.
 		if f, err = os.Open(path); errors.Is(err, fs.ErrNotExist) {
 			return func() {}, nil
 		}
@@ -47,7 +47,7 @@ func (p Plan) Hold(ctx context.Context) (release func(), err error) {
 		f.Close()
 		return nil, err
 	}
-	return func() { f.Close() }, nil // a second Close gives an answer that nobody needs
+	return func() { f.Close() }, nil // a second Close gives an answer that is not needed
 }
 
 // usedEnvironment is the environment of the cache that the script will run in: the

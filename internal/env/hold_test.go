@@ -201,7 +201,7 @@ func TestABuildersLockAndAUsersAreTwo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	// Whoever uses it does not keep it from being built anew when it breaks.
+	// A process that uses it does not keep it from being built anew when it breaks.
 	l, err := lock(t.Context(), p.environFolder()+lockEnd, "rebuild", func(string) { t.Error("a builder waits for a user") })
 	if err != nil {
 		t.Fatal(err)

@@ -71,7 +71,7 @@ esac
 `
 
 // How a fake uv installs what a requirements file names: pip does it, or
-// nobody looks at the file.
+// the file is not read.
 const (
 	byPip   = `to=$2; file=$4; shift 4; exec REAL -m pip --python "$to" install -r "$file" "$@"`
 	byUnzip = `unzip "$(dirname "$(dirname "$2")")"`

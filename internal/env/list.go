@@ -39,7 +39,7 @@ func List(cache string) ([]Built, error) {
 	})
 }
 
-// Broken names the environments that nobody finished and nobody builds now.
+// Broken names the environments that are not finished and not being built now.
 // They are never used, and the next build of the same one replaces them.
 func Broken(cache string) ([]Built, error) {
 	return walk(cache, func(dir string) (Built, bool) {
@@ -93,7 +93,7 @@ func walk(cache string, look func(dir string) (Built, bool)) ([]Built, error) {
 	return out, nil
 }
 
-// busy tells whether somebody holds a lock that bars one of that kind.
+// busy tells whether a process holds a lock that bars one of that kind.
 func busy(path string, kind int) bool {
 	f, err := os.Open(path)
 	if err != nil {

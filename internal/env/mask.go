@@ -1,7 +1,7 @@
 package env
 
 // userinfo is what stands before the host of an address: a user and a
-// password, or a token alone. A password may hold an @ that nobody escaped,
+// password, or a token alone. A password may hold an @ that is not escaped,
 // which is why it reaches to the last one.
 var userinfo = compiled(`(://)[^\s/]*@`)
 

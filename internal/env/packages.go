@@ -127,7 +127,7 @@ func firstWord(s string) string {
 	return word
 }
 
-// LackPackages is the fault for packages that are not there when nobody has said
+// LackPackages is the fault for packages that are not there when it was not said
 // that they may be installed; nil for none.
 func LackPackages(missing []string) error {
 	if len(missing) == 0 {
@@ -140,7 +140,7 @@ func LackPackages(missing []string) error {
 // machine is where packages are installed: tests have one of their own.
 type machine struct {
 	root bool
-	lock string // a file that only root may open: who can open a file can hold its lock
+	lock string // a file that only root may open: a process that can open a file can hold its lock
 }
 
 // InstallPackages installs what is missing of the packages, with apt-get; nothing
@@ -182,7 +182,7 @@ func (m machine) installPackages(ctx context.Context, names, environ []string, l
 	}
 	defer a.lock.Close()
 	if missing, _ = CheckPackages(ctx, names, environ); len(missing) == 0 {
-		return nil // by whoever held the lock
+		return nil // by the last holder of the lock
 	}
 	if err := a.installPackages(ctx, missing); err != nil {
 		return err
@@ -237,7 +237,7 @@ type apt struct {
 }
 
 // aptOptions go along with whatever apt-get installs: it waits for others' locks,
-// asks nothing, keeps settings that somebody has changed, removes nothing, and
+// asks nothing, keeps settings that were changed, removes nothing, and
 // takes a name as a name and not as a pattern.
 var aptOptions = []string{"--yes", "--quiet", "--no-install-recommends", "--no-remove",
 	"--option", "DPkg::Lock::Timeout=600", "--option", "Dpkg::Use-Pty=0", "--option", "APT::Cmd::Pattern-Only=true",
@@ -267,7 +267,7 @@ func (a apt) fetchPackages(ctx context.Context, args []string) (string, error) {
 	if err == nil || ctx.Err() != nil {
 		return out, err
 	}
-	if strings.Contains(out, "dpkg --configure -a") && len(a.dpkg) > 0 { // somebody's was killed
+	if strings.Contains(out, "dpkg --configure -a") && len(a.dpkg) > 0 { // an earlier dpkg was killed
 		_, _ = a.runLocked(context.WithoutCancel(ctx), a.dpkg[0], "--force-confdef", "--force-confold", "--configure", "-a") // if in vain, apt-get says so again
 	}
 	// An archive that does not answer is only a warning to an update; the second

@@ -41,7 +41,7 @@ func translate(pip map[string]string, caller []string) (environ, args []string) 
 	set(pip["index-url"], "UV_DEFAULT_INDEX", "UV_INDEX_URL")
 	if extra := words(pip["extra-index-url"]); len(extra) > 0 {
 		set(strings.Join(extra, " "), "UV_INDEX", "UV_EXTRA_INDEX_URL")
-		// pip takes the best version of all indexes, and whoever wrote the
+		// pip takes the best version of all indexes, and the author of the
 		// setting for pip counts on it.
 		set("unsafe-best-match", "UV_INDEX_STRATEGY")
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // What is in the cache is run by its user: environments, uv, and answers that name an
-// interpreter. A colleague of a shared group, with whom a umask of 002 shares each file
+// interpreter. A colleague of a shared group, with which a umask of 002 shares each file
 // that is made, must not decide what that is. So folders of the cache are 0700, tools
 // make files that only their owner may write, and what others could have changed is
 // not used.
@@ -33,7 +33,7 @@ func privateFolder(dir string) error {
 }
 
 // sealed says that no other user can have changed path, which is in the cache: it
-// belongs to this user, to root, or to the owner of the cache, whom the caller trusts by
+// belongs to this user, to root, or to the owner of the cache, which the caller trusts by
 // naming it, and no other user may write it.
 func sealed(cache, path string) bool {
 	info, err := os.Lstat(path)

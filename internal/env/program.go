@@ -39,7 +39,7 @@ type Command struct {
 	Args []string // the words after that
 }
 
-// language is what runs files of some suffixes that nobody can execute, or that
+// language is what runs files of some suffixes that cannot be executed, or that
 // do not say in their first line what to run them with.
 type language struct {
 	suffixes []string // in lower case
@@ -87,7 +87,7 @@ func Extra(script string) []string {
 // is, as a shell would; another is given to what its first line or its suffix
 // names. It reads the file's beginning, and asks an interpreter whether it can
 // execute a notebook; it starts nothing else. Faults: Missing without the
-// interpreter; Invalid for a file that nobody can run and a name that is nowhere.
+// interpreter; Invalid for a file that cannot be run and a name that is nowhere.
 func Program(ctx context.Context, r ProgramRequest) (Command, error) {
 	switch {
 	case r.Script != "":

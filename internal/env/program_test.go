@@ -16,7 +16,7 @@ import (
 )
 
 // put writes a file with that mode. No process is forked meanwhile: it would hold
-// the file open for writing until it executes another, and nobody can execute
+// the file open for writing until it executes another, and no process can execute
 // the file as long.
 func put(t testing.TB, dir, name, text string, mode os.FileMode) {
 	t.Helper()

@@ -138,7 +138,7 @@ func (l *uvLock) readPackages(lock *table) error {
 	return nil
 }
 
-// rootPackages are the packages whose needs are the project's: the project itself, or
+// rootPackages are the packages with the needs of the project: the project itself, or
 // all members of a workspace that is no package.
 func (l *uvLock) rootPackages(lock *table) map[int]bool {
 	out := map[int]bool{}

@@ -13,7 +13,7 @@ type bound struct {
 	at   string // where it stands, for messages
 }
 
-// newBound refuses what nobody could meet because nobody can read it.
+// newBound refuses what no interpreter could meet because it cannot be read.
 func newBound(spec, at string) (bound, error) {
 	b := bound{strings.TrimSpace(spec), at}
 	for _, one := range b.splitClauses() {

@@ -84,7 +84,7 @@ func (m *manifest) addLines(data []byte, in entry, seen map[string]bool) error {
 		e.File, e.folder, e.Constraint = in.File, in.folder, in.Constraint
 		if flag, arg := option(e.Text); flag == "-r" || flag == "-c" {
 			if remote(arg) {
-				e.Option, e.Text = false, arg // nobody here can say what it asks for
+				e.Option, e.Text = false, arg // it is not known here what it asks for
 				m.entries = append(m.entries, e)
 				continue
 			}
@@ -277,7 +277,7 @@ func (e entry) whereItStands() string {
 }
 
 // findPackage is where a package is asked for: "requirements.txt line 3", and the
-// text there; both "" when it came in as somebody's dependency.
+// text there; both "" when it came in as a package's dependency.
 func (m *manifest) findPackage(name string) (where, text string) {
 	name = normal(name)
 	for _, e := range m.entries {

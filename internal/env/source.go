@@ -84,7 +84,7 @@ func beside(r Request, name string) (data []byte, path string, err error) {
 	return data, path, nil
 }
 
-// mendHint is for a file that nobody can read as what it claims to be.
+// mendHint is for a file that cannot be read as what it claims to be.
 const mendHint = "Mend that line, or take your interpreter as it is with --no-env."
 
 func badFile(where string, why any) error {
@@ -157,7 +157,7 @@ func (m *manifest) fillLines() *manifest {
 }
 
 // uvSettings are what [tool.uv] may say about where packages come from and
-// which are taken; nobody but uv follows them.
+// which are taken; only uv follows them.
 var uvSettings = []string{"sources", "index", "index-url", "extra-index-url", "find-links", "no-index", "index-strategy",
 	"exclude-newer", "constraint-dependencies", "override-dependencies", "prerelease", "resolution", "no-binary-package", "no-build-isolation-package"}
 
@@ -238,7 +238,7 @@ func (m *manifest) writeDigest(w io.Writer) {
 }
 
 // unread says what the code folder has that looks like a list of packages and
-// is none, for a person who wonders; "" for nothing.
+// is none, for a person that wonders; "" for nothing.
 func unread(r Request) string {
 	if data, _, err := beside(r, SourceProject); err != nil || data == nil {
 		return ""

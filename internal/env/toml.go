@@ -19,7 +19,7 @@ type node struct {
 // bare is a number, a date or a time, as it was written: nothing here counts with one.
 type bare string
 
-// table maps keys to values. How it came about decides who may still add to it.
+// table maps keys to values. How it came about decides which part may still add to it.
 type table struct {
 	keys   map[string]node
 	header bool // [named] by a line of its own

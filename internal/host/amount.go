@@ -18,8 +18,8 @@ type Amount struct {
 }
 
 // Fits says whether a machine that has total could give w what it wants, were
-// there nobody else: fault.Full when not. Memory 0 in total is not known, and
-// fits. Who waits for nothing may want more than its queue's share.
+// there no other claim: fault.Full when not. Memory 0 in total is not known, and
+// fits. A claim that does not wait may want more than its queue's share.
 func (total Amount) Fits(w Wish) error {
 	w = w.withDefaults()
 	have := total.roundedUnits()

@@ -44,7 +44,7 @@ func GPUs(ctx context.Context, environ []string) ([]GPU, error) {
 func listGPUs(ctx context.Context, environ []string, patience time.Duration) ([]GPU, error) {
 	named, limited := getenv(environ, "CUDA_VISIBLE_DEVICES")
 	if limited && len(visibleNames(named)) == 0 {
-		return nil, nil // also the way to run on a machine whose nvidia-smi is broken
+		return nil, nil // also the way to run on a machine with a broken nvidia-smi
 	}
 	path := find("nvidia-smi", environ)
 	if path == "" {
@@ -150,7 +150,7 @@ const (
 	noGPU           = 28
 )
 
-// hasNoGPU says that the machine has no GPU that works for anybody.
+// hasNoGPU says that the machine has no GPU that works for any user.
 func (a answer) hasNoGPU() bool {
 	return a.err == nil && slices.Contains([]int{notFound, noDriver, noLibrary, noGPU}, a.status)
 }

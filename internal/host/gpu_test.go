@@ -139,7 +139,7 @@ func TestOfGPUsOnlyThoseCUDAMaySeeAreListed(t *testing.T) {
 		"99999999999999999,": "",
 	} {
 		t.Run(value, func(t *testing.T) {
-			// The one before is what a shell leaves when somebody else sets it again.
+			// The one before is what a shell leaves when another process sets it again.
 			got, err := GPUs(t.Context(), stub(t, "STUB_TABLE="+table, "STUB_LIST="+list, "CUDA_VISIBLE_DEVICES=3", "CUDA_VISIBLE_DEVICES="+value))
 			if err != nil {
 				t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 type Use struct {
 	Index       int     // nvidia-smi's, from 0
 	Util        float64 // percent of the time in which something ran on it
-	Memory      int64   // bytes in use, whoever uses them
+	Memory      int64   // bytes in use, by all users
 	MemoryTotal int64   // bytes
 	Power       float64 // watts
 }

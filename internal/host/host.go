@@ -23,9 +23,9 @@ import (
 type Network struct {
 	Address   string // IP that peers reach; 127.0.0.1 when the machine has no other
 	Interface string // its name, "eth0"; of loopback "lo" ("lo0" on macOS); "" where the address is on no other
-	// Stack names this network stack: who has the same reaches the other by
+	// Stack names this network stack: nodes that have the same reach each other by
 	// loopback. It is never equal on two machines or in two network namespaces;
-	// "" where it cannot be known, and then nobody is known to share it.
+	// "" where it cannot be known, and then no node is known to share it.
 	Stack string
 }
 
@@ -78,7 +78,7 @@ type link struct {
 	addresses    []netip.Addr
 }
 
-// links lists the interfaces in the system's order. One whose cable is out is not up.
+// links lists the interfaces in the system's order. One with its cable out is not up.
 func links() ([]link, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
@@ -143,7 +143,7 @@ func reachable(a netip.Addr) bool {
 }
 
 // nameOf finds the interface with address a. Routers' daemons put a machine's
-// address on loopback: who is told to use that interface would find 127.0.0.1
+// address on loopback: a program told to use that interface would find 127.0.0.1
 // first, so it is better told nothing.
 func nameOf(all []link, a netip.Addr) string {
 	for _, l := range all {

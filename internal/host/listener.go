@@ -7,7 +7,7 @@ import (
 
 // Listener is a socket that listens on a TCP port of this machine.
 type Listener struct {
-	UID    int    // the user whose process made it, as this process's user namespace counts
+	UID    int    // the user of the process that made it, as this process's user namespace counts
 	Socket uint64 // its inode, which links in /proc/PID/fd name
 }
 

@@ -56,7 +56,7 @@ func again(do func() error) error {
 }
 
 // locked says whether the file at path is locked by a living process. The lock that
-// it tries is a shared one: two who try at once do not take each other for a
+// it tries is a shared one: two that try at once do not take each other for a
 // holder. A file that is gone, or is none that could be locked, is not held.
 func locked(path string) (bool, error) {
 	var fd int

@@ -19,7 +19,7 @@ const (
 	// outgoingPort is where the kernel's ports for outgoing connections begin
 	// when it does not say: Linux's default, and macOS begins higher.
 	outgoingPort = 32768
-	// fewestPorts is how many there must be to choose from: two who choose at
+	// fewestPorts is how many there must be to choose from: two that choose at
 	// random rarely choose the same.
 	fewestPorts = 1000
 	// portTries is how many ports are tried: if one in a hundred is free, one is found.
@@ -27,8 +27,8 @@ const (
 )
 
 // Port reserves a free TCP port, on all of the machine's addresses, until
-// release is called. It is bound and not listened on: nobody else gets it, and
-// who dials it is refused. It is chosen at random where the kernel takes none
+// release is called. It is bound and not listened on: no other process gets it, and
+// a client that dials it is refused. It is chosen at random where the kernel takes none
 // for outgoing connections, so that none takes it between release and use.
 // release may be called twice.
 func Port() (port int, release func(), err error) {
@@ -86,7 +86,7 @@ func bind(port int) (fd int, err error) {
 
 // letGo frees the port at once. A child that is being started this moment has a
 // copy of the socket until it is another program; with SO_REUSEADDR set the copy
-// keeps out nobody who sets it too, and servers do.
+// keeps out no process that sets it too, and servers do.
 func letGo(fd int) {
 	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1) // cannot fail: the socket is ours
 	unix.Close(fd)

@@ -36,7 +36,7 @@ type entry struct {
 func (e *entry) isWaiting() bool { return e.Part == noPart }
 
 // line is all claims at one moment, by their numbers, and the paused queues. All
-// that is decided follows from it: who looks at the same line decides the same.
+// that is decided follows from it: two readers of the same line decide the same.
 type line struct {
 	entries []*entry
 	paused  map[string]bool
@@ -90,7 +90,7 @@ func (l line) holdersAndWaiters() (holding, waiting []*party) {
 	return holding, waiting
 }
 
-// ahead orders the line: who does not wait, then by priority, then by number.
+// ahead orders the line: claims that do not wait, then by priority, then by number.
 func ahead(a, b *party) int {
 	if a.Now != b.Now {
 		if a.Now {
@@ -107,8 +107,8 @@ type verdict struct {
 	part  int    // which of these is its own
 	why   string // what it waits for
 	place int    // in the whole line of those that wait, from 1
-	// watch are the claims whose end it must notice by itself: the one before it in
-	// line, or all that hold when it is the first. An end that anybody notices is
+	// watch are the claims with an end it must notice by itself: the one before it in
+	// line, or all that hold when it is the first. An end that one claim notices is
 	// told to all.
 	watch []int64
 	seen  int64 // the gate's count when it was looked
@@ -133,7 +133,7 @@ func (l line) judgeClaim(me *entry) (v verdict) {
 	return v
 }
 
-// queueUp finds the claim's place in line, and whom it has to watch.
+// queueUp finds the claim's place in line, and which claims it has to watch.
 func queueUp(me *entry, holding, waiting []*party) (place int, watch []int64) {
 	var inLine, held []int64
 	for _, p := range holding {
@@ -157,11 +157,11 @@ func queueUp(me *entry, holding, waiting []*party) (place int, watch []int64) {
 	return i + 1, held
 }
 
-// firstFreePart is one that no living member has. When all have one, somebody has taken
-// a member for dead who is only stopped, and who comes in its place must not wait
+// firstFreePart is one that no living member has. When all have one, a claim has taken
+// a member for dead that is only stopped, and one that comes in its place must not wait
 // for it: it shares with the one that came first, which harms its own job alone.
 func (p *party) firstFreePart() int {
-	first := map[int]int64{} // by part, whoever has it longest
+	first := map[int]int64{} // by part, the claim that has it longest
 	many := map[int]int{}
 	for _, e := range p.members {
 		if n, ok := first[e.Part]; !ok || e.number < n {
@@ -193,7 +193,7 @@ type balance struct {
 	inQueue []*party // these
 }
 
-// weigh counts what p would have to wait for. Whom a share or a pause holds up is
+// weigh counts what p would have to wait for. A claim that a share or a pause holds up is
 // promised room in the queue alone, and not of the machine: else one queue would
 // hold up the others. Its turn at the machine comes when the queue lets it go.
 func weigh(paused map[string]bool, holding, before []*party, p *party) balance {
@@ -268,7 +268,7 @@ func mark[T comparable](set map[T]bool, all, some []T) {
 	}
 }
 
-// dealParts picks the cores and GPUs for each member. Who does not wait gets GPUs that
+// dealParts picks the cores and GPUs for each member. A claim that does not wait gets GPUs that
 // others hold where there are too few, and no cores of its own.
 func (b balance) dealParts() []part {
 	each := b.Each.roundedUnits()

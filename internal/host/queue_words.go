@@ -9,7 +9,7 @@ import (
 // maxHolders is how many are named in one sentence.
 const maxHolders = 3
 
-// displayName is whom the party is for.
+// displayName is the job the party is for.
 func (p *party) displayName() string {
 	if p.Label == "" {
 		return "somebody"

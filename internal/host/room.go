@@ -21,20 +21,20 @@ import (
 // process keeps locked: the kernel drops the lock with the process, so a kill -9
 // or a restart leaves nothing that holds or waits. What this promises:
 //
-//   - Never more is given out than there is, but to who would not wait (Now).
+//   - Never more is given out than there is, but to a claim that would not wait (Now).
 //   - Nodes of one job are given room together, all or none: no two jobs hold
 //     halves that both wait for the other half.
-//   - The line is ordered by priority, then by who came first; no clock orders it.
-//     Nobody takes what somebody further ahead waits for, not even when it is
+//   - The line is ordered by priority, then by the first to come; no clock orders it.
+//     No claim takes what one further ahead waits for, not even when it is
 //     free and would lie idle: a big job is not overtaken by many small ones for
-//     ever. What nobody ahead lacks may be taken: who waits for a GPU does not
-//     hold up those who want a core.
-//   - A queue that is paused, or whose share is used up, holds up itself alone:
-//     nothing of the machine is kept for who waits for his queue.
+//     ever. What no claim ahead lacks may be taken: one that waits for a GPU does not
+//     hold up those that want a core.
+//   - A queue that is paused, or has used up its share, holds up itself alone:
+//     nothing of the machine is kept for a claim that waits for its queue.
 //
 // Nothing is preempted, and claims are all that is counted: what programs use
-// without a claim, or beyond it, is not seen here. Who uses another folder is not
-// seen either; it must lie where nobody tidies up, and each machine needs its
+// without a claim, or beyond it, is not seen here. A process that uses another folder is not
+// seen either; it must lie where no service tidies up, and each machine needs its
 // own, also where home folders are shared.
 type Room struct {
 	Folder string  // made when it is not there
@@ -48,7 +48,7 @@ type Room struct {
 // Wish is what one node of a job wants of the machine. A wish for nothing waits
 // for nothing, unless its queue is paused; it is listed all the same.
 type Wish struct {
-	Label string `json:"label,omitempty"` // whom it is for, "job 7fk2": people read it
+	Label string `json:"label,omitempty"` // the job it is for, "job 7fk2": people read it
 	// Group is the same for all nodes of a job, Members how many of them come to
 	// this machine. All want the same. They are granted together, whether all have
 	// come or not, and what is theirs stays theirs while one of them lives: one
@@ -60,7 +60,7 @@ type Wish struct {
 
 	Queue    string `json:"queue,omitempty"`    // "": DefaultQueue
 	Priority int    `json:"priority,omitempty"` // higher goes first
-	Now      bool   `json:"now,omitempty"`      // granted at once, whoever holds it and whatever is paused; counted all the same
+	Now      bool   `json:"now,omitempty"`      // granted at once, even if it is held and whatever is paused; counted all the same
 	Share    Amount `json:"share,omitzero"`     // what the queue may hold in all, as this job has it; zero fields are not limited
 }
 
@@ -69,7 +69,7 @@ const DefaultQueue = "default"
 
 // Held is what a node was given.
 type Held struct {
-	Cores []int // the numbers of whole cores that nobody else holds; nil: none of its own, as for a wish of half a core
+	Cores []int // the numbers of whole cores that no other claim holds; nil: none of its own, as for a wish of half a core
 	GPUs  []GPU // in the order of their indices
 	// Release gives it back, and may be called twice. Without it all is held until
 	// the process ends. A child process does not inherit it.
@@ -83,9 +83,9 @@ const (
 	lookPause = 100 * time.Millisecond
 	// lookAnyway is after how many of these it looks at every claim, also when
 	// nothing seems to have changed: each waiter watches few others, and the one
-	// who should have told may be stopped.
+	// that should have told may be stopped.
 	lookAnyway = 30
-	// gatePause is how long who wants to look stands back when another one is
+	// gatePause is how long a process that wants to look stands back when another one is
 	// looking, which takes well below a millisecond with few claims.
 	gatePause = 5 * time.Millisecond
 	// gatePatience is how long to try for the gate where no context ends it. Only

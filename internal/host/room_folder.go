@@ -32,7 +32,7 @@ var errNoLocks = errors.New("its file system has no locks")
 
 // gate is the right to look at the folder and to change it; one process has it at
 // a time. Its file holds the number of changes, which is also where the numbers of
-// claims come from. It is never removed: who opened it before would hold another.
+// claims come from. It is never removed: a process that opened it before would hold another.
 type gate struct {
 	folder  string
 	fd      int
@@ -59,7 +59,7 @@ func (r Room) openGate(ctx context.Context) (*gate, error) {
 }
 
 // lockFile locks a file of the folder. One that root makes in another user's folder
-// becomes that user's, who could not look at it otherwise.
+// becomes that user's, which could not read it otherwise.
 func (r Room) lockFile(name string) (fd int, err error) {
 	fd, err = lock(filepath.Join(r.Folder, name))
 	if err != nil || os.Geteuid() != 0 {
@@ -81,7 +81,7 @@ func readCount(folder string) int64 {
 	return max(n, 0)
 }
 
-// announceChange lets all who wait look again. They would do so a little later anyway,
+// announceChange lets all waiting claims look again. They would do so a little later anyway,
 // which is all that a disk without room for it costs.
 func (g *gate) announceChange() error {
 	g.changes++
@@ -174,8 +174,8 @@ type seat struct {
 	record
 	number int64
 	// fd locks the file for as long as the process lives. It is a number and no
-	// os.File: the collector would close that, and so give everything to somebody
-	// else, when nobody keeps Release.
+	// os.File: the collector would close that, and so give everything to another
+	// claim, when Release is not kept.
 	fd int
 	// size is what the file was given from the beginning: a disk that fills up does
 	// not keep it from saying what was granted.
@@ -196,7 +196,7 @@ func (r Room) joinQueue(ctx context.Context, rec record) (*seat, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.changes = max(g.changes, l.last) // where somebody has emptied the gate's file
+	g.changes = max(g.changes, l.last) // where a user has emptied the gate's file
 	if err := g.announceChange(); err != nil {
 		return nil, err
 	}
@@ -300,7 +300,7 @@ func (s *seat) waitToRetry(ctx context.Context, v verdict) error {
 }
 
 // releaseSeat gives back what the seat holds, and its place in line. Without the gate it
-// lets go all the same, and somebody else tidies up: once the lock is gone, the
+// lets go all the same, and another claim tidies up: once the lock is gone, the
 // file may be another's business.
 func (s *seat) releaseSeat() {
 	ctx, cancel := context.WithTimeout(context.Background(), gatePatience)

@@ -12,7 +12,7 @@ import (
 // The model is what a person expects of a line, written down a second time and
 // in another way. Claims come, try, go and die in random order, each step on the
 // real files; after each grant the model says whether it was fair, and whenever
-// nobody can go on, whether those who wait really have to.
+// no claim can go on, whether those that wait really have to.
 
 // player is a claim of the model.
 type player struct {
@@ -193,7 +193,7 @@ func (m *model) used(queue string) (sum [3]float64) {
 			}
 		}
 	}
-	if queue == "" { // who does not wait shares GPUs, which counts them once
+	if queue == "" { // a claim that does not wait shares GPUs, which counts them once
 		devices := map[device]bool{}
 		for _, p := range m.all {
 			for _, one := range p.Parts {
@@ -216,7 +216,7 @@ func (m *model) crowded(p *player) bool {
 	return n > p.Members
 }
 
-// apart says that two share a core or a GPU, who must not.
+// apart says that two share a core or a GPU and must not.
 func (m *model) apart(p *player) {
 	for _, o := range m.all {
 		if o == p || !o.granted || m.key(o) == m.key(p) && m.crowded(p) {
@@ -267,7 +267,7 @@ func (m *model) fair(before map[string][]*player, p *player) {
 	}
 }
 
-// settle lets all try until nobody is granted anything, and then says who waits without need.
+// settle lets all try until no claim is granted anything, and then says which waits without need.
 func (m *model) settle() {
 	for more := true; more; {
 		more = false
@@ -280,7 +280,7 @@ func (m *model) settle() {
 		line = append(line, party[0])
 	}
 	slices.SortFunc(line, func(a, b *player) int { return cmp.Or(b.Priority-a.Priority, cmp.Compare(a.number, b.number)) })
-	var first *player // of those who wait and are not held up by their queue
+	var first *player // of those that wait and are not held up by their queue
 	promised := map[string][3]float64{}
 	for _, p := range line {
 		if p.Now {
@@ -309,7 +309,7 @@ func (m *model) settle() {
 	}
 }
 
-// drain lets everybody end: all must have been granted, and nothing is left.
+// drain lets all claims end: all must have been granted, and nothing is left.
 func (m *model) drain() {
 	m.pause("a", false)
 	m.pause("b", false)

@@ -155,7 +155,7 @@ func TestKilledProcessesNeitherHoldNorWait(t *testing.T) {
 	}
 }
 
-// A process that dies at any moment, behind the gate or before it, stops nobody.
+// A process that dies at any moment, behind the gate or before it, stops no other.
 func TestKillsAtAnyMomentStopNobody(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "room")
 	r := raceRoom(folder)

@@ -45,7 +45,7 @@ func grant(t *testing.T, r Room, w Wish, from ...GPU) Held {
 	return h
 }
 
-// line is who holds and who waits, in words.
+// line is which claims hold and which wait, in words.
 func lookAt(t *testing.T, r Room) (all []string) {
 	t.Helper()
 	claims, err := r.Look()
@@ -269,7 +269,7 @@ func TestTheEndOfTheContextLeavesNothing(t *testing.T) {
 	})
 }
 
-// A kill is seen as soon as a release: by the first of those who wait that a
+// A kill is seen as soon as a release: by the first of those that wait that a
 // holder has died, and by each that the one before it has.
 func TestADeathIsSeenAtOnce(t *testing.T) {
 	r := roomOf(t, 1)
@@ -317,7 +317,7 @@ func TestTwoWhoAskAtOnceTakeNobodyForAlive(t *testing.T) {
 	if lives, err := locked(path); !lives || err != nil {
 		t.Errorf("a holder is dead: %v", err)
 	}
-	if err := unix.Flock(fd, unix.LOCK_SH); err != nil { // as somebody else who asks
+	if err := unix.Flock(fd, unix.LOCK_SH); err != nil { // as another process that asks
 		t.Fatal(err)
 	}
 	if lives, err := locked(path); lives || err != nil {
@@ -325,7 +325,7 @@ func TestTwoWhoAskAtOnceTakeNobodyForAlive(t *testing.T) {
 	}
 }
 
-// What the chain of those who watch each other misses is found all the same.
+// What the chain of those that watch each other misses is found all the same.
 func TestADeathThatNobodyWatchesIsFound(t *testing.T) {
 	r := roomOf(t, 1)
 	synctest.Test(t, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestADeathThatNobodyWatchesIsFound(t *testing.T) {
 	})
 }
 
-// Who wants a core goes past who waits for a GPU, as soon as there is one.
+// A claim for a core goes past one that waits for a GPU, as soon as there is one.
 func TestWhatNobodyAheadLacksIsGivenAtOnce(t *testing.T) {
 	r := roomOf(t, 2)
 	synctest.Test(t, func(t *testing.T) {

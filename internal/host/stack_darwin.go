@@ -7,7 +7,7 @@ import (
 )
 
 // stack is this start of the kernel: a Mac has one network stack. The name is
-// there for people who compare two of them.
+// there for people that compare two of them.
 func stack() string {
 	boot := proc.Self().Boot
 	if boot == "" {

@@ -28,7 +28,7 @@ type way struct {
 }
 
 // waysToStart is what Start tries in turn. A plain user gets no namespace unless a view
-// needs one: his environment must look the same.
+// needs one: the user's environment must look the same.
 func (c Command) waysToStart(o order) []way {
 	tried := &namespaces
 	if o.User = c.View != nil && !canNamespace(); o.User {
@@ -185,7 +185,7 @@ func (p *Process) readReports(running bool) {
 		_, _ = p.minder.Wait() // its own end says nothing that its reports did not
 	}
 	if running && !gone {
-		// Somebody killed the minder. A namespace went with it; a herd may
+		// Another process killed the minder. A namespace went with it; a herd may
 		// still have strays, found by mark and by the program's session.
 		_, p.exit.Left, _ = sweep(p.token, p.pid, p.hold.groupFolders())
 	}
@@ -206,7 +206,7 @@ func (e *Exit) setWaitStatus(ws syscall.WaitStatus) {
 	e.Code = ws.ExitStatus()
 }
 
-// ear is the agent's end of the socket. It knows who spoke first.
+// ear is the agent's end of the socket. It knows which end spoke first.
 type ear struct {
 	*net.UnixConn
 	speaker int // the process id named by the first message's credentials, in our namespace

@@ -79,7 +79,7 @@ type penned struct {
 	Command
 }
 
-// pens are the ways of keeping a tree, without a view and with one whose targets
+// pens are the ways of keeping a tree, without a view and with one with targets that
 // exist (mounted in place) or do not (the root is built anew), and with limits.
 func pens(b *testing.B) []penned {
 	dir := b.TempDir()

@@ -17,7 +17,7 @@ type process struct {
 	start uint64 // tells two bearers of one pid apart; the unit is the system's
 }
 
-// bearer is who bears a pid, and not the next who does.
+// bearer is the process with a pid, and not the next one with it.
 type bearer struct {
 	pid   int
 	start uint64
@@ -86,7 +86,7 @@ func cull(find func() ([]process, error)) (killed map[bearer]process, refused in
 const sweepLimit = 30 * time.Second
 
 // Sweep kills whatever on this machine carries token or is in a cgroup of that
-// tree, and its descendants, and returns once none of them can run any more. It is for a tree whose minder may
+// tree, and its descendants, and returns once none of them can run any more. It is for a tree with a minder that may
 // have died too; nothing to kill is not an error. killed counts processes. It
 // fails on a tree that holds the caller, and when something is left: because it
 // may not be killed (a fault of kind Denied), or because it does not end.

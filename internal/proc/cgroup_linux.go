@@ -13,7 +13,7 @@ import (
 )
 
 // cgroups is the kernel's control groups: files, below root. Tests have a fake
-// one, whose mkdir also makes the files that a kernel would.
+// one, with a mkdir that also makes the files that a kernel would.
 type cgroups struct {
 	root         string // "/"
 	mkdir, rmdir func(path string) error

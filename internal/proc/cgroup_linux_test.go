@@ -20,7 +20,7 @@ type fakeKernel struct {
 	t *testing.T
 }
 
-// fake is a machine whose mounts and whose own groups are those, a line each.
+// fake is a machine with those mounts and own groups, a line each.
 func fake(t *testing.T, mounts, own string) fakeKernel {
 	t.Helper()
 	k := fakeKernel{t: t}

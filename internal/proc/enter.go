@@ -16,7 +16,7 @@ import (
 
 // Entry is a command beside a program that runs.
 type Entry struct {
-	View Identity // the process whose view of the machine the command gets; zero: the machine as it is
+	View Identity // the command gets this process's view of the machine; zero: the machine as it is
 	Dir  string   // where it begins, as the program sees it
 	Env  []string // all of its environment
 	Args []string // Args[0] is looked for as a shell does, by the PATH of Env

@@ -22,8 +22,8 @@ var errNotThere = errors.New("the program has ended")
 // Root joins its namespaces, one after another, with this thread alone: a thread that
 // stays locked ends with its goroutine, and no other ever sees what this one does. A
 // plain user's program lives in a user namespace, which only a process with one
-// thread may join, and Go has more: he makes another one of his own, and takes the
-// program's root for his. He sees the same files then, and the machine's hostname.
+// thread may join, and Go has more: the user makes another namespace, and takes the
+// program's root as the root. The user sees the same files then, and the machine's hostname.
 func stepIn(id Identity, c *exec.Cmd) error {
 	if os.Geteuid() != 0 {
 		root, err := os.OpenFile("/proc/"+strconv.Itoa(id.PID)+"/root", unix.O_PATH|unix.O_DIRECTORY, 0)
@@ -50,7 +50,7 @@ func stepIn(id Identity, c *exec.Cmd) error {
 	return <-failed
 }
 
-// joinAndStart is for a locked thread that nobody needs afterwards.
+// joinAndStart is for a locked thread that is not needed afterwards.
 func joinAndStart(id Identity, c *exec.Cmd) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("separate the working folder from that of other threads: %w", err)
@@ -82,7 +82,7 @@ func joinAndStart(id Identity, c *exec.Cmd) error {
 	return c.Start()
 }
 
-// findThere is find below another root, whose links are not ours to follow: a name
+// findThere is find below another root; its links are not followed: a name
 // without a slash is looked for in the folders of PATH.
 func findThere(root *os.File, c *exec.Cmd) error {
 	name := c.Args[0]

@@ -131,7 +131,7 @@ func (f *fence) removeGroups() {
 	}
 }
 
-// enterGroup takes this thread into a group of v1; 0 is whoever writes it.
+// enterGroup takes this thread into a group of v1; 0 is the writing process.
 func (d *door) enterGroup() error {
 	_, err := d.into.WriteString("0")
 	return err

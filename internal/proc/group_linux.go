@@ -211,12 +211,12 @@ func (g *group) throttled() time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// removeLimit bounds the wait for a group whose processes have just ended: the
+// removeLimit bounds the wait for a group with processes that have just ended: the
 // kernel counts them for a moment longer.
 const removeLimit = 5 * time.Second
 
 // removeGroup removes the group, which has no processes any more, with those below it
-// that somebody in it made.
+// that a process in it made.
 func (g *group) removeGroup() {
 	if g.made {
 		g.made = !g.cgroups.removeFolder(g.folder, removeLimit)

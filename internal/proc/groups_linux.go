@@ -15,9 +15,9 @@ const groupPrefix = "drover-"
 
 var groupCount atomic.Int64
 
-// groupName is drover-<token>, and who made it: that process, by its number,
+// groupName is drover-<token>, and its maker: that process, by its number,
 // start and namespace, and how many it had made before. So it is never used twice
-// and tells whether somebody is left to remove it.
+// and tells whether its maker is left to remove it.
 func groupName(token string) string {
 	self := Self()
 	space := strings.Trim(strings.TrimPrefix(self.Namespace, "pid:"), "[]")
@@ -63,7 +63,7 @@ func members(folders []string) map[int]bool {
 	in := map[int]bool{}
 	for _, folder := range folders {
 		for _, at := range append(groupsIn(folder), folder) {
-			text, _ := read(at, "cgroup.procs") // gone: nobody is in it
+			text, _ := read(at, "cgroup.procs") // gone: no process is in it
 			for line := range strings.Lines(text) {
 				if pid, err := strconv.Atoi(strings.TrimSpace(line)); err == nil && pid > 0 {
 					in[pid] = true
@@ -74,7 +74,7 @@ func members(folders []string) map[int]bool {
 	return in
 }
 
-// removeGroups removes groups whose processes were killed.
+// removeGroups removes groups with killed processes.
 func removeGroups(folders []string) (removed int) {
 	for _, at := range folders {
 		if kernel.removeFolder(at, removeLimit) {
@@ -84,9 +84,9 @@ func removeGroups(folders []string) (removed int) {
 	return removed
 }
 
-// SweepGroups removes the cgroups of trees whose agents are gone, which the
-// kernel keeps until somebody does, and kills what is still in them. It is for an
-// agent that comes up. Groups of other PID namespaces, whose agents cannot be
+// SweepGroups removes the cgroups of trees with agents that are gone, which the
+// kernel keeps until they are removed, and kills what is still in them. It is for an
+// agent that comes up. Groups of other PID namespaces, with agents that cannot be
 // seen, are left alone.
 func SweepGroups() (removed int, err error) {
 	stale := kernel.findGroups(func(_ string, by Identity) bool {

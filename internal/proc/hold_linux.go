@@ -34,7 +34,7 @@ func (l Limits) makeHold(token string) *hold {
 }
 
 // chosenCores are as many as may be used up, of those that may be used; nil: that
-// would be all. Where nobody has chosen, chance does, as trees that all took the
+// would be all. Where no user has chosen, chance does, as trees that all took the
 // first would share it.
 func (l Limits) chosenCores() []int {
 	cores, first := l.Cores, 0
@@ -137,7 +137,7 @@ func (h *hold) readCounters(e *Exit) {
 	h.removeGroups()
 }
 
-// needsWatching says whether somebody has to look while the tree lives.
+// needsWatching says whether the agent has to look while the tree lives.
 func (h *hold) needsWatching() bool {
 	return h != nil && (h.limits.Memory > 0 || h.limits.Processes > 0)
 }

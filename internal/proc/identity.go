@@ -45,7 +45,7 @@ func (id Identity) Lives() bool {
 
 // Gone says whether that process has ended. known is false where this process
 // cannot tell: after another boot, in another PID namespace, or when the
-// system hides that process. Whoever asks then has to wait for other signs.
+// system hides that process. The caller then has to wait for other signs.
 func (id Identity) Gone() (gone, known bool) {
 	if id.Boot == "" || id.Namespace == "" || id.PID <= 0 || id.Start == 0 {
 		return false, false

@@ -148,7 +148,7 @@ type door struct {
 
 // Usage is what a living tree uses.
 type Usage struct {
-	CPU     time.Duration // so far, with those who ended, except processes that nobody waited for
+	CPU     time.Duration // so far, with those that ended, except processes that were not waited for
 	Memory  int64         // bytes now, of the whole tree, what is shared counted once where the kernel tells
 	Peak    int64         // bytes; the kernel's own where Memory is limited by it, else the most that was seen
 	Count   int           // processes

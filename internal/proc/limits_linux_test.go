@@ -54,7 +54,7 @@ func TestMemoryBeyondTheLimitEndsTheTreeAndSaysSo(t *testing.T) {
 	const allowed = 100 * mib
 	for name, script := range map[string]string{
 		"alone": "exec env " + hog(400),
-		// Each is below the limit, and nobody waits for those that die.
+		// Each is below the limit, and no process waits for those that die.
 		"together": hog(60) + "& " + hog(60) + "& " + hog(60) + "& while :; do sleep 1000; done",
 		"a daemon": `(PROC_TEST_ROLE=detach "$SELF" -c '` + hog(400) + `' &) ; while :; do sleep 1000; done`,
 	} {
@@ -217,7 +217,7 @@ func TestAProgramThatCannotStartLeavesNoGroup(t *testing.T) {
 	noGroups(t, c.Token)
 }
 
-// asUser has an agent run script with limits, as root or as nobody.
+// asUser has an agent run script with limits, as root or as an unprivileged user.
 func asUser(t *testing.T, nobody bool, c Command) (said limited) {
 	t.Helper()
 	part, err := json.Marshal(c)

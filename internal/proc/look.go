@@ -44,7 +44,7 @@ func (c Command) buildOrder() (order, error) {
 		return o, err
 	}
 	dir := c.Dir
-	if o.Scene != nil && !filepath.IsAbs(dir) { // below another root nobody is in the caller's folder
+	if o.Scene != nil && !filepath.IsAbs(dir) { // below another root no process is in the caller's folder
 		here, err := os.Getwd()
 		if err != nil {
 			return o, fmt.Errorf("start %s: find the working folder: %w", c.Path, err)

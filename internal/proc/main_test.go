@@ -189,7 +189,7 @@ func (c *crowd) hears(want string, count int) {
 	}
 }
 
-// gone fails unless nobody holds the outlet at this very moment. It is exact
+// gone fails unless no process holds the outlet at this very moment. It is exact
 // because tests that start processes are not parallel: a child forked elsewhere
 // would hold all our files until its exec.
 func (c *crowd) gone() {
@@ -214,7 +214,7 @@ func (c *crowd) gone() {
 	}
 }
 
-// empties waits until nobody holds the outlet.
+// empties waits until no process holds the outlet.
 func (c *crowd) empties() {
 	c.t.Helper()
 	c.w.Close()

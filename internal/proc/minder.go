@@ -97,7 +97,7 @@ func mind(agent *os.File) {
 	letGo()
 	_ = sayStarted(agent, report{Started: pid, Missed: o.Fence.missedLimits()}) // an agent that is gone shows as the end of words
 	words := make(chan word)
-	go func() { // ends with the agent, whom watch waits for; or with this process
+	go func() { // ends with the agent, which runUntilEmpty waits for; or with this process
 		defer close(words)
 		for {
 			var w word
@@ -123,7 +123,7 @@ func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 		}
 	}
 	// The thread's empty mask becomes the program's. A herd's program also gets
-	// a signal when this thread ends; but Go ends only threads whose goroutine
+	// a signal when this thread ends; but Go ends only threads with a goroutine that
 	// ended locked to them, which is nowhere in a minder. Staying locked for
 	// good made every wake-up two switches and the start a quarter slower.
 	runtime.LockOSThread()

@@ -36,7 +36,7 @@ func minderAttr(o order) *syscall.SysProcAttr {
 		attr.Cloneflags |= syscall.CLONE_NEWUTS
 	}
 	if o.User {
-		// A plain user may map himself alone. What he has in the new namespace
+		// A plain user may map only its own id. What it has in the new namespace
 		// an exec takes away, but for what is ambient.
 		attr.Cloneflags |= syscall.CLONE_NEWUSER
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}

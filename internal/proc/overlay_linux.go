@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// overlay is an Overlay whose folders are open. They are named by their descriptors:
+// overlay is an Overlay with open folders. They are named by their descriptors:
 // so no name needs escaping, no list of names is too long, and it does not matter what
 // is mounted over one of them by then. It needs /proc.
 type overlay struct {
@@ -81,7 +81,7 @@ func (o *overlay) openFolders(machine string, l *layers, mounts []string) (err e
 			}
 			fd, err := o.openFolder(filepath.Join(path(lower), rest))
 			if err != nil {
-				continue // not for this user, who does not see it on the machine either
+				continue // not for this user, which does not see it on the machine either
 			}
 			o.inner = append(o.inner, innerMount{fd, rest})
 		}

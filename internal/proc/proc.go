@@ -25,7 +25,7 @@
 // Every process of a tree carries DROVER_TREE in its environment, and Sweep
 // kills by that mark when agent and supervisor are both gone. What still escapes a
 // herd: a process that left its session and cleared its environment, of a tree
-// whose program killed its own supervisor with -9; and, reported in Exit.Left, a
+// with a program that killed its own supervisor with -9; and, reported in Exit.Left, a
 // setuid program that we are not permitted to kill. What other services start
 // at the program's request (systemd, cron, docker) was never in the tree.
 //
@@ -111,7 +111,7 @@ type Process struct {
 
 // Start runs c and returns once the program itself is running. It fails before
 // anything of the user's has run: a program or folder that is missing or cannot
-// be executed is a fault of kind Invalid whose Code is a shell's 127 or 126; no
+// be executed is a fault of kind Invalid; its Code is a shell's 127 or 126; no
 // room for another process is Full. ctx bounds the start alone: a started tree
 // ends by itself, by Stop, by Kill or with the calling process.
 func Start(ctx context.Context, c Command) (*Process, error) {
@@ -246,7 +246,7 @@ type Exit struct {
 	TimedOut bool
 
 	// Lost is true when the minder vanished before the program's end was known:
-	// somebody killed it, or the kernel did for want of memory.
+	// a process killed it, or the kernel did for want of memory.
 	Lost bool
 	// OOM is true when the tree was ended because it wanted more memory than
 	// Limits has for it, by the kernel or by us.
@@ -259,7 +259,7 @@ type Exit struct {
 	Left int
 
 	// User and System are processor time over the whole tree, except processes
-	// that nobody waited for. MaxRSS is the largest single process, in bytes,
+	// that were not waited for. MaxRSS is the largest single process, in bytes,
 	// and never less than the minder's own few MB (the kernel counts the fork).
 	// All three are 0 when Lost.
 	User, System time.Duration

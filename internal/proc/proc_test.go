@@ -42,7 +42,7 @@ func TestExitSaysHowTheProgramEnded(t *testing.T) {
 
 func TestExitCountsTheWholeTreesUse(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		// The work is done in a grandchild that nobody but the minder waits for.
+		// The work is done in a grandchild that only the minder waits for.
 		c := shell(`r=$(mktemp -u); mkfifo "$r"; (sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo > "$0"' "$r" &); read x < "$r"; rm "$r"; exit 3`)
 		c.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 		c.herded = herded

@@ -25,7 +25,7 @@ func playMore(role string) bool {
 			panic(err)
 		}
 	case "rude":
-		// An agent whose own parent left it signals blocked and ignored, and a
+		// An agent to which its parent left signals blocked and ignored, and a
 		// file open.
 		runtime.LockOSThread()
 		if _, err := syscall.Dup(1); err != nil {
@@ -38,7 +38,7 @@ func playMore(role string) bool {
 			panic(err)
 		}
 	case "unspaced":
-		// An agent whose user namespace may have no others below it.
+		// An agent in a user namespace that may have no others below it.
 		if err := os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("0"), 0); err != nil {
 			panic(err)
 		}
@@ -47,7 +47,7 @@ func playMore(role string) bool {
 			panic(err)
 		}
 	case "masked":
-		// A plain user in a container that hides a part of /proc from him.
+		// A plain user in a container that hides a part of /proc from its processes.
 		if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 			panic(err)
 		}

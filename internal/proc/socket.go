@@ -1,6 +1,6 @@
 package proc
 
-// Sockets are how the processes of one user on one machine talk: an agent, who
+// Sockets are how the processes of one user on one machine talk: an agent, which
 // follows its output, and the programs in its tree.
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 // bind listens at path, for this user alone. Between the two calls the file's
-// mode is the process's umask's; SocketUser refuses whoever comes in then.
+// mode is the process's umask's; SocketUser refuses any other user that comes in then.
 func bind(path string) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -28,7 +28,7 @@ func bind(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// DialSocket connects to a socket that this user serves. What somebody else serves
+// DialSocket connects to a socket that this user serves. What another user serves
 // is not ours, whatever it says: fault.Denied.
 func DialSocket(ctx context.Context, addr string) (net.Conn, error) {
 	conn, err := connect(ctx, addr)

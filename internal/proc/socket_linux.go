@@ -15,7 +15,7 @@ const maxPath = 107
 
 // ListenSocket makes a socket for this user alone at path, which may be of any
 // length. addr is what DialSocket takes; remove takes the file away, after the
-// listener was closed. Who connects is to be asked for by SocketUser.
+// listener was closed. SocketUser returns the user that connects.
 func ListenSocket(path string) (l net.Listener, addr string, remove func(), err error) {
 	err = shortly(path, func(short string) error {
 		l, err = bind(short)

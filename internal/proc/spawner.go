@@ -28,7 +28,7 @@ import (
 // its own, since it is process 1 of a PID namespace or the subreaper of a herd, as
 // a minder is. Those of the errand, by session or by mark, are killed before its
 // end is reported. What has both left its session and cleared its environment
-// belongs to nobody: it is killed when the spawner has nothing to run, or closes.
+// belongs to no errand: it is killed when the spawner has nothing to run, or closes.
 // An errand that forges a neighbour's mark can live as long as that neighbour.
 //
 // Elsewhere a Spawner has the same methods and promises over Start.
@@ -51,7 +51,7 @@ type SpawnerConfig struct {
 	Grace time.Duration
 
 	// MaxOutput is how many bytes of each stream of each errand are forwarded; 0:
-	// DefaultMaxOutput. The rest is read and counted, so that nobody blocks.
+	// DefaultMaxOutput. The rest is read and counted, so that no errand blocks.
 	MaxOutput int64
 
 	View *View // nil: the machine as it is. Dir, Path and PATH are as the errands see them
@@ -76,7 +76,7 @@ type Errand struct {
 	Env     []string      // added to the spawner's, the last of a key wins
 	Stdin   []byte        // nil: /dev/null. It comes as a file in memory, so it never blocks
 	Timeout time.Duration // 0: none. It counts from when the program began
-	// Memory is for who gives each errand a tree of its own, the limit of this one; 0:
+	// Memory is for a spawner that gives each errand a tree of its own, the limit of this one; 0:
 	// as all have. A spawner knows none.
 	Memory int64
 }
@@ -111,7 +111,7 @@ type Spawned struct {
 }
 
 // ErrSpawnerLost: the spawner was killed, or killed itself. All its trees are
-// gone; of the errands whose end was not reported it is not known what they did.
+// gone; of the errands without a reported end it is not known what they did.
 var ErrSpawnerLost = errors.New("run commands: their spawner is gone")
 
 // crew is what runs the errands. No method waits for an errand.
@@ -172,7 +172,7 @@ func (c SpawnerConfig) buildOrder() (o order, err error) {
 		return o, err
 	}
 	dir := c.Dir
-	if !filepath.IsAbs(dir) { // below another root nobody is in the caller's folder
+	if !filepath.IsAbs(dir) { // below another root no process is in the caller's folder
 		here, err := os.Getwd()
 		if err != nil {
 			return o, fmt.Errorf("start a spawner: find the working folder: %w", err)

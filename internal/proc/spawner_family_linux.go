@@ -23,16 +23,16 @@ type family struct {
 
 	looked time.Time // when the list was last read
 	buried time.Time // when orphans were last waited for
-	blind  []*item   // programs whose end epoll cannot tell
+	blind  []*item   // programs with an end that epoll cannot tell
 
-	purging bool // nothing runs; what nobody owns is being killed
+	purging bool // nothing runs; what no errand owns is being killed
 	purge   kin
 }
 
 // orphan is a child that we did not start.
 type orphan struct {
-	of    *item     // nil: unknown, or nobody's
-	looks int       // at whose it is that are left
+	of    *item     // nil: unknown, or no errand's
+	looks int       // for its errand that are left
 	next  time.Time // look
 	pause time.Duration
 
@@ -50,7 +50,7 @@ type kin struct {
 }
 
 const (
-	// In the middle of its exec a process shows no environment, so whose an orphan
+	// In the middle of its exec a process shows no environment, so which errand's an orphan
 	// is is asked again, with pauses that double: a quarter of a second in all.
 	ownerLooks = 8
 	// After so many rounds of killing what is seen, all of it is stopped first.
@@ -105,7 +105,7 @@ func (f *family) listChildren(known int) (pids []int, err error) {
 }
 
 // childrenByStat asks every process for its parent. Unlike a census it lists the
-// dead, who tell that there was somebody, and are to be buried.
+// dead, which tell that there was a process, and are to be buried.
 func childrenByStat() (pids []int, err error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -151,7 +151,7 @@ func (f *family) readPIDs(list int) error {
 	}
 }
 
-// settleEnded brings to their end the errands whose program has ended.
+// settleEnded brings to their end the errands with a program that has ended.
 func (s *spawner) settleEnded() {
 	for _, it := range s.blind {
 		s.pollExit(it)
@@ -216,7 +216,7 @@ func (s *spawner) findOrphans() {
 	}
 }
 
-// assignOrphans finds out whose the orphans are of whom that is not known.
+// assignOrphans finds out the errands of the orphans of which that is not known.
 func (s *spawner) assignOrphans() {
 	for pid, o := range s.orphans {
 		if o.of != nil || o.looks == 0 || s.now.Before(o.next) {
@@ -231,8 +231,8 @@ func (s *spawner) assignOrphans() {
 	}
 }
 
-// findOwner finds the errand whose session pid is in, or whose mark it carries. What
-// shows an environment without a mark is nobody's.
+// findOwner finds the errand with the session that pid is in, or with the mark it carries. What
+// shows an environment without a mark is no errand's.
 func (s *spawner) findOwner(pid int, o *orphan) {
 	o.looks--
 	if session, err := unix.Getsid(pid); err == nil {

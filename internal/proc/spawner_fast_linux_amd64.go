@@ -52,7 +52,7 @@ func newFast(herd bool) *fast {
 }
 
 // exec runs j's program with those files, as a session of its own. works is false
-// where the kernel, or who guards it, does not know this way.
+// where the kernel, or what guards it, does not know this way.
 func (f *fast) exec(j *job, env [][]byte, files [3]int) (pid, pidfd int, err error, works bool) {
 	f.args, f.env = pointers(f.args, j.args), pointers(f.env, env)
 	last := len(f.steps) - 1

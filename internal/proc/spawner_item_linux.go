@@ -226,8 +226,8 @@ func (s *spawner) killErrand(it *item) {
 	s.signalErrand(it, syscall.SIGKILL)
 }
 
-// signalErrand reaches the group of an errand, whose number is its own while it is not
-// settled, and the orphans that it has made by now.
+// signalErrand reaches the group of an errand (its number is its own while it is not
+// settled) and the orphans that it has made by now.
 func (s *spawner) signalErrand(it *item, sig syscall.Signal) {
 	_ = syscall.Kill(-it.pid, sig)
 	for pid, o := range s.orphans {
@@ -283,7 +283,7 @@ func (s *spawner) readOutput(it *item, i int) (n int) {
 	return n
 }
 
-// lastOutput reads what is left in the pipes of an errand whose tree is gone.
+// lastOutput reads what is left in the pipes of an errand with a tree that is gone.
 // It says whether that was all; not, when the agent has to take some first.
 func (s *spawner) lastOutput(it *item) (all bool) {
 	for i := range it.streams {
@@ -292,8 +292,8 @@ func (s *spawner) lastOutput(it *item) (all bool) {
 			if len(s.out) >= fullOut {
 				return false
 			}
-			// Nobody is left to write, so a piece that is not full was the last. A
-			// stranger who was handed the pipe, and fills it, does not keep us.
+			// No process is left to write, so a piece that is not full was the last. A
+			// stranger that was handed the pipe, and fills it, does not keep us.
 			if n := s.readOutput(it, i); n < piece || it.drained > longestPipe {
 				break
 			}
@@ -328,7 +328,7 @@ func (s *spawner) reportEnd(it *item) (done bool) {
 	for err == syscall.EINTR {
 		_, err = syscall.Wait4(it.pid, &it.status, 0, &ru)
 	}
-	if err != nil { // somebody else has waited for it: at least it did not succeed
+	if err != nil { // another waiter has waited for it: at least it did not succeed
 		it.status = syscall.WaitStatus(syscall.SIGKILL)
 	}
 	it.addUsage(&ru)

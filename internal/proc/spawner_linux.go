@@ -199,7 +199,7 @@ func (m *minded) killStrays() {
 		}
 		time.Sleep(pause)
 	}
-	_, _, _ = sweep(m.order.Token, 0, nil) // what is left may not be killed, and nobody is there to be told
+	_, _, _ = sweep(m.order.Token, 0, nil) // what is left may not be killed, and no agent is there to be told
 }
 
 func (m *minded) sendFrame(frame func([]byte) []byte) error {

@@ -350,7 +350,7 @@ func TestUseIsCountedOverTheErrandsTree(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		_, wait := gate(t)
 		q := open(t, c)
-		// The work is done in a grandchild that nobody but the spawner waits for.
+		// The work is done in a grandchild that only the spawner waits for.
 		q.send(sh(1, `(sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo > "$0"' "$1" &); read x < "$1"; exit 3`, wait), sh(2, "exit 0"))
 		if e := q.done(1).ended; e.Exit.Code != 3 || e.Exit.User < 10*time.Millisecond || e.Exit.MaxRSS > 1<<30 {
 			t.Errorf("got %+v", e)
@@ -392,7 +392,7 @@ func TestErrandsShareAView(t *testing.T) {
 }
 
 // The spawner's memory does not grow with what its errands write, or with what
-// nobody reads.
+// is not read.
 func TestASpawnersMemoryIsBounded(t *testing.T) {
 	q := open(t, SpawnerConfig{MaxOutput: 1 << 40})
 	for id := range uint64(4) {

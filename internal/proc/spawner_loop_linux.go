@@ -15,7 +15,7 @@ import (
 
 // spawner is the process that runs errands: one thread, one loop, no goroutine
 // for any of them. Its turns are: wait, read the agent's frames and the errands'
-// output, see whose time is over, settle those that ended, begin others, post what
+// output, see which ones' time is over, settle those that ended, begin others, post what
 // there is to report.
 type spawner struct {
 	spawnerOrder
@@ -317,7 +317,7 @@ func (s *spawner) killByID(sig syscall.Signal, id uint64) {
 	}
 }
 
-// dead says whether a child has ended, though nobody has told us yet.
+// dead says whether a child has ended, though that has not been reported yet.
 func dead(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
@@ -343,7 +343,7 @@ func (s *spawner) appendReport(out []byte) {
 	}
 }
 
-// postReports posts what is worth it: when somebody waits, when it is much, or late.
+// postReports posts what is worth it: when the agent waits, when it is much, or late.
 func (s *spawner) postReports() {
 	if len(s.out) == 0 || s.wants {
 		return

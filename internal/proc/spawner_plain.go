@@ -129,7 +129,7 @@ func (p *plain) runAttempt(e *Errand, it *plainItem, end *Spawned) error {
 	end.Exit = process.Wait()
 	end.Ended = time.Now()
 	for _, r := range ours {
-		_ = r.SetReadDeadline(end.Ended.Add(lastWords)) // a stranger who was handed the pipe does not keep us
+		_ = r.SetReadDeadline(end.Ended.Add(lastWords)) // a stranger that was handed the pipe does not keep us
 	}
 	reading.Wait()
 	return nil
@@ -262,7 +262,7 @@ func (p *plain) kill(sig syscall.Signal, ids []uint64) {
 	p.returnErrands(back)
 }
 
-// returnErrands does not wait for the reader of the events, who may be its caller. The
+// returnErrands does not wait for the reader of the events, which may be its caller. The
 // caller holds mu.
 func (p *plain) returnErrands(back []Spawned) {
 	if len(back) > 0 {
@@ -289,5 +289,5 @@ func (p *plain) close() {
 	p.drop() // of what was sent before; nothing is taken any more
 	p.all.Wait()
 	close(p.gone)
-	go p.post.deliverLast(nil) // ends with the reader of the events, whom its caller owes them
+	go p.post.deliverLast(nil) // ends with the reader of the events, which its caller owes them
 }

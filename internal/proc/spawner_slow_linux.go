@@ -2,7 +2,7 @@
 
 package proc
 
-// fast is not written for this processor: nobody has tried it there.
+// fast is not written for this processor: it was not tried there.
 type fast struct{}
 
 func newFast(bool) *fast { return nil }

@@ -459,7 +459,7 @@ func TestAFloodHarmsNobody(t *testing.T) {
 	})
 }
 
-// A reader that does not read stops those who write, and no call.
+// A reader that does not read stops those that write, and no call.
 func TestASlowReaderSlowsOutputAlone(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		c.MaxOutput = 1 << 40

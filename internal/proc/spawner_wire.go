@@ -16,7 +16,7 @@ const (
 	frameErrand = iota + 1
 	frameUntil
 	frameDrop
-	frameKill // a signal, and whom it is for
+	frameKill // a signal, and which errands it is for
 )
 
 // Frames up.

@@ -46,7 +46,7 @@ func (u *uses) addFromStat(stat []byte) bool {
 	return true
 }
 
-// measure reads the stat of each. Who has just ended uses nothing.
+// measure reads the stat of each. A process that has just ended uses nothing.
 func measure(tree []process) (u uses) {
 	for _, p := range tree {
 		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat"); err == nil {

@@ -28,9 +28,9 @@ var ErrNoView = errors.New("give the program a view of its own")
 // targets exist, nothing is built anew. A mount made on the machine later is
 // seen if the machine shares its mounts, as systemd has it.
 //
-// A plain user sees it from inside a user namespace. He keeps his ids, his
+// A plain user sees it from inside a user namespace. That user keeps its ids, its
 // groups and what they permit, and gains nothing. But no other ids exist there:
-// other users' files and his supplementary groups are shown as nobody's, and
+// other users' files and its supplementary groups are shown as the overflow user's, and
 // setuid programs (sudo, fusermount, nvidia-modprobe) run without their power.
 type View struct {
 	Binds    []Bind
@@ -74,7 +74,7 @@ type scene struct {
 	Hostname string
 }
 
-// show is a bind whose paths hold no links.
+// show is a bind with paths that hold no links.
 type show struct {
 	Source, Target raw
 	In             raw  // the folder to build anew, as it lacks the next name of Target; "": Target exists
@@ -319,7 +319,7 @@ func (s *scene) machinePath(path string) string {
 		at = filepath.Join(at, name)
 		to, err := os.Readlink(s.sourceOf(at))
 		if err != nil || links == mostLinks {
-			continue // no link, or none to be followed: whoever opens it learns the rest
+			continue // no link, or none to be followed: its opener learns the rest
 		}
 		links++
 		at = filepath.Dir(at)

@@ -93,8 +93,8 @@ func TestARefusedViewIsDeniedWithAHint(t *testing.T) {
 	}
 }
 
-// nest has scripts that say nested be an agent in their turn, whose program is
-// script and writes to out, with a view of its own at the same targets.
+// nest has scripts that say nested be an agent in their turn, with the program
+// script, which writes to out, with a view of its own at the same targets.
 func (s *seat) nest(script, out string) {
 	s.t.Helper()
 	write(s.t, s.dir+"/ml/inner/own", "", 0o644)
@@ -150,7 +150,7 @@ func TestAViewDiesThoughItsMinderIsKilled(t *testing.T) {
 	})
 }
 
-// A minder that somebody stopped hears nothing on its socket, only the signal of
+// A minder that was stopped hears nothing on its socket, only the signal of
 // its parent's death.
 func TestAViewDiesWithItsAgentThoughItsMinderIsStopped(t *testing.T) {
 	inEachView(t, func(s *seat) {
@@ -238,7 +238,7 @@ func TestWhatIsMountedLaterIsSeenInAView(t *testing.T) {
 		s.own(s.dir)
 		agent := s.as(agentPart{Script: "echo ready > said; read x < go; ls shared/later", Out: s.dir + "/saw", Herded: s.herded, View: &s.view}.command(s.t, nil))
 		// A machine of its own, which shares its mounts.
-		ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second) // not a timing assertion: who waits for the other's word may wait in vain
+		ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second) // not a timing assertion: one that waits for the other's word may wait in vain
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", `mount --make-rprivate /; mount -t proc proc /proc
 			mount -t tmpfs none shared; mkdir shared/later; mount --make-rshared /

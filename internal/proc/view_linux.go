@@ -107,7 +107,7 @@ type folder struct {
 }
 
 // foldersToBuild lists the folders to build, outer before inner. With any, / is one: then
-// the machine's own root is at hand, which a show whose source lies below
+// the machine's own root is at hand, which a show with a source below
 // another's target needs, too.
 func (s *scene) foldersToBuild() []*folder {
 	found := map[string]*folder{}
@@ -142,7 +142,7 @@ func (f *folder) fillFolder(fresh bool) error {
 	}
 	f.mode = st.Mode()
 	if unix.Access(machine, unix.W_OK) != nil {
-		f.mode &^= 0o222 // a plain user owns the new one, and could write where he could not before
+		f.mode &^= 0o222 // a plain user owns the new one, and could write where it could not before
 	}
 	if sys, ok := st.Sys().(*syscall.Stat_t); ok {
 		f.uid, f.gid = int(sys.Uid), int(sys.Gid)
@@ -208,7 +208,7 @@ func stub(at string, folder bool) error {
 }
 
 // copyAttributes makes the folder look as the machine's. A plain user cannot give it
-// away: it stays his.
+// away: it stays that user's.
 func (f *folder) copyAttributes() {
 	_ = os.Chown(f.path, f.uid, f.gid)
 	_ = os.Chmod(f.path, f.mode)

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// plainUser has no name on any machine, and groups beside his own.
+// plainUser has no name on any machine, and groups beside its own.
 const (
 	plainUser  = 54321
 	extraGroup = 54322

@@ -51,7 +51,7 @@ type report struct {
 	Errno int    `json:",omitempty"`
 
 	Started int               `json:",omitempty"` // the program's id, as the minder sees it
-	Missed  map[string]string `json:",omitempty"` // with it: controllers whose group it is not in, and why
+	Missed  map[string]string `json:",omitempty"` // with it: controllers with a group it is not in, and why
 
 	Exited  bool `json:",omitempty"` // the program ended, with this wait status
 	Status  int  `json:",omitempty"`

@@ -268,7 +268,7 @@ func careful() *story {
 	return s
 }
 
-// begun is a map of whose log nothing is there yet.
+// begun is a map with nothing in its log yet.
 func begun() *story {
 	s := begin(3, 3, 0)
 	delete(s.objects, at(log, 0))

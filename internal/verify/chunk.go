@@ -125,7 +125,7 @@ func (c *chunk) foldEntry(n int, e protocol.Entry) {
 	}
 }
 
-// foldClaim is M1: who claims says why he may.
+// foldClaim is M1: a claim says why it may be made.
 func (c *chunk) foldClaim(n int, e protocol.Entry) {
 	x := *e.Claimed
 	why := map[protocol.Grounds]bool{protocol.Untouched: c.claims == 0, protocol.FreeAgain: c.claims > 0 && c.owner == "",
@@ -247,7 +247,7 @@ func (c *chunk) openItems() (items []int) {
 
 func (c *chunk) closeChunk() { c.closed, c.owner, c.starting = true, "", nil }
 
-// foldEnded is `ended(n)` by anyone (E2). It is void in a chunk with a higher mark, and in
+// foldEnded is `ended(n)` by any writer (E2). It is void in a chunk with a higher mark, and in
 // an ended one it only dismisses a reopen.
 func (c *chunk) foldEnded(n int, e protocol.Entry) {
 	by := e.Ended.By

@@ -21,7 +21,7 @@ import (
 )
 
 // world is a map that the ledger's own code works on: agents that come and die, items
-// that fail and kill, people who cancel, reopen and add.
+// that fail and kill, people that cancel, reopen and add.
 type world struct {
 	t      *testing.T
 	r      *rand.Rand

@@ -10,7 +10,7 @@ import (
 )
 
 // foldOwnEntry folds what a chunk's owner wrote: facts of one entry in the order in which they
-// are decided (L4). What somebody wrote who was not does not count (L3).
+// are decided (L4). What another agent wrote does not count (L3).
 func (c *chunk) foldOwnEntry(n int, e protocol.Entry) {
 	if c.closed || e.Claim != c.claims || e.By != c.owner {
 		c.foldForeign(n, e)

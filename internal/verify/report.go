@@ -35,7 +35,7 @@ type Report struct {
 	Bound   int       `json:"bound"`
 
 	Attempts int   `json:"attempts,omitempty"` // of a run
-	Outputs  int   `json:"outputs"`            // files whose bytes were read
+	Outputs  int   `json:"outputs"`            // files with bytes that were read
 	Bytes    int64 `json:"output_bytes"`
 
 	// Ignored are entries that do not count (L3): allowed, but told. Told is how many
@@ -57,7 +57,7 @@ type ExtraRuns struct {
 	Retries     int `json:"retries,omitempty"`     // after a failure that was recorded, or a reopen
 	Interrupted int `json:"interrupted,omitempty"` // that an agent gave up, or died in
 	// Unexplained were recorded by agents that did not own the chunk any more: lost
-	// agents' items in flight, which somebody else has run again.
+	// agents' items in flight, which another agent has run again.
 	Unexplained int `json:"unexplained,omitempty"`
 }
 
@@ -69,7 +69,7 @@ type Note struct {
 	Log   string `json:"log"`   // "job", "task", "job.json", a chunk's id, or what else it is of
 	Entry int    `json:"entry"` // its number; -1: it is of the whole log
 	Item  int    `json:"item,omitempty"`
-	By    string `json:"by,omitempty"` // who wrote it
+	By    string `json:"by,omitempty"` // the writer
 	Why   string `json:"why"`
 }
 

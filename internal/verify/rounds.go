@@ -152,7 +152,7 @@ func (r *rounds) checkPlaces() {
 }
 
 // foldStop is the lower number (E1): a later stop, or one after the end, does not count.
-// But who has let items end may have them ended (E2); chunks name the entry that
+// But an agent that has let items end may have them ended (E2); chunks name the entry that
 // stopped the job all the same.
 func (r *rounds) foldStop(n int, e protocol.Entry) {
 	if !r.over && r.stop != nil && r.stop.Drain && e.Cancelled != nil && !e.Cancelled.Drain {

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// trained is a run on two nodes whose first attempt failed, and that left a model.
+// trained is a run on two nodes that left a model after a first attempt that failed.
 func trained() *story {
 	s := &story{objects: map[string]string{}, next: map[string]int{}}
 	s.objects["ids/abcd"] = `{"project":"demo","task":"squares","job":"abcdabcdabcdabcd"}`

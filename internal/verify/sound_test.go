@@ -140,8 +140,8 @@ func asked() *story {
 	return s
 }
 
-// drained: an agent that is to take no more, whose rest another does. One that names
-// nobody drains nobody.
+// drained: an agent that is to take no more; another does the rest. One that names
+// no agent drains no agent.
 func drained() *story {
 	s := begin(3, 3, 0)
 	s.claim("000000", "a", 1, "untouched")
@@ -171,7 +171,7 @@ func worn() *story {
 	return s
 }
 
-// stopped: cancelled while a works; nobody had claimed the second chunk.
+// stopped: cancelled while a works; no agent had claimed the second chunk.
 func stopped() *story {
 	s := begin(6, 3, 0)
 	s.claim("000000", "a", 1, "untouched")
@@ -283,7 +283,7 @@ func fenced() *story {
 	return s
 }
 
-// declined: submitted again, and nobody came to reopen it.
+// declined: submitted again, and no agent came to reopen it.
 func declined() *story {
 	s := plain()
 	s.submit()
@@ -311,7 +311,7 @@ func live() *story {
 	return s
 }
 
-// ignored: entries that do not count, whoever wrote them.
+// ignored: entries that do not count, by any writer.
 func ignored() *story {
 	s := begin(3, 3, 0)
 	s.task("cli", `"submitted":{"job":"other"}`)

@@ -72,7 +72,7 @@ func (s *story) own(id, by string, claim int, facts ...string) {
 
 func (s *story) claim(id, by string, n int, why string) { s.claimAt(8, id, by, n, why) }
 
-// claimAt is a claim whose owner may begin so many items without their results.
+// claimAt is a claim with an owner that may begin so many items without their results.
 func (s *story) claimAt(risk int, id, by string, n int, why string) {
 	s.chunk(id, by, fmt.Sprintf(`"claimed":{"agent":%q,"n":%d,"why":%q,"risk":%d}`, by, n, why, risk))
 }

@@ -40,7 +40,7 @@ func Logs(ctx context.Context, s *store.Store, p job.Path, told func(Progress)) 
 
 // Progress is how far a Verify has come.
 type Progress struct {
-	Items, Of     int // items whose chunks were read, and all that are known
+	Items, Of     int // items of chunks that were read, and all that are known
 	Chunks        int
 	Entries       int
 	Outputs       int

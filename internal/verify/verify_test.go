@@ -185,14 +185,14 @@ func TestALiveJobGivesNoDoubt(t *testing.T) {
 			if len(s.objects) == before {
 				t.Error("nothing happened meanwhile")
 			}
-			if again := s.verify(t); !again.Sound() && name != "more items" { // whose manifest is no range
+			if again := s.verify(t); !again.Sound() && name != "more items" { // its manifest is no range
 				t.Errorf("afterwards: %v", again.Doubts)
 			}
 		})
 	}
 }
 
-// TestManyItemsTakeLittleMemory: what a chunk takes, whose results have long texts, and
+// TestManyItemsTakeLittleMemory: what a chunk takes for results with long texts, and
 // three bits for each item.
 func TestManyItemsTakeLittleMemory(t *testing.T) {
 	items, size := 25_000, 4096

@@ -24,7 +24,7 @@ type walk struct {
 	shots  map[string][]string // names of snapshots, by chunk
 
 	items  int
-	placed bits // items whose chunk was met
+	placed bits // items in a chunk that was met
 	run    bits // items with a try, and
 	ended  bits // with a recorded result
 	runs   int  // recorded results that count, and
@@ -196,7 +196,7 @@ func (w *walk) addTotals(c *chunk) {
 }
 
 // checkPlaced sees that every item was in a chunk. What lies below a log that cannot
-// be read is nobody's doubt twice.
+// be read is not reported twice.
 func (w *walk) checkPlaced() {
 	if w.v.blind {
 		return

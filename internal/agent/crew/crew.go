@@ -76,14 +76,14 @@ type Config struct {
 	// come any more.
 	Kit      <-chan Kit
 	Unneeded func()
-	// Hush is called when the job was removed: nobody writes for it any more (E6).
+	// Hush is called when the job was removed: no agent writes for it any more (E6).
 	Hush func()
 	// Leftovers is called when no item runs any more, if any could have.
 	Leftovers func()
 	// Warn leaves word for the programs that items should end, and why; left is the time
 	// that they have, 0: as long as they take. "" takes it back.
 	Warn func(why string, left time.Duration)
-	// OpenPlace opens a bucket of anybody's by its URL, for items that are objects. Nil:
+	// OpenPlace opens a bucket of any owner by its URL, for items that are objects. Nil:
 	// such fail.
 	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
 	// MaxStored is the most bytes that one try may leave as outputs; 0 is no limit.
@@ -121,7 +121,7 @@ type Kit struct {
 }
 
 const (
-	// nearPoll is how long a cancel is waited for by a person who sits beside it.
+	// nearPoll is how long a cancel is waited for by a person at this machine.
 	nearPoll = 200 * time.Millisecond
 	// farPoll is E5's.
 	farPoll = protocol.HeartbeatEvery
@@ -149,7 +149,7 @@ type crew struct {
 	pace     pace
 	rest     time.Duration    // nothing is sent before
 	licensed time.Duration    // what the gangs were told last
-	storing  int              // tries whose outputs are being stored
+	storing  int              // tries with outputs that are being stored
 	bulk     int64            // bytes that one leaves, lately
 	cargoes  int64            // bytes of these outputs
 	files    *manifest.Stored // those that were stored, beside it
@@ -164,7 +164,7 @@ type crew struct {
 	stored  chan carried
 	stores  stores
 	cargo   *cargoQueue   // to the porters
-	leaving atomic.Bool   // who must go waits for no room
+	leaving atomic.Bool   // an agent that must go does not wait for room
 	hurry   chan struct{} // closed with it
 	notice  Notice        // valid when hurry is closed
 
@@ -172,7 +172,7 @@ type crew struct {
 
 	life  context.Context // of the goroutines, until shut
 	end   context.CancelFunc
-	hands sync.WaitGroup // shelves, porters, and who waits for the notice
+	hands sync.WaitGroup // shelves, porters, and the one that waits for the notice
 
 	chores chan func(context.Context) error // of runChores, which has ended when index is done
 	index  sync.WaitGroup

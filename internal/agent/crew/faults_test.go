@@ -120,7 +120,7 @@ func TestAnOutputThatChangesWhileItIsStoredFailsItsItem(t *testing.T) {
 	}
 }
 
-// forgetful is a store whose first answer about an output is lost: it has the file, and
+// forgetful is a store that loses its first answer about an output: it has the file, and
 // says so when half of it has come again.
 type forgetful struct {
 	*mem.Bucket

@@ -41,7 +41,7 @@ type gang struct {
 	c        *crew
 	slots    int
 	runner   runner
-	quit     chan struct{} // closed by abandon: nobody takes reports any more
+	quit     chan struct{} // closed by stopPassingOn: reports are not taken any more
 	scribed  chan struct{} // closed when the scribe has ended
 	batch    []proc.Errand // to be sent
 	flight   int           // tries sent, or in batch, and not ended

@@ -110,7 +110,7 @@ func (m *minders) Drop() {
 	m.postReports(batch)
 }
 
-// postReports is not waited for by the loop, which is who takes the reports in the end.
+// postReports is not waited for by the loop, which takes the reports in the end.
 func (m *minders) postReports(batch []proc.Spawned) {
 	if len(batch) > 0 {
 		m.runs.Go(func() { m.events <- batch })
@@ -301,7 +301,7 @@ func (m *minders) forwardStream(id uint64, stream int, r *os.File, gone <-chan s
 	return total
 }
 
-// spooled is a file with what an errand is to read; nobody else finds it.
+// spooled is a file with what an errand is to read; no other process finds it.
 func spooled(b []byte) (*os.File, error) {
 	f, err := os.CreateTemp("", "drover-stdin-*")
 	if err != nil {

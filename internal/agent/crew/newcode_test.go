@@ -217,7 +217,7 @@ func TestNewCodeIsNoReasonToGoWhile(t *testing.T) {
 	})
 }
 
-// An agent that still prepares does not do so to the end for code that nobody wants.
+// An agent that still prepares does not do so to the end for code that is not wanted any more.
 func TestWhoPreparesOldCodeLeavesAtOnce(t *testing.T) {
 	t.Parallel()
 	s := newRange(t, command("echo", "{}"), 9, 3)

@@ -83,7 +83,7 @@ func (c *crew) codeIsOutdated() bool {
 }
 
 // reportHeeded has the heartbeat say that nothing more begins here, or that it does
-// again: who asked for it waits for that word.
+// again: the command that asked for it waits for that word.
 func (c *crew) reportHeeded(before mapagent.MapDo) {
 	if c.kit == nil || phase(c.order.Do) == phase(before) {
 		return
@@ -232,7 +232,7 @@ func (c *crew) endIdleHolds(ctx context.Context) error {
 
 // leaveEarly is the way out before the end: what runs is ended, what was done recorded,
 // and the chunks given back. What had ended by itself is recorded while the rest has its
-// grace: who wants us gone may not wait for all of it.
+// grace: the notice may not leave time for all of it.
 func (c *crew) leaveEarly(ctx context.Context) (status int, err error) {
 	n := c.notice
 	if status = exitLater; n.Asked || n.ForGood {
@@ -304,7 +304,7 @@ func (c *crew) recordResults(ctx context.Context) {
 }
 
 // retryWhileFull does what needs room in the store, and waits while there is none: a
-// million items are worth some minutes until somebody has made room. It gives up
+// million items are worth some minutes until a person has made room. It gives up
 // after Patience, or when the agent must go.
 func (c *crew) retryWhileFull(ctx context.Context, do func() error) error {
 	begin := c.bootTime()

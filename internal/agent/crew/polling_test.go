@@ -11,7 +11,7 @@ import (
 )
 
 // An agent looks at the job's log every 15 s at least (E5), and one beside its store so
-// often that a person who cancels does not wait.
+// often that a person does not wait for a cancel.
 func TestTheJobsLogIsLookedAtInTime(t *testing.T) {
 	t.Parallel()
 	for near, most := range map[bool]time.Duration{false: 15 * time.Second, true: time.Second} {

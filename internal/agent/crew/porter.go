@@ -21,7 +21,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// carried is a try whose outputs the porters have done with.
+// carried is a try with which the porters have done.
 type carried struct {
 	try *try
 	err error // the store's
@@ -30,7 +30,7 @@ type carried struct {
 // porters is how many there are: a far store takes long and bears many at once.
 func porters(slots int) int { return min(max(4, slots), 32) }
 
-// cargoQueue holds the tries whose outputs wait to be stored. It has no bound of its own:
+// cargoQueue holds the tries with outputs to store. It has no bound of its own:
 // the loop, which adds to it, must never wait for the porters, as they wait for the loop
 // to take what they have stored. A program that stays may answer thousands of items
 // while the store is away.
@@ -177,7 +177,7 @@ func (c *crew) deliverOutputs(t *try) error {
 // maxOutputs is how many files one try may leave in all, and maxNames how many bytes
 // their names may have together. Each is named in its result, with 100 bytes more, in
 // one entry of the chunk's log: some such results, though each byte of their names is
-// escaped as six, must stay under store.MaxWhole, or nobody could read them. And weigh,
+// escaped as six, must stay under store.MaxWhole, or no reader could read them. And weigh,
 // which the loop waits for, looks at no more files.
 const (
 	maxOutputs = 10_000
@@ -262,8 +262,8 @@ func (c *crew) storeFolder(ctx context.Context, root *os.Root, t *try, name stri
 	return all, why, err
 }
 
-// countFiles says that a folder of outputs holds too many files, or one whose path is
-// too long to be brought home. What cannot be read is for folder to tell.
+// countFiles says that a folder of outputs holds too many files, or one with a path
+// that is too long to be brought home. What cannot be read is for storeFolder to tell.
 func (c *crew) countFiles(ctx context.Context, root *os.Root, name string) (why string) {
 	files, names := 0, 0
 	_ = fs.WalkDir(root.FS(), name, func(file string, d fs.DirEntry, err error) error {
@@ -328,7 +328,7 @@ func sizeChanged(f *os.File, size int64) bool {
 	return err == nil && info.Size() != size
 }
 
-// open opens a file also where a plain user's program has locked him out of it.
+// open opens a file also where a plain user's program has made it unreadable.
 func open(root *os.Root, name string, mode fs.FileMode) (*os.File, error) {
 	const flags = os.O_RDONLY | syscall.O_NONBLOCK // nothing may be waited for here
 	f, err := root.OpenFile(name, flags, 0)
@@ -347,7 +347,7 @@ func (c *crew) storeContent(ctx context.Context, key string, f io.ReadSeeker) (d
 	if body.ended { // all of it went there, and the store has it whole
 		return hex.EncodeToString(body.hash.Sum(nil)), body.n, nil
 	}
-	// The store had it by an earlier request whose answer was lost.
+	// The store had it by an earlier request that was not answered.
 	r, err := c.World.Store.Open(ctx, key, 0, -1)
 	if err != nil {
 		return "", 0, err

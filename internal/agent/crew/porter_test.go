@@ -113,7 +113,7 @@ func TestAnOutputThatItsItemHasLockedIsStored(t *testing.T) {
 	}
 }
 
-// feeder is a runner whose errands leave an output at once, and have ended.
+// feeder is a runner with errands that leave an output at once and end.
 type feeder struct {
 	*idler
 	leave func(place string)

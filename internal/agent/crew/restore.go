@@ -34,7 +34,7 @@ const (
 	placeEnd    = "\n"
 )
 
-// storedName is what the larder calls a stored file whose item says that it is called
+// storedName is what the larder calls a stored file when its item says that it is called
 // text.
 func storedName(f manifest.File, text string) string {
 	exec := ""

@@ -99,7 +99,7 @@ func (p *pace) streamWindow(slots int) int {
 }
 
 // aheadTime is several times the longest batch that a program is given (stream's
-// patientTime), so that nobody waits while others are asked for.
+// patientTime), so that no slot waits while others are asked for.
 const (
 	aheadTime  = 250 * time.Millisecond
 	aheadLeast = 128

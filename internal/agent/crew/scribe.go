@@ -25,7 +25,7 @@ const (
 	lineSize = 200
 )
 
-// report is a batch of a gang's events whose output is recorded.
+// report is a batch of a gang's events with their output recorded.
 type report struct {
 	gang  *gang
 	batch []proc.Spawned

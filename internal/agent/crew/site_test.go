@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must come.
 const patience = time.Minute
 
-// bucket is a store in memory in whose way a test can stand.
+// bucket is a store in memory that a test can block.
 type bucket struct {
 	*mem.Bucket
 	mu     sync.Mutex

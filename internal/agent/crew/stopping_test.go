@@ -146,7 +146,7 @@ for item in drover.items():
 }
 
 // A program without our module, which hears SIGTERM itself, is told that there is
-// nothing more, and what it gives back is not held against anybody.
+// nothing more, and what it gives back is not held against any item.
 func TestWhoAsksWhenAllEndsIsToldSo(t *testing.T) {
 	t.Parallel()
 	s := newRange(t, python(`
@@ -216,7 +216,7 @@ func (b *brownOut) List(ctx context.Context, prefix, after string, limit int) ([
 	return b.at(prefix).List(ctx, prefix, after, limit)
 }
 
-// shellsIn are the shells whose folder is dir.
+// shellsIn are the shells with dir as their folder.
 func shellsIn(dir string) (pids []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, link := range all {

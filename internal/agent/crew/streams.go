@@ -17,7 +17,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// streams is a runner whose errands are answered by programs that stay: see package
+// streams is a runner with errands that programs that stay answer: see package
 // stream. An errand's Stdin is the item as they are told it.
 type streams struct {
 	*stream.Runner

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// python is a spec whose program stays.
+// python is a spec of a program that stays.
 func python(script string) job.Spec {
 	s := command("python3", "-c", "import drover, os, sys, time, signal, threading\nme = os.urandom(4).hex()\n"+script)
 	s.Stream = true

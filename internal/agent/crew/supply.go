@@ -23,7 +23,7 @@ import (
 
 // Items may name files that are to be here before they begin. The larder brings those
 // of the items that the holds are about to give; they stay in their holds meanwhile,
-// and may be handed to another agent. Only a free slot takes a try whose files are
+// and may be handed to another agent. Only a free slot takes a try with files that are
 // still to come: else two agents could hand the last item to each other for ever.
 // Fetching starts nothing, and needs no licence.
 
@@ -75,7 +75,7 @@ func (c *crew) openLarder() {
 	c.arrived = c.larder.News()
 }
 
-// bucketOpener is what opens the bucket of an address, as who gave the item has it; "": its
+// bucketOpener is what opens the bucket of an address, as the giver of the item has it; "": its
 // name alone does.
 func (s *source) bucketOpener(address string) string {
 	if !input.IsBucket(address) {
@@ -83,7 +83,7 @@ func (s *source) bucketOpener(address string) string {
 	}
 	bucket, _, err := transfer.Split(address)
 	if err != nil {
-		return "" // whoever fetches it says why
+		return "" // the fetch says why
 	}
 	bucket, _, _ = strings.Cut(bucket, "?")
 	if place := input.PlaceOf(s.places, bucket); place != bucket {
@@ -126,7 +126,7 @@ func (b *buckets) openBucket(ctx context.Context, url, place string) (*store.Sto
 		return nil, err
 	}
 	if len(b.opened) >= maxBuckets {
-		clear(b.opened) // who reads from one has it
+		clear(b.opened) // a reader of one still has it
 	}
 	b.opened[full] = store.New(opened, store.Options{})
 	return b.opened[full], nil
@@ -172,7 +172,7 @@ func (c *crew) requestFiles() {
 	c.larder.Want(wants)
 }
 
-// trySupplied is a try whose files are here, and its item.
+// trySupplied is a try with its files here, and its item.
 func (c *crew) trySupplied() (t *try, it manifest.Item) {
 	for i, t := range c.waiting {
 		if said := t.work.soon[t.Item]; said != nil && c.takeFiles(t) {
@@ -222,7 +222,7 @@ func (c *crew) removeFiles(t *try) {
 	}
 }
 
-// unsuppliedTries is what becomes of a try whose files cannot be had: the item has failed.
+// unsuppliedTries is what becomes of a try with files that cannot be had: the item has failed.
 // What is not there, or cannot be, would not be there for another try either; a server
 // that is away may be back.
 func (c *crew) unsuppliedTries(t *try) error {
@@ -239,7 +239,7 @@ func (c *crew) unsuppliedTries(t *try) error {
 	return nil
 }
 
-// middle shortens a sentence whose end says what is wrong, in its middle.
+// middle shortens a sentence in its middle: its end says what is wrong.
 func middle(text string) string {
 	const half = lineSize/2 - 2
 	if len(text) <= 2*half {

@@ -25,7 +25,7 @@ import (
 	"github.com/drover-run/drover/store/mem"
 )
 
-// depot is a server whose files come when the test says so: the file of /x/NAME is
+// depot is a server with files that come when the test says so: the file of /x/NAME is
 // NAME, of /gone it is not there, of /ill the server is ill.
 type depot struct {
 	*httptest.Server
@@ -219,7 +219,7 @@ func TestAFileThatCannotBeHadFailsItsItemAlone(t *testing.T) {
 	}
 }
 
-// fetchFrom runs the job with an agent to whom every place but s3://closed opens as
+// fetchFrom runs the job with an agent to which every place but s3://closed opens as
 // theirs, and says how often it opened each.
 func (s *site) fetchFrom(theirs store.Bucket) map[string]int {
 	var mu sync.Mutex
@@ -289,7 +289,7 @@ func TestOfManyBucketsAFewAreKept(t *testing.T) {
 	}
 }
 
-// Items that came later are had as who gave them has them; where he says nothing, as the
+// Items that came later are had as their giver has them; where that says nothing, as the
 // first ones are.
 func TestObjectsOfLaterItemsAreFetchedAsTheirGiverHasThem(t *testing.T) {
 	t.Parallel()

@@ -254,7 +254,7 @@ func (g *gang) removeTry(t *try) {
 // declared.
 func (c *crew) handleTryEnd(t *try, e *proc.Spawned, said *said) {
 	t.ended = true
-	if !e.Stopped && c.holdIsOpen(t.work) { // nobody had heard of its end yet, and it was one
+	if !e.Stopped && c.holdIsOpen(t.work) { // the loop had not heard of its end yet, and it was one
 		t.void = false
 	}
 	if e.Err != nil && fault.KindOf(e.Err) == fault.Full && !t.void { // no room for a process: as if it had never been sent
@@ -329,8 +329,8 @@ func (c *crew) endUselessJob(ctx context.Context, g *gang, why error) error {
 	})
 }
 
-// reopenLostGang opens a gang anew whose runner was killed, very likely by one of its items.
-// They run again one at a time, and who does it when alone has failed.
+// reopenLostGang opens a gang anew when its runner was killed, very likely by one of its items.
+// They run again one at a time, and one that does it when alone has failed.
 func (c *crew) reopenLostGang(ctx context.Context, g *gang) error {
 	trial := g.trial
 	var suspects []*try

@@ -7,7 +7,7 @@ import (
 	"github.com/drover-run/drover/internal/agent/crew/stream"
 )
 
-// word is what programs are told of their end, by who hears of it first: the loop may be
+// word is what programs are told of their end, by the goroutine that hears of it first: the loop may be
 // waiting for the store when the machine is about to go.
 type word struct {
 	mu    sync.Mutex

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-run/drover/store/mem"
 )
 
-// lineOf is a crew with a try of a map whose command is "work".
+// lineOf is a crew with a try of a map with the command "work".
 func lineOf(t *testing.T, args ...string) (*crew, *try) {
 	t.Helper()
 	command, err := template.Parse(append([]string{"work"}, args...), template.TemplateOptions{Out: []string{"{n}"}})
@@ -79,7 +79,7 @@ func TestAStoredFileThatIsAnotherIsSaid(t *testing.T) {
 	}
 }
 
-// fullDisk is a bucket whose objects find no room where they are written.
+// fullDisk is a bucket without room for its objects.
 type fullDisk struct{ *mem.Bucket }
 
 func (fullDisk) Get(context.Context, string, int64, int64) (io.ReadCloser, error) {

@@ -16,7 +16,7 @@ type work struct {
 	source *source
 	queued int  // of its tries, in runners and not begun
 	waits  *try // it waits for what its item says
-	// Of items whose files are fetched before they begin.
+	// Of items with files that are fetched before they begin.
 	soon  map[int]*manifest.Item // what they say
 	asked map[int]bool           // what they say is being read apart
 

@@ -23,8 +23,8 @@ const DeskVariable = "DROVER_DESK"
 // called from many goroutines at once.
 type Desk interface {
 	// Call has another node run a command line with sh, and waits until it has
-	// ended there. When ctx ends nobody waits for the answer any more. Of this
-	// node itself it is ErrHere: who asks can run it.
+	// ended there. When ctx ends no caller waits for the answer any more. Of this
+	// node itself it is ErrHere: the caller can run it.
 	Call(ctx context.Context, host, line string) (status int, err error)
 	// Serve says that this node runs what others ask for: run is to be called for
 	// each line, at once if there are several, until ctx ends. Then it returns.
@@ -74,7 +74,7 @@ type Open struct {
 
 	mu    sync.Mutex
 	ranks map[net.Conn]bool // processes of the program on this node
-	empty func()            // called once none is left; nil: nobody asked
+	empty func()            // called once none is left; nil: not asked for
 }
 
 // Listen opens a desk at path, of any length, in a folder that only its user may
@@ -221,7 +221,7 @@ func (l *Open) serveRank(ctx context.Context, gone context.CancelFunc, in *json.
 		select {
 		case status := <-answered:
 			return status
-		case <-asked.Done(): // nobody waits
+		case <-asked.Done(): // no client waits
 		case <-ctx.Done(): // the server is gone
 		}
 		return fault.ExitDrover

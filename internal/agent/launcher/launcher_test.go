@@ -111,7 +111,7 @@ func TestWhoDoesNotEndIsKilled(t *testing.T) {
 	}
 }
 
-// ends is a desk whose other node is a server that is run beside it.
+// ends is a desk with a server as its other node, that is run beside it.
 type ends struct {
 	mu     sync.Mutex
 	run    func(context.Context, string) int

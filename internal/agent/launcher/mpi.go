@@ -74,7 +74,7 @@ func (o MPIOptions) localMpiexec() []string {
 }
 
 // openMPIFlags are Open MPI's own refusals lifted: root, and more processes than cores; and it
-// is not to ask a scheduler, whose variables it may find, for hosts and daemons.
+// is not to ask a scheduler (it may find its variables) for hosts and daemons.
 func (o MPIOptions) openMPIFlags() []string {
 	line := []string{"--allow-run-as-root", "--leave-session-attached", "--bind-to", "none"}
 	if o.Tool.Major() >= 5 {
@@ -168,7 +168,7 @@ func writeRsh(dir string) (file string, remove func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	remove = func() {} // who gave the folder takes it away
+	remove = func() {} // the giver of the folder removes it
 	if !plainPath.MatchString(dir) {
 		if dir, err = os.MkdirTemp("/tmp", "drover-mpi"); err != nil {
 			return "", nil, err
@@ -181,7 +181,7 @@ func writeRsh(dir string) (file string, remove func(), err error) {
 }
 
 // usersOwn takes out what hydra is told to set (-genv) where the environment says
-// otherwise: every node has the user's, and his wins.
+// otherwise: every node has the user's, and the user's wins.
 func usersOwn(argv []string) []string {
 	var line []string
 	for i := 0; i < len(argv); i++ {
@@ -209,7 +209,7 @@ func mpi(_ context.Context, args []string) (int, error) {
 	if len(argv) == 0 {
 		return 0, fault.New(fault.Bug, "", "launch mpi: no program")
 	}
-	// Who stops the tree signals mpiexec too, which ends what it has started.
+	// A stop of the tree signals mpiexec too, which ends what it has started.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	family := env.Family(pairs["family"])
 	temp, err := settle()
@@ -229,7 +229,7 @@ func mpi(_ context.Context, args []string) (int, error) {
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	hosts := strings.Split(pairs["hosts"], ",")
-	if family != env.MPICH || len(hosts) == 1 { // one needs nobody to carry anything
+	if family != env.MPICH || len(hosts) == 1 { // one needs no carrier
 		return statusOf(c.Run()), nil
 	}
 	h := &hydra{hosts: hosts, mpiexec: c, gone: make(chan struct{})}

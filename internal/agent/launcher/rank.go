@@ -53,7 +53,7 @@ func rank(_ context.Context, args []string) (int, error) {
 	if err := c.Start(); err != nil {
 		return 0, fmt.Errorf("start the program: %w", err)
 	}
-	go func() { // for as long as this process lives: nobody waits
+	go func() { // for as long as this process lives: no goroutine waits for it
 		for s := range told {
 			_ = c.Process.Signal(s) // it may have ended, and then that is known
 		}
@@ -71,7 +71,7 @@ func rank(_ context.Context, args []string) (int, error) {
 func listen(c *exec.Cmd) {
 	conn, err := dial()
 	if err != nil {
-		return // nobody will say a word
+		return // no rank will send anything
 	}
 	if json.NewEncoder(conn).Encode(hello{Rank: true}) != nil {
 		return
@@ -86,7 +86,7 @@ func listen(c *exec.Cmd) {
 	}
 }
 
-// alarm tells of a bad end who may act on it. Whoever is not there is gone, and
+// alarm tells of a bad end the rank that may act on it. One that is not there is gone, and
 // then all end.
 func alarm(status int) {
 	if pmi, err := strconv.Atoi(os.Getenv("PMI_FD")); err == nil {

@@ -40,7 +40,7 @@ func ranks(_ context.Context, args []string) (int, error) {
 	if len(argv) == 0 {
 		return 0, fault.New(fault.Bug, "", "launch ranks: no program")
 	}
-	// Who stops the tree signals every process in it, and who signals the group
+	// A stop of the tree signals every process in it, and a signal to the group
 	// reaches ours: there is nothing to pass on, only to live on and see them end.
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)

@@ -52,7 +52,7 @@ func serve(ctx context.Context, _ []string) (int, error) {
 		started.Go(func() {
 			a := answer{N: o.N, Status: shell(ctx, o.Line)}
 			if a.Status != 0 && ctx.Err() == nil {
-				alarm(a.Status) // whoever asked may not look
+				alarm(a.Status) // the asking process may not look
 			}
 			mu.Lock()
 			defer mu.Unlock()

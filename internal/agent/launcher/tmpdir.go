@@ -13,7 +13,7 @@ const userTmpdir = "DROVER_LAUNCH_TMPDIR"
 // settle gives the daemons that are started from here a temporary folder of their
 // own, beside the desk. Open MPI names its files there by process id: nodes of one
 // machine, which each count from 1, would take each other's, and those that were
-// left behind. Remove it in the end; of who is killed, the agent does.
+// left behind. Remove it in the end; of a process that is killed, the agent does.
 func settle() (temp string, err error) {
 	desk := os.Getenv(DeskVariable)
 	if desk == "" {

@@ -24,7 +24,7 @@ var Python []byte
 //go:embed drover.py worker_toolkit/*.py
 var files embed.FS
 
-// Lay writes all modules below dir, for everyone to read, replacing older ones. It
+// Lay writes all modules below dir, for all users to read, replacing older ones. It
 // may be called again.
 func Lay(dir string) error {
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {

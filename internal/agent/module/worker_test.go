@@ -250,7 +250,7 @@ func TestWorkersForEarlierVersions(t *testing.T) {
 	}
 }
 
-// Whoever brings a worker_toolkit keeps it: beside the script, before us on the path,
+// A user's own worker_toolkit stays: beside the script, before us on the path,
 // or behind us, where packages are installed.
 func TestAnotherToolkitComesFirst(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,7 @@
 // the parent's memory and writes the first error there, and the kernel takes the
 // handlers away.
 //
-// It refuses to know what the calls are: that is the caller's, who also sees that
+// It refuses to know what the calls are: that is the caller's, which also sees that
 // no file is open to them that should not be. spawner_linux_test.go in package proc
 // proves it, with a spawner that has it and one that has not.
 package vfork
@@ -60,7 +60,7 @@ type Limit struct{ Soft, Hard uint64 }
 
 // files is the limit on open files that this process was started with. Package
 // syscall raises it before main and has its own children get the old one back; it
-// tells nobody what that was. A package that imports nothing is initialised before
+// does not tell what that was. A package that imports nothing is initialised before
 // those that do, and this one's name sorts before syscall.
 var files, filesErr = openFiles()
 

@@ -80,7 +80,7 @@ func TestTheFirstStepThatFailsIsTold(t *testing.T) {
 	}
 }
 
-// Whoever started this process gave it some limit; that it is the one before
+// The starter of this process gave it some limit; that it is the one before
 // package syscall raised it shows in package proc, with a shell's ulimit.
 func TestTheLimitIsKnown(t *testing.T) {
 	var now syscall.Rlimit

@@ -30,7 +30,7 @@ type Config struct {
 	Room  int64  // bytes that all shares may take
 	Hands int    // shares that come at once
 	// Bring brings what name says to a file: below the folder into, when ours is true
-	// or it fails, and else it is somebody else's. It asks room before it writes more.
+	// or it fails, and else the file has another owner. It asks room before it writes more.
 	Bring func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error)
 	// Remove removes a folder and all in it. What stays is Remove's to tell.
 	Remove func(dir string)
@@ -42,7 +42,7 @@ type Want struct {
 	Names []string
 }
 
-// Share is an item's files. Who has taken it gives it to Drop or Back, once.
+// Share is an item's files. The code that took it gives it to Drop or Back, once.
 type Share struct {
 	Files []string // by name, in order; nil when Err is not
 	Err   error    // why they cannot be had
@@ -166,7 +166,7 @@ func (l *Larder) Back(s *Share) {
 	l.startPossible()
 }
 
-// Drop removes a share whose item has ended.
+// Drop removes the share of an item that has ended.
 func (l *Larder) Drop(s *Share) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,7 +218,7 @@ func (l *Larder) noteRemoved(p *place, held int64) {
 	l.gone = slices.DeleteFunc(l.gone, func(o *place) bool { return o == p })
 }
 
-// startPossible begins what can begin, and lets those look who wait for room.
+// startPossible begins what can begin, and wakes the fetches that wait for room.
 func (l *Larder) startPossible() {
 	close(l.turn)
 	l.turn = make(chan struct{})
@@ -339,7 +339,7 @@ func (l *Larder) isOldestWaiting(p *place) bool {
 	return true
 }
 
-// evictYoungest puts younger shares out, the youngest first, when no item runs whose end
+// evictYoungest puts younger shares out, the youngest first, when the end of no running item
 // would make room: else nothing would ever go on.
 func (l *Larder) evictYoungest(p *place) {
 	if l.out > 0 {

@@ -18,7 +18,7 @@ import (
 // patience is how long a test waits for what must come.
 const patience = time.Minute
 
-// kitchen is a Larder whose files come when the test says so: of the name "a:7" a
+// kitchen is a Larder with files that come when the test says so: of the name "a:7" a
 // file a of 7 bytes, of "in place" one that is no business of ours.
 type kitchen struct {
 	*Larder

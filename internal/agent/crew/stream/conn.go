@@ -189,8 +189,8 @@ func (c *conn) isDoomedItem(n int) bool {
 }
 
 // notePerItemTime learns how long an item takes, of n that were answered in some time. On a busy
-// machine most of that time is waiting for a core, whatever n is; who gave fewer items
-// for it would have them wait more often. So a batch that takes a little longer than it
+// machine most of that time is waiting for a core, whatever n is; a seat that gave fewer items
+// for it would have the program wait more often. So a batch that takes a little longer than it
 // should is thought to be right.
 func (s *seat) notePerItemTime(took time.Duration, n int) {
 	took = min(took, max(batchTime, took-patientTime+batchTime))
@@ -234,7 +234,7 @@ func (c *conn) releaseItem(n int, boot time.Duration) (*given, error) {
 }
 
 // recordPrinted records what the program has printed, before the item is over that it was
-// printed for: only where nothing else tells whose it is.
+// printed for: only where nothing else tells of which item it is.
 func (s *seat) recordPrinted() {
 	for i := range s.mouths {
 		if m := &s.mouths[i]; !m.markerWasSeen() {

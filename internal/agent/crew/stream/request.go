@@ -38,7 +38,7 @@ func (r *result) UnmarshalJSON(b []byte) error {
 
 // parseLine reads a line. Most say only what is done and how many more are wanted, tens of
 // thousands of items a second: these are read here, into q's own room, and all others by
-// package json, which is also who says what is wrong with one.
+// package json, which also says what is wrong with one.
 func (q *request) parseLine(line []byte) error {
 	text := string(line) // results are parts of it
 	done := q.Done[:0]

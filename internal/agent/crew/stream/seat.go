@@ -123,7 +123,7 @@ func (s *seat) serveProgram() error {
 	hands.Go(func() { s.enforceLimits(p) })
 	x := p.Wait()
 	for _, f := range pipes {
-		_ = f.SetReadDeadline(time.Now()) // what is in it is read; who holds the other end may be outside the tree
+		_ = f.SetReadDeadline(time.Now()) // what is in it is read; the holder of the other end may be outside the tree
 	}
 	pumps.Wait()
 	_ = s.socket.SetDeadline(time.Now())
@@ -193,7 +193,7 @@ func (s *seat) enforceLimits(p *proc.Process) {
 }
 
 // replaceSilent replaces a program that lives on though a connection was closed with items
-// unanswered: nobody will answer these any more.
+// unanswered: no connection will answer these any more.
 func (s *seat) replaceSilent() {
 	if len(s.open) == 0 || s.stray && s.itemsInFlight() > len(s.open) {
 		return
@@ -237,7 +237,7 @@ func (s *seat) programHasAny(ids map[uint64]bool) bool {
 	return slices.ContainsFunc(s.open, named) || slices.ContainsFunc(s.conns, func(c *conn) bool { return slices.ContainsFunc(c.has, named) })
 }
 
-// stopProgram ends the program because of items that nobody wants any more.
+// stopProgram ends the program because of items that are not wanted any more.
 func (s *seat) stopProgram(sig syscall.Signal, ids map[uint64]bool) {
 	if s.doomed == nil {
 		s.doomed = map[uint64]bool{}
@@ -245,7 +245,7 @@ func (s *seat) stopProgram(sig syscall.Signal, ids map[uint64]bool) {
 	for id := range ids {
 		s.doomed[id] = true
 	}
-	s.askToRetire() // who hears of it another way, and ends by itself, is told so too
+	s.askToRetire() // a program that hears of it another way, and ends by itself, is told so too
 	if sig == syscall.SIGTERM {
 		s.program.Stop(s.r.c.Grace)
 	} else {
@@ -434,7 +434,7 @@ func (m *mouth) printPerItem(b []byte) {
 		end := bytes.IndexByte(b[:min(len(b), markMost)], markEnd)
 		switch {
 		case string(b[:n]) != markBegin[:n], end < 0 && len(b) >= markMost:
-			m.printBytes(b[:1]) // somebody else's
+			m.printBytes(b[:1]) // another item's
 			b = b[1:]
 		case end < 0:
 			m.broken = append([]byte(nil), b...)

@@ -14,7 +14,7 @@ import (
 
 // A socket lies in Config.Dir as long as its name is short enough for the system. Else
 // it lies in a folder of its own in TMPDIR, and what stands in Dir is a link to it: so
-// that who comes after a process that was killed finds what it left, from Dir alone.
+// that an agent that comes after a process that was killed finds what it left, from Dir alone.
 
 const (
 	socketEnd = ".sock"
@@ -74,7 +74,7 @@ func (s *seat) removeFar() {
 	}
 }
 
-// Sweep removes what a Runner with that Dir has left outside it, whose process was
+// Sweep removes what a Runner with that Dir has left outside it, when its process was
 // killed. It must be gone.
 func Sweep(dir string) {
 	all, err := os.ReadDir(dir)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A socket whose name would be too long lies elsewhere, and is found from its folder
-// when nobody was left to remove it.
+// A socket with too long a name lies elsewhere, and is found from its folder
+// when no process was left to remove it.
 func TestWhatAKilledProcessLeftOfItsSocketsIsSwept(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))

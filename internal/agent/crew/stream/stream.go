@@ -126,7 +126,7 @@ type Runner struct {
 	wake    chan struct{} // there is some in out; one value
 }
 
-// given is an item, and who has it.
+// given is an item, and the connection that has it.
 type given struct {
 	Item
 	since time.Duration // boot time at which it began: its timeout counts from there
@@ -201,7 +201,7 @@ func (r *Runner) dropQueued() {
 	}
 }
 
-// Wane gives out nothing more, now and later: who asks is told that there is nothing
+// Wane gives out nothing more, now and later: a program that asks is told that there is nothing
 // more, and what programs give back, or have not answered when they end, no other will
 // have. Those that have items go on with them.
 func (r *Runner) Wane() {
@@ -230,7 +230,7 @@ func (r *Runner) requeueItems(given []*given, doomed map[uint64]bool) {
 
 // Kill ends items: those that no program has are given back, and the programs that
 // have the others are ended: with SIGTERM also when they do not heed that, with another
-// signal not. What else these had is given to others, and nobody is
+// signal not. What else these had is given to others, and no item is
 // blamed.
 func (r *Runner) Kill(sig syscall.Signal, ids ...uint64) {
 	doomed := make(map[uint64]bool, len(ids))
@@ -297,7 +297,7 @@ func (r *Runner) beginClose(err error) {
 	}()
 }
 
-// queueEvent queues an event: nobody waits for who reads them.
+// queueEvent queues an event: the caller does not wait for the reader.
 func (r *Runner) queueEvent(e Event) {
 	r.out = append(r.out, e)
 	r.wakeSeats()
