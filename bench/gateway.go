@@ -38,7 +38,7 @@ func openGateway(program, dir string) (*gateway, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "facts"), 0o700); err != nil {
 		return nil, err
 	}
-	free := httptest.NewServer(nil) // a port that nobody has
+	free := httptest.NewServer(nil) // a free port
 	address := free.Listener.Addr().String()
 	free.Close()
 	g := &gateway{dir: dir, server: exec.Command(program, "--port", address, "posix", dir)}

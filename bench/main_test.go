@@ -91,7 +91,7 @@ func TestACommandLineThatMeasuresNothingIsRefused(t *testing.T) {
 	}
 }
 
-// standIn is a place whose drover and python are this test's own binary, acting a part.
+// standIn is a place with this test's own binary as drover and python, acting a part.
 func standIn(t *testing.T, part string) *place {
 	t.Helper()
 	self, err := os.Executable()

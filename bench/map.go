@@ -49,7 +49,7 @@ type runner struct {
 	// keeps: it is drover, and has a new store for each run
 	keeps bool
 	// leaves is what the items wrote, together, into the file "written" of the hall,
-	// for a runner whose exit status does not say that all have run. 0: not looked at.
+	// for a runner with an exit status that does not say that all have run. 0: not looked at.
 	leaves int
 }
 
@@ -57,7 +57,7 @@ type runner struct {
 type ratio struct {
 	over        string
 	least, goal float64 // goal: 0, or what we would like
-	// limit is a runner that nobody can be faster than: to reach it is enough, where
+	// limit is a runner that no other can be faster than: to reach it is enough, where
 	// the machine leaves no such ratio.
 	limit string
 }
@@ -119,7 +119,7 @@ func (s speeds) medianSpeed() float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// runContest runs all who can, in turn, and gives the report and the claims that do not hold.
+// runContest runs all that can, in turn, and gives the report and the claims that do not hold.
 func (c contest) runContest(ctx context.Context, h *hall) (report string, broken []string, err error) {
 	lacks := map[string]string{}
 	var present []runner
@@ -139,7 +139,7 @@ func (c contest) runContest(ctx context.Context, h *hall) (report string, broken
 	}
 	took := map[string]speeds{}
 	for round := range h.options.rounds {
-		// nobody is always the one who comes after the same other
+		// no runner always comes after the same other
 		for i := range present {
 			r := present[(round+i)%len(present)]
 			speed, err := h.raceRunner(ctx, r, h.cutItems(r.items))

@@ -75,7 +75,7 @@ func mapActor(args []string, mixedUp bool) int {
 	return 0
 }
 
-// standInHall is a hall whose drover is this test's own binary.
+// standInHall is a hall with this test's own binary as drover.
 func standInHall(t *testing.T, part string) *hall {
 	t.Helper()
 	p := standIn(t, part)

@@ -18,7 +18,7 @@ const (
 	// minCrashSpeed is how fast the rest of a chunk must run after its agent was
 	// killed, beside the same items of an undisturbed job.
 	minCrashSpeed = 0.9
-	// crashChunk is the size of the chunk whose agent is killed, and chunksOfOne is how
+	// crashChunk is the size of the chunk of the agent that is killed, and chunksOfOne is how
 	// many chunks a job of one agent has.
 	crashChunk  = 4000
 	chunksOfOne = 8

@@ -21,7 +21,7 @@ var accept = runner{who: us, items: 1_000_000, line: func(n int) string {
 }, undo: "drover cancel last"}
 
 // xargs appends each item to the command; its items write into one file, where
-// nobody can say which wrote what.
+// it is unknown which wrote what.
 func xargs(program string, each int) runner {
 	return runner{who: "xargs", items: 20_000, leaves: each, line: func(n int) string {
 		return fmt.Sprintf("xargs -a ../items-%d -P8 -n1 %s >../written", n, program)

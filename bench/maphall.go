@@ -40,7 +40,7 @@ type hall struct {
 	stores  int
 	env     []string
 	far     *gateway // where stores are; nil: in folders
-	goPeers *string  // why there is no program stream in bin; "": it is there; nil: nobody has asked
+	goPeers *string  // why there is no program stream in bin; "": it is there; nil: not asked yet
 }
 
 // freestanding is how tiny.c is compiled where it brings its own way into the kernel.
@@ -161,7 +161,7 @@ func (h *hall) writeItems(items int) error {
 	return os.WriteFile(name, text.Bytes(), 0o600)
 }
 
-// useNewStore gives drover's next commands a store that nobody has used. The old ones
+// useNewStore gives drover's next commands an unused store. The old ones
 // stay until sweep: on some file systems what follows a great deletion is slow.
 func (h *hall) useNewStore() { h.stores++ }
 

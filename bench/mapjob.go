@@ -20,7 +20,7 @@ const (
 	// an agent's start, and the items that were in flight
 	maxDetour = 1.15
 	// what it may take to say how a finished job of a million items ended, and to find
-	// that it need not be run again: nobody reads a million results for that
+	// that it need not be run again: no test reads a million results for that
 	maxGlance = time.Second
 )
 
@@ -88,7 +88,7 @@ func (h *hall) watchRun(ctx context.Context, line string, items int) (time.Durat
 	return took, stop(), err
 }
 
-// memoryOfAMillion reads its items from a pipe: nobody knows how many will come.
+// memoryOfAMillion reads its items from a pipe: it is unknown how many will come.
 func memoryOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
 	items := h.cutItems(1_000_000)
 	line := fmt.Sprintf("seq %d | drover map -q --from - -j 8 -- silent", items)
@@ -160,7 +160,7 @@ func (h *hall) interrupted(ctx context.Context, line string, after time.Duration
 		return 0, false, err
 	}
 	bell := time.AfterFunc(after, func() {
-		// of a process that Wait below has not taken, or has: then there is nobody to hear
+		// of a process that Wait below has not taken, or has: then there is no process to hear
 		_ = cmd.Process.Signal(syscall.SIGINT)
 	})
 	err = cmd.Wait()

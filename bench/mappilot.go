@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxOff is how many times too long or too short a pilot's forecast may be: who asks
+// maxOff is how many times too long or too short a pilot's forecast may be: a user that asks
 // whether something takes an hour or a day is served well by less.
 const maxOff = 2
 

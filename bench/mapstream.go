@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// streamSections are about `drover map --stream`, whose programs stay: nobody starts a
+// streamSections are about `drover map --stream`, with programs that stay: no runner starts a
 // process for an item.
 var streamSections = []section{
 	dispatch("map-stream", contest{
@@ -31,7 +31,7 @@ func streamed(who, program string, lack func(*hall) string) runner {
 	}}
 }
 
-// squared is workers in Go, and who tells them what to do: see bench/peers/stream. It
+// squared is workers in Go, and the process that tells them what to do: see bench/peers/stream. It
 // fails when an answer is wrong or missing.
 func squared(proto string, workers int) runner {
 	who := proto

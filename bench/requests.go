@@ -14,7 +14,7 @@ import (
 const (
 	maxRequests   = 40 // of a script of less than 5 s
 	requestsClaim = "a script of under 5 s costs at most 40 requests, the agent's among them"
-	minutes       = 65 * time.Second // of a job whose minutes are counted
+	minutes       = 65 * time.Second // of a job with counted minutes
 )
 
 var requestSections = []section{{name: "store-requests", trial: requestsOfAJob}}

@@ -35,16 +35,16 @@ type bucket struct {
 // ills are the chances that something befalls a request.
 type ills struct {
 	busy float64 // not done, 503
-	late float64 // done, and nobody hears of it
-	lost float64 // not done, and nobody hears of it
+	late float64 // done, without an answer
+	lost float64 // not done, without an answer
 }
 
-// openBucket starts versitygw, whose file is program.
+// openBucket starts versitygw from the file program.
 func openBucket(program, dir string) (*bucket, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "facts"), 0o700); err != nil {
 		return nil, err
 	}
-	free := httptest.NewServer(nil) // a port that nobody has
+	free := httptest.NewServer(nil) // a free port
 	address := free.Listener.Addr().String()
 	free.Close()
 	b := &bucket{dir: dir, server: exec.Command(program, "--port", address, "posix", dir), rand: rand.New(rand.NewPCG(1, 1))}
@@ -133,7 +133,7 @@ func (b *bucket) resetCounts() (asked, befell int) {
 	return asked, befell
 }
 
-// cutNetwork takes the net away for a while, which ends by itself: whoever waits for
+// cutNetwork takes the net away for a while, which ends by itself: a process that waits for
 // something meanwhile need not see to it. mute: nothing is answered at all.
 func (b *bucket) cutNetwork(length time.Duration, mute bool) {
 	b.mu.Lock()

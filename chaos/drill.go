@@ -14,7 +14,7 @@ import (
 )
 
 // A drill is a map over a real S3 server that one thing befalls, the same each time,
-// to see how long it takes. Nobody types anything again: it must end by itself.
+// to see how long it takes. No user types anything again: it must end by itself.
 type drill struct {
 	name   string
 	befall func(ctx context.Context, r *round) error // while the map runs; it is begun then

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hit is one thing that may happen to a round. do says whether there was anybody to
+// hit is one thing that may happen to a round. do says whether there was any process to
 // hit.
 type hit struct {
 	name   string
@@ -20,7 +20,7 @@ type hit struct {
 	do     func(r *round, p planned) (bool, error)
 }
 
-// reach is whose items in flight may run again without a record of it: nobody has
+// reach is the agents with items in flight that may run again without a record of it: nothing has
 // failed. What a dead agent leaves, and what one ends that is asked to leave, is in
 // verify's bound.
 type reach int
@@ -32,11 +32,11 @@ const (
 )
 
 // planned is a hit with all that chance says of it: so that a seed says it again,
-// whoever is there when its time comes.
+// any process that is there when its time comes.
 type planned struct {
 	hit
 	after time.Duration // since the one before
-	which uint64        // of those who may be hit
+	which uint64        // of those that may be hit
 	share float64       // of the longest that it may last
 }
 
@@ -90,7 +90,7 @@ func (p planned) durationBetween(least, most time.Duration) time.Duration {
 func send(kind string, sig unix.Signal) func(*round, planned) (bool, error) {
 	return func(r *round, p planned) (bool, error) {
 		pid := r.drawVictim(kind, p)
-		// one that has just ended is nobody
+		// one that has just ended is none
 		return pid != 0 && unix.Kill(pid, sig) == nil, nil
 	}
 }
@@ -140,7 +140,7 @@ func brownOut(r *round, p planned) (bool, error) {
 	return true, nil
 }
 
-// takeNetAway leaves everybody without the server of a round over S3.
+// takeNetAway leaves all processes without the server of a round over S3.
 func takeNetAway(r *round, p planned) (bool, error) {
 	if !r.overS3 {
 		return false, nil
@@ -171,7 +171,7 @@ func (r *round) doLater(length time.Duration, do func()) {
 	r.undos = append(r.undos, undo{time.Now().Add(length), do})
 }
 
-// waitAndTend lets time pass, undoes what is due, and sees to it that somebody works on
+// waitAndTend lets time pass, undoes what is due, and sees to it that an agent works on
 // the job. all: until everything is undone.
 func (r *round) waitAndTend(ctx context.Context, length time.Duration, all bool) error {
 	for end := time.Now().Add(length); ctx.Err() == nil; {

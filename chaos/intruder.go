@@ -30,13 +30,13 @@ import (
 // temporary files, talks to each socket, reads each process, and opens, writes and
 // signals what it can find. Each thing that it achieves is a broken promise.
 
-// intruderID is nobody's.
+// intruderID is no user's.
 const intruderID = 65534
 
 // mission is what the intruder is told, on its standard input.
 type mission struct {
 	Dir    string   // chaos's folder, which others may pass through and must not read
-	Shared []string // the lanes' folders for temporary files, which everybody may write
+	Shared []string // the lanes' folders for temporary files, which any user may write
 	Victim int      // the user id of drover
 }
 
@@ -165,7 +165,7 @@ func (s *spy) reportBreach(format string, args ...any) {
 	}
 }
 
-// victimPids are the pids of the processes whose command lines name chaos's folder.
+// victimPids are the pids of the processes with chaos's folder in their command line.
 func (s *spy) victimPids() (pids []int) {
 	folders, _ := filepath.Glob("/proc/[0-9]*") // the pattern is a good one
 	for _, dir := range folders {
@@ -224,7 +224,7 @@ func (s *spy) attackProcess(pid int) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	info, err := os.Stat(dir)
 	if err != nil || info.Sys().(*syscall.Stat_t).Uid != uint32(s.Victim) {
-		return // it has ended, or is somebody else's by now
+		return // it has ended, or is another's by now
 	}
 	for _, name := range []string{"environ", "mem", "maps"} {
 		f, err := os.Open(filepath.Join(dir, name))
@@ -247,7 +247,7 @@ func (s *spy) attackProcess(pid int) {
 }
 
 // talkToSockets says the beginning of each of drover's requests to each unix socket
-// of the machine whose name has to do with drover or with chaos's folder.
+// of the machine with a name that has to do with drover or with chaos's folder.
 func (s *spy) talkToSockets() {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -274,7 +274,7 @@ func (s *spy) talkToSockets() {
 }
 
 // openEverything opens, for reading and writing, everything below chaos's folder that it
-// can find; the shared folders and what is the intruder's own are nobody's secret.
+// can find; the shared folders and what is the intruder's own are no secret.
 func (s *spy) openEverything() {
 	_ = filepath.WalkDir(s.Dir, s.tryEntry) // what it may not list it passes by
 	for _, shared := range s.Shared {

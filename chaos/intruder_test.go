@@ -36,7 +36,7 @@ func tellsOf(t *testing.T, dir string, do func(*spy)) string {
 	return out.String()
 }
 
-// The intruder must notice whatever it achieves: here it attacks its own user, who
+// The intruder must notice whatever it achieves: here it attacks its own user, which
 // gives way to everything.
 func TestWhateverTheIntruderAchievesIsNoticed(t *testing.T) {
 	dir := t.TempDir()

@@ -38,7 +38,7 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	signal.Ignore(syscall.SIGPIPE) // who reads the log may go: the disks must be taken away all the same
+	signal.Ignore(syscall.SIGPIPE) // the reader of the log may go: the disks must be taken away all the same
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

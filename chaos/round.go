@@ -24,7 +24,7 @@ type round struct {
 
 	command  *exec.Cmd // the command line that is attached; nil: none
 	ended    chan error
-	alone    time.Time // nobody types anything until then
+	alone    time.Time // no user types anything until then
 	commands int
 	undos    []undo
 	filled   bool
@@ -37,7 +37,7 @@ type round struct {
 	ran     map[int]int     // how often each item was begun, by the programs' own notes
 	lost    int             // items without their right result
 	double  int             // items with more than one
-	stray   int             // processes that nobody ended
+	stray   int             // processes that were not ended
 	overS3  bool            // its facts are in the lane's bucket
 	asked   int             // requests, of a drill
 	befell  int             // of which something happened to
@@ -47,12 +47,12 @@ type round struct {
 
 const (
 	// a command that is not hit any more has ended by then: it may wait for a lease
-	// (60 s), and for the patrol that finds what nobody holds (180 s)
+	// (60 s), and for the scan that finds what no agent holds (180 s)
 	longest = 6 * time.Minute
 	// so often is the same command typed after the last hit: items that were killed
 	// have failed, and run again; more than a few are a job that does not end
 	mostCommands = 12
-	// agents whose command has ended end by themselves, at the latest when they see
+	// agents of a command that has ended end by themselves, at the latest when they see
 	// in the job's log that there is nothing more to do
 	goneWithin = 45 * time.Second
 )

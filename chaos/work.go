@@ -114,8 +114,8 @@ func (w work) countFailing() int {
 	return w.items / w.bad
 }
 
-// mostInFlight is how many items may have run without a record of it where somebody was
-// hit: what an agent has sent to its programs or minders, who go on while it waits for
+// mostInFlight is how many items may have run without a record of it where an agent was
+// hit: what it has sent to its programs or supervisors, which go on while it waits for
 // a store. The figures are those of internal/agent/crew: what it keeps ahead of short
 // items.
 func (w work) mostInFlight(of reach) int {

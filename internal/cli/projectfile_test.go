@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// another is a user other than those who run tests. It needs no name.
+// another is a user other than those that run tests. It needs no name.
 const another = 54321
 
 // planted is a way in which a drover.yaml gets below a user's working folder that is not
@@ -228,7 +228,7 @@ func TestKeysOfAProjectFileThatMustBeConfirmed(t *testing.T) {
 }
 
 // The user's own file decides what runs: one that others may write is refused, and so is
-// that of another user whose HOME this process has.
+// that of another user, with the HOME that this process has.
 func TestTheUsersFileIsTheUsersOwn(t *testing.T) {
 	d := newDesk(t)
 	file := filepath.Join(d.app.Dirs.Config, "config.yaml")

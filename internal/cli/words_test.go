@@ -223,7 +223,7 @@ func TestTheProjectIsNamedOrTheFolder(t *testing.T) {
 	}
 }
 
-// Every page of help: the verbs' are in docs/reference.md, whose test compares
+// Every page of help: the verbs' are in docs/reference.md, and its test compares
 // them; here are those below.
 func TestHelpOfEveryVerbHasWhatAPersonNeeds(t *testing.T) {
 	for _, c := range newCommandTree((&app.App{})).newRoot().Commands() {

@@ -51,7 +51,7 @@ var headings = [kinds]string{
 // and the programs beside the house.
 var quietFolders = regexp.MustCompile(`^(bench|chaos|docs/pictures|examples|fault|internal/house|store/(mem|flaky)|driver/mem)(/|$)|test(/|$)|/(slurmd|dockerd|server)$`)
 
-// quietCalls are functions whose literals are compared, matched or run, and not printed,
+// quietCalls are functions with literals that are compared, matched or run, and not printed,
 // or go to an agent's log, which its developers read.
 var quietCalls = regexp.MustCompile(`^(regexp\..*|strings\.(Contains|HasPrefix|HasSuffix|Cut|CutPrefix|CutSuffix|TrimPrefix|TrimSuffix|Index|LastIndex|TrimSpace|ReplaceAll|Split|SplitN|Fields|NewReplacer)|slices\.(Contains|ContainsFunc)|bytes\.Fields|(slog|.*[lL]og|)\.(Debug|Info|Warn|Error)|panic|has|says|lastIndex|hashOf|wordSet|compiled|quiet|fmt\.Appendf|io\.WriteString|.*\.(Is|Match|Flag|MarkHidden|GenBashCompletion)|.*Var|.*VarP|t\..*)$`)
 

@@ -261,7 +261,7 @@ func errorsBeginWithTheVerb(h *house) (found []string) {
 }
 
 // nobodySleepsInTests leaves alone files that run in testing/synctest's bubbles,
-// where a sleep costs no time, and drivertest, whose processes are real.
+// where a sleep costs no time, and drivertest, with real processes.
 func nobodySleepsInTests(h *house) (found []string) {
 	for _, f := range h.files {
 		names := f.imports()
@@ -279,7 +279,7 @@ func nobodySleepsInTests(h *house) (found []string) {
 	return found
 }
 
-// publicRooms are the packages whose exported names are a promise to other modules.
+// publicRooms are the packages with exported names that are a promise to other modules.
 var publicRooms = []string{"drover", "cloud", "driver", "fault", "job", "store"}
 
 // publicPackagesNameNoInternalType finds exported declarations of public packages that name a

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Bringer brings single files to this machine, each for one who needs it once:
+// Bringer brings single files to this machine, each for one caller that needs it once:
 // nothing is kept to be compared with later, and nothing is shared.
 type Bringer struct {
 	// Client is as Fetch has it; nil: a new one. Where others have chosen the addresses
@@ -39,7 +39,7 @@ func IsAddress(text string) bool {
 // Bring makes what a text names a file of this machine, and says where it is. A path,
 // and what file:// names, is used where it is. What comes from the web, or from a
 // bucket, lies in the folder into, which is made, under the last name of its address;
-// ours is true then: who asked removes it, and has to also after an error.
+// ours is true then: the caller removes it, and has to also after an error.
 //
 // room is asked before more bytes than it was asked for are written, and may wait, or
 // refuse; n counts from the first byte. It may be nil. A text that names nothing that
@@ -109,7 +109,7 @@ func (r *rationed) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errNoRoom is not asked again: who was asked for room has refused it.
+// errNoRoom is not retried: the owner of the room has refused it.
 type errNoRoom struct{ error }
 
 func (e errNoRoom) Unwrap() error { return e.error }

@@ -61,8 +61,8 @@ type fetcher struct {
 	// The seams of tests: to wait, and to do something after a silence.
 	pause   func(context.Context, time.Duration) error
 	silence func(time.Duration, func()) *time.Timer
-	bring   bool                               // into the folder itself, for nobody but who asks
-	room    func(context.Context, int64) error // asked before so many bytes are written; nil: nobody is
+	bring   bool                               // into the folder itself, for the caller alone
+	room    func(context.Context, int64) error // asked before so many bytes are written; nil: not asked
 	url     *url.URL
 	shelf   *shelf
 }

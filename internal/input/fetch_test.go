@@ -171,7 +171,7 @@ func TestAFileIsFetchedOnceAndThenAskedAfter(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		// Changed on the server: the new one is brought, and the old one stays
-		// for whoever reads it, until the next.
+		// for its reader, until the next.
 		for i, text := range []string{"second", "third"} {
 			o.set(func() {
 				o.body = []byte(text)
@@ -275,7 +275,7 @@ func TestADownloadThatWasEndedGoesOnInTheNextCommand(t *testing.T) {
 	if diff := cmp.Diff([]string{`bytes=4- "v1" -> 416`, "-> 200"}, o.saw()); diff != "" {
 		t.Errorf("416 (-want +got):\n%s", diff)
 	}
-	// A part that somebody changed is hashed as it is, and told by its length.
+	// A part that another process changed is hashed as it is, and told by its length.
 	o, cache = serve(t, body, map[string]string{"ETag": `"v1"`}), t.TempDir()
 	begin(o, cache)
 	parts, err := filepath.Glob(cache + "/*/part")
@@ -434,7 +434,7 @@ func TestRedirectsAreFollowedButNotAstray(t *testing.T) {
 			t.Errorf("%s: %v, want %q", uri, err, want)
 		}
 	}
-	// Whom nobody vouches for is not believed, and not asked again.
+	// A server without a known certificate is not believed, and not asked again.
 	_, err := quick().fetchFile(t.Context(), secure.URL+"/a", t.TempDir())
 	said.Error("an unknown authority", err)
 	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Hint(err), "SSL_CERT_FILE") {

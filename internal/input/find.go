@@ -31,7 +31,7 @@ type Source struct {
 // count, one file, or a glob. Relative paths are below folder, and contents are
 // named relative to what was found: a folder's to itself, a glob's matches to the
 // folders before its first star. What is not there is fault.Invalid. Links on the
-// way are followed; what links inside mean, who reads the files decides.
+// way are followed; what links inside mean, the reader of the files decides.
 //
 // A glob is a shell's: * and ? and [] match within one name and no dot in front,
 // ** any folders, none too. A folder that it matches comes with all that is in

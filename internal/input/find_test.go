@@ -34,7 +34,7 @@ func put(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// taken lists the files of a source, as who walks it with Skip finds them.
+// taken lists the files of a source, as a walk with Skip finds them.
 func taken(t *testing.T, s Source) []string {
 	t.Helper()
 	var names []string

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Guarded is a client for addresses that whoever wrote the items has chosen. It makes no
+// Guarded is a client for addresses that the items' writer has chosen. It makes no
 // connection to a link-local address, nor to where clouds answer a machine with its own
 // credentials: whatever name or redirect leads there, since the address itself is looked
 // at when it is connected to. Loopback, and networks behind the machine, are allowed.
@@ -66,7 +66,7 @@ var (
 	// amazon holds all services of AWS for a machine itself: ::254 tells of it, ::23 gives
 	// out the credentials of a pod, ::123 the time.
 	amazon = netip.MustParsePrefix("fd00:ec2::/32")
-	// carriers are the networks whose addresses stand for an IPv4 address, and the bytes
+	// carriers are the networks with addresses that stand for an IPv4 address, and the bytes
 	// in which they have it. Of the prefixes that a network chooses for its own NAT64
 	// gateway (RFC 6052) none is known here.
 	carriers = []carrier{
@@ -83,7 +83,7 @@ var (
 	}
 )
 
-// carrier is a network whose addresses stand for an IPv4 address.
+// carrier is a network with addresses that stand for an IPv4 address.
 type carrier struct {
 	net  netip.Prefix
 	at   [4]int

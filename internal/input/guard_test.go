@@ -20,7 +20,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// names is a resolver that knows these names alone, and asks nobody.
+// names is a resolver that knows these names alone, and asks no server.
 func names(t *testing.T, known map[string]string) *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		ours, its := net.Pipe()

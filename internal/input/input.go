@@ -129,7 +129,7 @@ func address(text string) (*url.URL, error) {
 	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
 		return nil, refuse(text, "Write it as https://HOST/FILE.", "it is not a web address")
 	case u.User != nil:
-		// It would stand in the job's record, for all who may read the store.
+		// It would stand in the job's record, for all that may read the store.
 		return nil, refuse(text, "Download it first, and use -i FILE.", "it holds a user's name or password")
 	}
 	u.Fragment, u.RawFragment = "", ""

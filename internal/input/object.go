@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// PlaceOf is what opens a bucket: the one of places, which are URLs of whom it is left
+// PlaceOf is what opens a bucket: the one of places, which are URLs of what it is left
 // to, that names it, else the bucket alone.
 func PlaceOf(places []string, bucket string) string {
 	for _, p := range places {
@@ -29,7 +29,7 @@ func PlaceOf(places []string, bucket string) string {
 const unsigned = "anonymous=true"
 
 // fromBucket brings one object. An address says which one; that it is public too, and
-// nothing else of how it is had: whoever wrote the items would choose the server that
+// nothing else of how it is had: the items' writer would choose the server that
 // is asked in the machine's name, and the profile.
 func (b Bringer) fromBucket(ctx context.Context, text, into string, room func(context.Context, int64) error) (string, error) {
 	if err := checkBucket(text); err != nil {

@@ -24,8 +24,8 @@ import (
 //	SHA256/NAME         the file; a new one never takes the place of an old one
 //	part, part.json     what came so far, and of which version it is
 //
-// part belongs to who holds its lock. Who does not get it, because another
-// command fetches the same, has a part of its own that nobody goes on with.
+// part belongs to the holder of its lock. A command without it, because another
+// one fetches the same, has a part of its own that no command goes on with.
 type shelf struct {
 	dir, name string
 	kept      version // "" SHA256: nothing
@@ -36,7 +36,7 @@ type shelf struct {
 	hash      hash.Hash
 	asked     request
 	same      bool // the server says that kept is what there is
-	bare      bool // part is the file, for who fetches it alone, and a power cut ends him too
+	bare      bool // part is the file, for a command that fetches it alone, and a power cut ends that too
 }
 
 // request is what was asked for, and so which answers make sense.
@@ -110,7 +110,7 @@ func openBare(dir, name string) (s *shelf, err error) {
 	return s, err
 }
 
-// holdsNamedPart says whether the part that we hold is the one of that name: who held the
+// holdsNamedPart says whether the part that we hold is the one of that name: the one that held the
 // lock before may have made it the file.
 func (s *shelf) holdsNamedPart() bool {
 	ours, err := s.part.Stat()

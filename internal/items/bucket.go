@@ -89,7 +89,7 @@ func (s Source) readObject(ctx context.Context, b *store.Store, key, dir string)
 	return l, true, err
 }
 
-// listObjects lists what the names of a pattern match. An object whose name has a ? is left
+// listObjects lists what the names of a pattern match. An object with a ? in its name is left
 // out: its URL would be another one's. So is what shows a folder, and has no name.
 func (s Source) listObjects(ctx context.Context, b *store.Store, top, prefix string, parts []string, dir string) (*manifest.List, error) {
 	l, err := manifest.Build(dir, manifest.Lines, func(p *manifest.Packer) error {

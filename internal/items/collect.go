@@ -23,8 +23,8 @@ import (
 // A source that is not there is fault.Missing; one that holds no items, or what
 // no item can be, is fault.Invalid and says which line. Objects of a bucket are items
 // as files of a folder are, by their URLs without what stands behind a ?. gzip and zstd are
-// unpacked. It returns when ctx is done, also from a pipe on which nobody
-// writes; the goroutine that reads it then stays until somebody does.
+// unpacked. It returns when ctx is done, also from a pipe without a
+// writer; the goroutine that reads it then stays until one writes.
 func Collect(ctx context.Context, s Source, dir string) (*manifest.List, error) {
 	switch s.Format {
 	case "", manifest.Lines, manifest.CSV, manifest.JSONL:
@@ -139,7 +139,7 @@ func (s Source) missingError(path string) error {
 	return fault.New(fault.Missing, hint, "read items from %q: it is not there", s.From)
 }
 
-// lazyFile is opened by whoever reads first: of a named pipe that may block.
+// lazyFile is opened by the first read: of a named pipe that may block.
 type lazyFile struct {
 	path string
 	*os.File

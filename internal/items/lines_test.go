@@ -197,7 +197,7 @@ func TestWhatIsNotThereIsSaid(t *testing.T) {
 	said.Compare(t, "absent")
 }
 
-// forever is a pipe whose writer never ends, or, without a text, never writes.
+// forever is a pipe with a writer that never ends, or, without a text, never writes.
 type forever struct {
 	text string
 	read chan struct{} // closed at the first read
@@ -266,7 +266,7 @@ func TestANamedPipeIsReadAndLeft(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Nobody opens the other end: not even opening it may hold Collect up.
+	// No process opens the other end: not even opening it may hold Collect up.
 	ctx, cancel := context.WithCancel(t.Context())
 	got := make(chan error)
 	go func() {

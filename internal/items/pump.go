@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// pump reads in a goroutine of its own, so that a pipe on which nobody writes
+// pump reads in a goroutine of its own, so that a pipe on which no process writes
 // does not outlast ctx. There is no other way to leave a blocked read of
 // standard input.
 type pump struct {

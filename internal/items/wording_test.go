@@ -89,7 +89,7 @@ func TestAListWithoutRoomSaysWhere(t *testing.T) {
 	itemstest.CheckError(t, err, fault.Full, "store the items in /tmp: write /tmp/x: no space left on device", "Free some space there and run it again.")
 }
 
-// torn is a bucket whose objects break off while they are read.
+// torn is a bucket with objects that break off while they are read.
 type torn struct{ *mem.Bucket }
 
 func (b torn) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 // The YAML library's own decoder is not used: it makes 2 of nodes: 2.7 and 0.1
-// of an argument 0.10, and says "Go struct field" to people who know no Go.
+// of an argument 0.10, and says "Go struct field" to people that know no Go.
 
 // readValue reads node into v, which belongs to the field of that name.
 func (p page) readValue(node ast.Node, v reflect.Value, field string) error {
@@ -43,7 +43,7 @@ func (p page) readValue(node ast.Node, v reflect.Value, field string) error {
 	return fault.New(fault.Bug, "", "read job file: %s: field %q has an unsupported kind: %s", p.name, field, v.Type())
 }
 
-// readFields reads a table whose keys are the fields of a struct. field is "" for
+// readFields reads a table with the fields of a struct as keys. field is "" for
 // the job itself.
 func (p page) readFields(node ast.Node, v reflect.Value, field string) error {
 	whole := "the job"
@@ -97,7 +97,7 @@ func (p page) readList(node ast.Node, v reflect.Value, field string) error {
 	return nil
 }
 
-// readTable reads a mapping whose keys the person chooses.
+// readTable reads a mapping with keys that the person chooses.
 func (p page) readTable(node ast.Node, v reflect.Value, field string) error {
 	pairs, ok := pairsOf(node)
 	if !ok {

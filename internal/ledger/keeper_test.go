@@ -157,7 +157,7 @@ func TestNoTimeIsOverBeforeAnEntryWasRead(t *testing.T) {
 
 	k := attached.NewKeeper(d.World, j, "cli-1")
 	d.keep(k, nil)
-	h.key, h.then = protocol.JobDir(p)+"/log/00000003", func() { // after the attempt and a placement; somebody cancels
+	h.key, h.then = protocol.JobDir(p)+"/log/00000003", func() { // after the attempt and a placement; a user cancels
 		d.pass(time.Hour)
 		beats()
 		d.write(j, cancelled1)

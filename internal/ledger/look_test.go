@@ -275,7 +275,7 @@ func TestAnAgentIsDeadWhenThereIsEvidence(t *testing.T) {
 	}
 }
 
-// It was silent for a lease, came back, joined and ended before anyone looked.
+// It was silent for a lease, came back, joined and ended before any read.
 func TestTheJoinOfOneThatHasEndedIsASignOfLife(t *testing.T) {
 	d := newDesk(t)
 	p := job.Path{Project: "demo", Task: "digits", Job: "j"}
@@ -296,8 +296,8 @@ func TestTheJoinOfOneThatHasEndedIsASignOfLife(t *testing.T) {
 	}
 }
 
-// An agent that is asked to stop writes its exit and is gone at once. Who reads
-// exits first, and looks for the process then, would take it for lost.
+// An agent that is asked to stop writes its exit and is gone at once. A reader
+// that reads exits first and checks the process later would take it for lost.
 func TestWhoWroteHowItEndedIsNotMourned(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(nil)

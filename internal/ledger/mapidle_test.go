@@ -89,8 +89,8 @@ func TestAnOwnerComesBackToWhatItHandedOver(t *testing.T) {
 	t.Error("nothing of it was claimed again")
 }
 
-// A claim whose outcome stayed unknown is looked after until its number is taken, also
-// when the agent may claim nothing meanwhile: it may land at any time, and nobody else
+// A claim with an outcome that stayed unknown is checked until its number is taken, also
+// when the agent may claim nothing meanwhile: it may land at any time, and no other agent
 // works on that chunk then (L1).
 func TestAClaimThatWasGivenUpIsLookedAfterUntilItLands(t *testing.T) {
 	t.Parallel()
@@ -158,7 +158,7 @@ func TestAClaimThatCannotLandYetKeepsNoOtherWaiting(t *testing.T) {
 	}
 }
 
-// An owner whose first heartbeat is still on its way is heard of for the first time when
+// An owner with a first heartbeat still on its way is heard of for the first time when
 // its claim is read: it has a lease from then on (D1).
 func TestAnOwnerWithoutAHeartbeatHasALease(t *testing.T) {
 	t.Parallel()
@@ -309,7 +309,7 @@ func TestASnapshotIsNotAllOfAChunkThatHandedItemsOver(t *testing.T) {
 	}
 }
 
-// A membership listing of the round before says nothing of who is there in this one: all
+// A membership listing of the round before does not tell which agents are there in this one: all
 // that moved between the two may have left at that round's end (M12).
 func TestAMembershipListingIsOfOneRound(t *testing.T) {
 	t.Parallel()

@@ -26,7 +26,7 @@ func (d *desk) mapJob(n, size int, change func(*job.Spec)) job.Job {
 	})
 }
 
-// hand is an agent of a map whose items do what outcome says.
+// hand is an agent of a map with items that do what outcome says.
 type hand struct {
 	*mapagent.MapMember
 	d       *desk
@@ -42,7 +42,7 @@ func (d *desk) hand(j job.Job, id string, outcome func(mapagent.Try) protocol.Re
 	return h
 }
 
-// turn is one turn of an agent's loop, whose items take no time.
+// turn is one turn of an agent's loop, with items that take no time.
 func (h *hand) turn() {
 	t, ctx := h.d.t, h.d.t.Context()
 	t.Helper()
@@ -184,7 +184,7 @@ func TestNothingBeginsOnceTooManyHaveFailed(t *testing.T) {
 	}
 }
 
-// An agent that falls silent just after it wrote an entry, which nobody reads before
+// An agent that falls silent just after it wrote an entry, which no reader reads before
 // its lease is over, is not believed to have written it now.
 func TestTheChunkOfASilentAgentIsFreeAtOnce(t *testing.T) {
 	t.Parallel()

@@ -166,7 +166,7 @@ func TestAnItemThatStartsAgainInOneEntryIsBlamed(t *testing.T) {
 	}
 }
 
-// What an engine calls an interruption blames nobody, and is free twenty times.
+// What an engine calls an interruption blames no item, and is free twenty times.
 func TestInterruptionsAreFreeTwentyTimes(t *testing.T) {
 	t.Parallel()
 	c := folded(claimedBy("a", 1, protocol.Untouched))
@@ -241,8 +241,8 @@ func TestChunksCoverAllItemsOnce(t *testing.T) {
 	}
 }
 
-// Who finds an ended job submitted again, and would close it, races with who reopens
-// it: one number of the job's own log decides, for everyone (T2).
+// A process that would close an ended job after another submit races with one that
+// reopens it: one number of the job's own log decides, for all of them (T2).
 func TestAReopenAndACloseRaceForOneNumber(t *testing.T) {
 	t.Parallel()
 	for _, closeFirst := range []bool{true, false} {
@@ -254,7 +254,7 @@ func TestAReopenAndACloseRaceForOneNumber(t *testing.T) {
 		if closeFirst {
 			d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-2"))
 		}
-		d.write(j, protocol.Entry{Reopened: &protocol.Reopened{Place: 2}}) // he wakes up
+		d.write(j, protocol.Entry{Reopened: &protocol.Reopened{Place: 2}}) // the process wakes up
 		d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-2"))
 		task, err := tasks.ReadTask(t.Context(), d.World, j.Path())
 		d.check(err)
@@ -295,14 +295,14 @@ func TestWhatIsHandedOverIsWorthAChunk(t *testing.T) {
 		takes            time.Duration
 		want             int
 	}{
-		{20, 100, 100 * time.Millisecond, 50}, // half, for one who is idle: two seconds are 40 items of two slots
+		{20, 100, 100 * time.Millisecond, 50}, // half, for an idle agent: two seconds are 40 items of two slots
 		{20, 80, 100 * time.Millisecond, 40},
 		{20, 79, 100 * time.Millisecond, 0},
 		{20, 3, 100 * time.Millisecond, 0},
 		{16, 3, 100 * time.Millisecond, 2},
 		{20, 3, 3 * time.Second, 2},
 		{20, 1, 3 * time.Second, 1},
-		{20, 3, 0, 2}, // nobody knows yet how long they take
+		{20, 3, 0, 2}, // it is not known yet how long they take
 	} {
 		d := newDesk(t)
 		j := d.mapJob(c.waiting+1, c.waiting+1, func(s *job.Spec) { s.Workers = c.workers })
@@ -355,8 +355,8 @@ func TestWhatLandsLateMakesNobodyOlder(t *testing.T) {
 	}
 }
 
-// A spare that is told to go after the others have called the roll is no spare: who
-// would have left the job to it stays, and takes its place.
+// A spare that is told to go after the others have listed the agents is no spare: an agent
+// that would have left the job to it stays, and takes its place.
 func TestNobodyLeavesAJobToWhoIsGone(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

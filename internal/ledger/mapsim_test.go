@@ -34,7 +34,7 @@ func defaultMapSeeds() int {
 
 // TestMapSimulation plays whole histories of maps over the real ledger code: up to
 // eight agents and forty items, that fail, hang and kill; agents that die, sleep
-// for hours and come back; people who cancel, pause, run it again; a store that
+// for hours and come back; users that cancel, pause, run it again; a store that
 // loses replies. A violated promise prints the seed that replays it.
 func TestMapSimulation(t *testing.T) {
 	if *mapSeed != 0 {
@@ -97,7 +97,7 @@ func (s *yard) play() *yard {
 	return s
 }
 
-// care is somebody who comes back when all is calm, and sees that it goes on.
+// care is a user that comes back after all faults, and sees that the job goes on.
 func (s *yard) care(minute int) {
 	if t := s.tales[s.newest()]; t != nil && t.paused > 0 {
 		s.start(s.newName("wake"), func(p *process) { s.goOn(p); p.end() })
@@ -129,7 +129,7 @@ func (s *yard) rested() bool {
 	return s.live == "" && len(s.places) > 0
 }
 
-// lastWake is when the last of those who stand still comes back.
+// lastWake is when the last process that stands still comes back.
 func (s *yard) lastWake() time.Duration {
 	last := s.now
 	for _, p := range s.procs {
@@ -217,7 +217,7 @@ func (s *yard) setZombies() {
 	}
 }
 
-// setTail is a job of whose agents one works on for long, while others, who have
+// setTail is a job with one agent that works on for long, while others, with
 // nothing to do, die, sleep, and may think that there are enough of them.
 func (s *yard) setTail() {
 	s.agents, s.slots, s.size, s.keeper = 3+s.rng.IntN(4), 1, 1, false
@@ -309,7 +309,7 @@ func (s *yard) killers() (n int) {
 	return n
 }
 
-// setRunners has somebody run the map, and agents come.
+// setRunners has a user run the map, and agents come.
 func (s *yard) setRunners() {
 	s.commandLine("cli1", submit)
 	if !s.keeper {
@@ -317,7 +317,7 @@ func (s *yard) setRunners() {
 	}
 }
 
-// setPeople draws who does what.
+// setPeople draws the users and their actions.
 func (s *yard) setPeople() {
 	s.setRunners()
 	if s.chance(30) {
@@ -337,7 +337,7 @@ func (s *yard) setPeople() {
 	}
 }
 
-// setTroubles draws what happens at random times, to whom it then finds alive.
+// setTroubles draws what happens at random times, to processes that live then.
 func (s *yard) setTroubles() {
 	at := time.Duration(0)
 	for range s.rng.IntN(9) {

@@ -48,12 +48,12 @@ func group(key string) (folder, kind string) {
 	return strings.Join(part[:4], "/") + "/", part[3]
 }
 
-// count is the way there: it fails while nothing gets through, and then nobody has
-// been asked.
+// count is the way there: it fails while nothing gets through, and then no request has
+// been made.
 func (s fieldWay) count(what, way, key string) (folder string, err error) {
 	b := s.b
 	if now := s.p.w.now; now >= b.lost.from && now < b.lost.to {
-		s.p.sleep(time.Second) // as long as nobody answers
+		s.p.sleep(time.Second) // as long as no answer comes
 		return "", store.ErrUnclear
 	}
 	s.p.sleep(s.p.w.between(10*time.Millisecond, 40*time.Millisecond))
@@ -112,7 +112,7 @@ func (b *fieldBucket) hold(folder, key string, body io.ReadSeeker) error {
 	}
 	o := store.Object{Key: key, Size: int64(len(text)), Time: epoch.Add(b.w.now)}
 	if b.up += o.Size; strings.HasSuffix(folder, "/results/") {
-		text = nil // nobody who works reads one, and there are gigabytes of them
+		text = nil // no working agent reads one, and there are gigabytes of them
 	}
 	if b.folders[folder] == nil {
 		b.folders[folder] = &shelf{}

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Somebody mends the script of a map while it runs, or for another round of it: that
+// A user mends the script of a map while it runs, or for another round of it: that
 // is a digest here, and agents have the one that the job had when they began.
 
 // codeTale is one code of a job, and since when items run with it.
@@ -140,7 +140,7 @@ func (a *mapAgent) outdated() bool {
 	return a.order.Do == mapagent.Work && a.order.Code != "" && a.order.Code != a.code
 }
 
-// yield is crew's way out for who has old code or was drained; gone when nothing
+// yield is crew's way out for an agent that has old code or was drained; gone when nothing
 // runs any more.
 func (a *mapAgent) yield() (gone bool) {
 	a.takeBack()
@@ -159,7 +159,7 @@ func (a *mapAgent) yield() (gone bool) {
 	return true
 }
 
-// checkRecoded is J2: who leaves for new code has another one.
+// checkRecoded is J2: an agent that leaves for new code has another one.
 func (a *mapAgent) checkRecoded() {
 	s := a.s
 	if since := s.tales[a.job].since(a.heard); !slices.ContainsFunc(since, func(c string) bool { return c != a.code }) {

@@ -61,7 +61,7 @@ const (
 	fieldPlots
 )
 
-// field is one large map in a world: agents whose items only take their time.
+// field is one large map in a world: agents with items that only take their time.
 type field struct {
 	*world
 	plot              fieldPlot
@@ -169,7 +169,7 @@ func (f *field) check() {
 			f.violate("E2: a map that was cancelled ended as %v", s)
 		}
 	default:
-		// Who dies takes with him what runs, and what ended since his last flush.
+		// A dead agent loses what runs, and what ended since its last flush.
 		if most := f.items + 4*f.died*f.j.Spec.Slots; s.State != job.Succeeded || got.Succeeded != f.items || f.ran > most {
 			f.violate("M10: %d items were run %d times, %d at most, and ended as %v", f.items, f.ran, most, s)
 		}
@@ -179,7 +179,7 @@ func (f *field) check() {
 	if writes, chunks := f.store.total["create chunks"], f.store.total["create results"]; writes > 4*chunks+f.flushes+2*f.died {
 		f.violate("E8: %d writes for %d chunks with %d flushes", writes, chunks, f.flushes)
 	}
-	// Nobody foresees a cancel, nor how much is asked for because of the dead.
+	// An estimate foresees no cancel, nor how much is asked for because of the dead.
 	if asked, plan := f.asked(), f.estimate(); (f.plot == leftAlone || f.plot == comeAtOnce) && !roughly(asked, plan) {
 		f.violate("--plan says %+v, and it was %+v", plan, asked)
 	}

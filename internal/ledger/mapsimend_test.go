@@ -27,7 +27,7 @@ func (s *yard) checkEnd() {
 	}
 }
 
-// checkExtra is M10 and M9: tries whose results are not recorded are those that an
+// checkExtra is M10 and M9: tries without a recorded result are those that an
 // agent's loss, or a stop, has cost.
 func (s *yard) checkExtra(t *mapTale) {
 	lost := map[*claimTale]int{}

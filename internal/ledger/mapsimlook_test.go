@@ -50,7 +50,7 @@ const (
 )
 
 // readWhat says what a read is about: an agent that may soon be called dead, or a chunk
-// whose claim this process has given up.
+// with a claim that this process has given up.
 func (s *yard) readWhat(p *process, r request) string {
 	switch part := strings.Split(r.key, "/"); r.kind {
 	case heartbeatRead:

@@ -239,14 +239,14 @@ func (s *yard) checkResult(c *chunkTale, e protocol.Entry, r protocol.Result) {
 	}
 }
 
-// checkDead is D1 and D2: whoever takes over, or ends, what another owns has
-// evidence against him.
+// checkDead is D1 and D2: a process that takes over, or ends, what another owns has
+// evidence against the owner.
 func (s *yard) checkDead(c *chunkTale, e protocol.Entry, why protocol.Grounds) {
 	by, woke := e.By, s.woke(e)
 	a := s.agentNamed(c.owner)
 	taken, told := c.t.told[c.owner]
-	// Who reads a heartbeat late believes it to be as old as his question, and one
-	// that came after his last look is not known to him.
+	// A late reader of a heartbeat believes it to be as old as its request, and does not
+	// know one that came after its last read.
 	slack, looked := time.Second, 25*time.Second
 	if !s.quiet {
 		slack, looked = 20*time.Second, 45*time.Second
@@ -276,7 +276,7 @@ func (s *yard) checkDead(c *chunkTale, e protocol.Entry, why protocol.Grounds) {
 }
 
 // woke is how long before it decided on an entry an agent, or a command line, last
-// came back from having stood still for so long that it knew of nobody's silence
+// came back from having stood still for so long that it knew of no agent's silence
 // since. The entry may land much later: it is sent again.
 func (s *yard) woke(e protocol.Entry) time.Duration {
 	longest := time.Duration(0)
@@ -292,7 +292,7 @@ func (s *yard) woke(e protocol.Entry) time.Duration {
 	return longest
 }
 
-// decided is when whoever signed an entry made up his mind. Two command lines may share
+// decided is when the process that signed an entry decided. Two command lines may share
 // a name: it was one of them.
 func (s *yard) decided(e protocol.Entry) iter.Seq2[*process, time.Duration] {
 	return func(yield func(*process, time.Duration) bool) {
@@ -326,7 +326,7 @@ func (a *mapAgent) silence(from, to time.Duration) (d time.Duration) {
 	return d
 }
 
-// checkBlame: nobody is blamed for what another did.
+// checkBlame: no item is blamed for what another did.
 func (s *yard) checkBlame(c *chunkTale, item int, owner string) {
 	a := s.agentNamed(owner)
 	s.seen["blamed"]++
@@ -448,7 +448,7 @@ func (s *yard) checkPlaced(k *attached.MapKeeper, id string, p protocol.Placed) 
 	}
 }
 
-// checkLeft is M12: who leaves a job that has not settled leaves spares.
+// checkLeft is M12: an agent that leaves a job that has not settled leaves spares.
 func (s *yard) checkLeft(a *mapAgent) {
 	// Its death need not be known yet: a roll is compared with the one before.
 	const recently = 125 * time.Second

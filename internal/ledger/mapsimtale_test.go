@@ -76,7 +76,7 @@ type chunkTale struct {
 	failed   map[int]time.Duration // when an item failed for good, or was quarantined
 	starting map[int]bool
 	children []*chunkTale
-	wrote    map[string]time.Duration // who wrote last when
+	wrote    map[string]time.Duration // when each process wrote last
 	landed   []time.Duration          // when each entry came to be
 	ended    map[int]bool             // items that have a result for good
 	sums     map[int]closing          // by entry that left it closed
@@ -241,7 +241,7 @@ func (s *yard) void(e protocol.Entry, where string) {
 	}
 }
 
-// vandals says whether an entry is one of the vandal's, whoever it says it is by.
+// vandals says whether an entry is one of the vandal's, whatever author it names.
 func vandals(e protocol.Entry) bool { return e.Nonce == "vandal" }
 
 // fold takes in an entry of the job's log.

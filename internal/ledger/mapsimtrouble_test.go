@@ -152,8 +152,8 @@ func (s *yard) drainer(p *process) {
 	p.end()
 }
 
-// pauser pauses a job, and lets it go on some time later; if he dies meanwhile
-// somebody else does in the end.
+// pauser pauses a job, and lets it go on some time later; if it dies meanwhile,
+// another process does in the end.
 func (s *yard) pauser(p *process) {
 	s.say(p, "pause", func(w protocol.World, id string) (bool, error) {
 		return control.PauseMap(ctx, w, pathOf(id), p.name, protocol.Paused{Reason: "wait"})
@@ -195,7 +195,7 @@ func (s *yard) strike(t trouble[*yard], p *process) {
 	strike(s, s.world, s.seen, t, p, mapTroubles)
 }
 
-// victim draws somebody who lives: agents that hold a chunk more often than others.
+// victim draws a living process: agents that hold a chunk more often than others.
 func (s *yard) victim() *process {
 	var dear []*process
 	for _, a := range s.built {
@@ -242,7 +242,7 @@ func (s *yard) onCreate(p *process, r request) {
 	}
 }
 
-// giveUp has an agent give up an append whose outcome it does not know: there is no
+// giveUp has an agent give up an append with an outcome that it does not know: there is no
 // room, says the store, and all the same it lands some time later.
 func (s *yard) giveUp(p *process, r request) error {
 	key := p.name + " " + r.key
@@ -270,7 +270,7 @@ func (s *yard) giveUp(p *process, r request) error {
 }
 
 // reader looks at a map again and again, as status and results do: a success that
-// he has seen stays as it is, and no success is shown that is in no log (V1).
+// the reader has seen stays as it is, and no success is shown that is in no log (V1).
 func (s *yard) reader(p *process) {
 	w := s.ledgerOf(p)
 	seen := map[string]string{}
@@ -321,8 +321,8 @@ func (s *yard) look(v *views.MapView, t *mapTale) {
 	s.seers++
 }
 
-// vandal writes into the logs what nobody may write there: an older drover, or a
-// bug. Who reads is to ignore it (L3).
+// vandal writes into the logs what no process may write there: an older drover, or a
+// bug. A reader is to ignore it (L3).
 func (s *yard) vandal(p *process) {
 	w := s.ledgerOf(p)
 	s.vandals = s.current

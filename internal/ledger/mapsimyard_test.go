@@ -18,7 +18,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// yard is one task in a world whose jobs are maps: people, machines with agents,
+// yard is one task in a world with maps as jobs: people, machines with agents,
 // and the truth about what ran.
 type yard struct {
 	*world
@@ -42,12 +42,12 @@ type yard struct {
 	started   func() // what happens once a job is submitted
 	attending []*process
 	calm      bool
-	hasty     map[string]bool // appends that are given up, by who and where
+	hasty     map[string]bool // appends that are given up, by process and place
 	quiet     bool            // the store does what it should
-	lost      map[string]bool // claims that were given up, by who and which chunk
+	lost      map[string]bool // claims that were given up, by process and chunk
 	losing    bool            // they often are
 	removals  bool            // gc is to remove what has settled
-	troubled  bool            // somebody may die or stand still who is not killed by an item
+	troubled  bool            // a process may die or stand still that is not killed by an item
 	vandals   *coro
 	seen      coverage
 }
@@ -78,12 +78,12 @@ type mapPlot struct {
 	slowEngine    bool // the driver tells of deaths late
 	keeper        bool // a command line attends; else a small keeper of our own
 	outputs       bool // tries leave outputs
-	recodes       bool // somebody mends the script
+	recodes       bool // a user mends the script
 	codes         int  // so many times by now
 	stillborn     int  // so many placements die before their agents begin
 }
 
-// itemNature is what an item does to who runs it.
+// itemNature is what an item does to its agent.
 type itemNature struct {
 	kind  string
 	fails int           // so often it fails at first
@@ -215,7 +215,7 @@ func (s *yard) submit(p *process, w protocol.World) (id string) {
 	return live
 }
 
-// commandLine is a person who runs the map, again and again the same command: it
+// commandLine is a person that runs the map, again and again the same command: it
 // attaches, or opens the job again, or goes on with what is there.
 func (s *yard) commandLine(name string, what wish) *process {
 	return s.start(name, func(p *process) {
@@ -255,7 +255,7 @@ func (s *yard) reopen(p *process, w protocol.World, id string) string {
 		n := 1 + s.rng.IntN(6)
 		more = &protocol.Extended{Manifest: job.Manifest{Count: n, Digest: "y", Format: "range"}, Size: 1 + s.rng.IntN(4)}
 		for range n {
-			// Whoever extends first has these; natures are drawn for all who may.
+			// The first to extend has these; natures are drawn for all that may.
 			s.nature[id] = append(s.nature[id], s.drawNature())
 		}
 	}
@@ -376,5 +376,5 @@ func (s *yard) lastTry(job string, item int, agent string) *mapTry {
 	return nil
 }
 
-// full says whether an error is that the store has no room: who gets it waits.
+// full says whether an error is that the store has no room: its receiver waits.
 func full(err error) bool { return fault.KindOf(err) == fault.Full }

@@ -235,7 +235,7 @@ func TestIdleAgentsAreFoundAmongThousands(t *testing.T) {
 	}
 }
 
-// Who has found work in a survey begins with it: what else is there is for another look.
+// An agent that has found work in a scan begins with it: what else is there is for another look.
 func TestASurveyEndsWithWorkToDo(t *testing.T) {
 	m, b := wide(t, 1, 300)
 	m.Cursor = mapagent.Search{Chunks: 300, Pages: map[int]bool{}}

@@ -44,7 +44,7 @@ func TestARemovedJobLeavesItsPlaceAndItsName(t *testing.T) {
 	if all, err := views.ListJobs(t.Context(), d.World, ""); err != nil || len(all) > 0 {
 		t.Errorf("it is listed: %v (%v)", all, err)
 	}
-	// What somebody slow writes is swept by whoever calls again; nothing else is said.
+	// What a slow writer writes is swept by the next call; nothing else is said.
 	d.check(liveness.WriteHeartbeat(t.Context(), d.World, j.Path(), protocol.Heartbeat{Agent: "1-0-a"}))
 	d.check(removal.RemoveJob(t.Context(), d.World, j.Path(), 0, tasks.Place{}, "gc-2"))
 	if keys := d.keys(protocol.TaskDir(j.Path())); len(keys) != 3 {

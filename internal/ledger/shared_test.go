@@ -170,7 +170,7 @@ func TestAStateThatMissesABlobIsNotOffered(t *testing.T) {
 		{[]store.Digest{"s21", "s20"}, "(" + base + " )"},
 		{[]store.Digest{base}, "(( ) 0:algo-1=s11)"},
 		{[]store.Digest{base, "s11"}, "(( ) 0:algo-1=s10)"},
-		{[]store.Digest{base, "( )", "s11"}, "( )"}, // ranks who began with what is gone are not believed either
+		{[]store.Digest{base, "( )", "s11"}, "( )"}, // ranks that began with what is gone are not believed either
 	} {
 		s, err := states.ReadShared(t.Context(), d.World, p, func(s protocol.Saved) (bool, error) { return !slices.Contains(row.missing, s.State), nil })
 		if d.check(err); inParts(s) != row.want {
@@ -215,7 +215,7 @@ func TestASharedStateIsPutByHandBetweenJobs(t *testing.T) {
 	if want := store.Digest("(better )"); s.begun.State != want {
 		t.Errorf("the next job begins with %q, want %q", s.begun.State, want)
 	}
-	// Who looked at the task before that job was submitted, and writes after it began.
+	// A writer that read the task before that job was submitted, and writes after it began.
 	stale := d.World
 	stale.Store = store.New(&behind{Bucket: d.bucket, hide: protocol.TaskDir(one.Path()) + "/log/", from: place(two.ID)}, store.Options{Clock: d.clock})
 	if err := states.PutShared(t.Context(), stale, one.Path(), "cli-3", "late", 3); !errors.Is(err, states.ErrFenced) {
@@ -237,7 +237,7 @@ func (b *behind) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 	return b.Bucket.Get(ctx, key, off, n)
 }
 
-// TestASharedStateOverAStoreThatLies plays attempts whose ranks begin at once, save
+// TestASharedStateOverAStoreThatLies plays attempts with ranks that begin at once, save
 // and die, and zombies of the attempt before, over stores that lose requests and
 // replies, write late and list too little.
 func TestASharedStateOverAStoreThatLies(t *testing.T) {

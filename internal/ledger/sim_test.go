@@ -88,7 +88,7 @@ func (s *scene) play() *scene {
 	return s
 }
 
-// lastWake is when the last of those who are held up comes back.
+// lastWake is when the last process that is held up comes back.
 func (s *scene) lastWake() time.Duration {
 	last := s.now
 	for _, p := range s.procs {
@@ -149,7 +149,7 @@ func (s *scene) setScene() {
 	s.setSnares()
 }
 
-// setPeople draws who does what.
+// setPeople draws the users and their actions.
 func (s *scene) setPeople() {
 	s.commandLine("cli1", submit)
 	if s.chance(50) {

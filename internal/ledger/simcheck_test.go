@@ -97,7 +97,7 @@ func (s *scene) checkKept(m *machine, a protocol.Attempt, opened time.Duration, 
 }
 
 // checkWaiting: R3, no agent waits while a rank of the attempt has been free for
-// longer than it is kept for anyone.
+// longer than it is kept for any agent.
 func (s *scene) checkWaiting(m *machine) {
 	st := s.storyOf(m.job)
 	k := len(st.attempts)
@@ -207,7 +207,7 @@ func (s *scene) checkInterrupted(k *keeperOf) {
 	s.violate("K1: %s holds %s for interrupted, and nobody asked", k.p.name, k.job)
 }
 
-// checkTold: what anyone is told of the end is the end.
+// checkTold: what any process is told of the end is the end.
 func (s *scene) checkTold(who, id string, told protocol.Settled) {
 	if st := s.storyOf(id); st.settled == nil || *st.settled != told {
 		s.violate("V1: %s is told that %s settled as %+v, and it is %+v", who, id, told, st.settled)

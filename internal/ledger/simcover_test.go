@@ -65,7 +65,7 @@ func (s *scene) countJob(c coverage, id string, st story) {
 	s.countRivals(c, id, st)
 }
 
-// countEvidence says what the engine had told of those who were mourned.
+// countEvidence says what the engine had told of agents that were marked dead.
 func (s *scene) countEvidence(c coverage, id string, a protocol.Attempt, t time.Duration) {
 	for _, rank := range a.Ranks {
 		j, _ := s.joinAt(id, a.K-1, rank, forever)

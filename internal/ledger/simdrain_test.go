@@ -26,7 +26,7 @@ func (s *yard) setDrains() {
 	}
 }
 
-// warden drains an agent that lives, as far as he knows.
+// warden drains an agent that lives, as far as it knows.
 func (s *yard) warden(p *process) {
 	var there []string
 	for _, a := range s.built {
@@ -53,7 +53,7 @@ func (t *mapTale) drain(agent string) {
 	}
 }
 
-// checkUndrained: who was drained, and was awake to read of it, does nothing new.
+// checkUndrained: an agent that was drained, and was awake to read of it, does nothing new.
 func (s *yard) checkUndrained(t *mapTale, agent, does string) {
 	if since := t.drained[agent]; since > 0 && s.now-since > s.prompt() {
 		s.checkAwake(agent, since, "drained: %s %s, %s after it was drained", agent, does, s.now-since)
@@ -67,7 +67,7 @@ func (a *mapAgent) checkPassed(h *mapagent.OwnedChunk, fate mapagent.Fate) {
 	}
 }
 
-// checkQuit: nobody leaves because of another's entry.
+// checkQuit: no agent leaves because of another's entry.
 func (a *mapAgent) checkQuit() {
 	a.s.seen["left as it was drained"]++
 	if a.s.tales[a.job].drained[a.agent] == 0 {
@@ -111,7 +111,7 @@ func (st *story) drain(agent string, at time.Duration) {
 	}
 }
 
-// checkYield: nobody leaves because of another's entry.
+// checkYield: no agent leaves because of another's entry.
 func (s *scene) checkYield(m *machine) {
 	s.seen["yielded"]++
 	if s.storyOf(m.job).drained[m.agent] == 0 {
@@ -119,7 +119,7 @@ func (s *scene) checkYield(m *machine) {
 	}
 }
 
-// checkDrained: who was drained, and awake to read of it, is gone soon after, whatever
+// checkDrained: an agent that was drained, and awake to read of it, is gone soon after, whatever
 // it was doing. A stop comes first: then it stays as all others do.
 func (s *scene) checkDrained(id string, st story) {
 	const late = 2 * soon // it polls, ends its program, saves, and says so

@@ -66,7 +66,7 @@ func drawTrouble[S any](w *world, all []trouble[S]) trouble[S] {
 func strike[S any](s S, w *world, seen coverage, t trouble[S], p *process, all []trouble[S]) (done bool) {
 	for range 4 {
 		w.logf("trouble: %s for %s", t.name, p.name)
-		seen["fault "+t.name]++ // before: who strikes himself down does not come back
+		seen["fault "+t.name]++ // before: a process that strikes itself down does not come back
 		if t.to(s, p) {
 			return true
 		}
@@ -76,7 +76,7 @@ func strike[S any](s S, w *world, seen coverage, t trouble[S], p *process, all [
 	return false
 }
 
-// drawVictim draws somebody who lives: those that are dear to us more often than others.
+// drawVictim draws a living process: those in dear more often than others.
 func (w *world) drawVictim(dear []*process) *process {
 	var who []*process
 	for _, p := range w.procs {
@@ -100,7 +100,7 @@ func (w *world) drawVictim(dear []*process) *process {
 type snare[S any] struct {
 	kind, stage string
 	nth         int
-	other       bool // it happens to somebody else
+	other       bool // it happens to another process
 	trouble     trouble[S]
 }
 

@@ -90,7 +90,7 @@ func (s *scene) checkTask() {
 	}
 }
 
-// checkWritten: L3 and J1, nobody but the vandal wrote what does not count.
+// checkWritten: L3 and J1, only the vandal wrote what does not count.
 func (s *scene) checkWritten(id string, st story) {
 	for _, e := range st.ignored {
 		if e.By != "vandal" {
@@ -107,7 +107,7 @@ func (s *scene) checkWritten(id string, st story) {
 	}
 }
 
-// checkWriters: R6, nobody takes a rank over, or saves it, after a newer attempt.
+// checkWriters: R6, no agent takes a rank over, or saves it, after a newer attempt.
 func (s *scene) checkWriters(rank int) {
 	held := writer{-1, 0}
 	for n, e := range s.stateOf(rank).entries {
@@ -201,7 +201,7 @@ func (s *scene) ranTo(id string, attempt, rank int, t time.Duration) bool {
 	return false
 }
 
-// checkAttempts: R3, R4 and R5, each attempt has a true cause and keeps who survived.
+// checkAttempts: R3, R4 and R5, each attempt has a true cause and keeps the survivors.
 func (s *scene) checkAttempts(id string, st story) {
 	for i, a := range st.attempts {
 		if i == 0 {
@@ -249,7 +249,7 @@ func (s *scene) checkCause(id string, st story, k int) {
 	}
 }
 
-// decidedAt is when who signed an entry made up his mind.
+// decidedAt is when the process that signed an entry decided.
 func (s *scene) decidedAt(e protocol.Entry, landed time.Duration) time.Duration {
 	return min(e.At.Sub(epoch)-s.processOf(e.By).skew, landed)
 }
@@ -271,7 +271,7 @@ func (s *scene) checkLost(id string, st story, k int) {
 	}
 }
 
-// checkUnended: R3, who wrote how it ended, and died then, is not mourned, unless a
+// checkUnended: R3, an agent that wrote how it ended, and died then, is not marked dead, unless a
 // lease had run out before. Of one that lives on, an exit may have crossed the
 // observer's look.
 func (s *scene) checkUnended(id string, k, rank int, m *machine, decided time.Duration, by protocol.Entry) {
@@ -284,7 +284,7 @@ func (s *scene) checkUnended(id string, k, rank int, m *machine, decided time.Du
 	}
 }
 
-// checkKeep: R3, who survived keeps its rank, and nobody else is kept.
+// checkKeep: R3, a survivor keeps its rank, and no other agent does.
 func (s *scene) checkKeep(id string, st story, k int) {
 	a, t := st.attempts[k], st.opened[k]
 	for rank := range s.nodes {
@@ -305,7 +305,7 @@ func (s *scene) checkKeep(id string, st story, k int) {
 	}
 }
 
-// checkDeath: D1 and D2, nobody is called dead who lives and was heard of. What
+// checkDeath: D1 and D2, no agent is called dead that lives and was heard of. What
 // counts is when the observer decided, not when its entry landed; what came in
 // the last seconds before that may have crossed its look.
 func (s *scene) checkDeath(agent string, t, decided time.Duration, e protocol.Entry) {
@@ -393,7 +393,7 @@ func (s *scene) checkFailing(id string, st story) {
 }
 
 // barren counts the placements of a job that are dead, were not taken, and from
-// which nobody had joined, or one had broken. A join that landed when its agent was
+// which no agent had joined, or one had broken. A join that landed when its agent was
 // gone may have crossed the keeper's look.
 func (s *scene) barren(id string, st story) (n int) {
 	for r := range st.placed {
@@ -484,7 +484,7 @@ func (s *scene) checkHalted(id string, attempt, but int, t time.Duration, what s
 	}
 }
 
-// checkBreak: what a person has interrupted, nobody who was there before goes on
+// checkBreak: what a person has interrupted, no agent that was there before goes on
 // with. Only those count that saw it all.
 func (s *scene) checkBreak(b ctrlC) {
 	st := s.storyOf(b.job)

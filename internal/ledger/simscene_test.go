@@ -31,13 +31,13 @@ type scene struct {
 	restoring int
 	tokens    map[string]string // token or port -> job/attempt/rank it was used in
 	jobs      map[string]bool   // every job some submit was told is live
-	since     map[string]int    // job -> the first place whose checkpoints it may begin with
+	since     map[string]int    // job -> the first place with checkpoints that it may begin with
 	cancels   []cancelled
 	breaks    []ctrlC
 	keepers   []*keeperOf
 	left      []departure
 	vandals   *coro
-	tampered  map[string]bool // jobs whose job.json is, or was, another one than was submitted
+	tampered  map[string]bool // jobs with a job.json that is, or was, not the submitted one
 	calm      bool
 	logs      map[string]*raw
 	snares    []snare[*scene]
@@ -180,7 +180,7 @@ const (
 	replace             // cancel what is there, then run
 )
 
-// commandLine is a person who types a command, follows the job, and whose laptop
+// commandLine is a person that types a command and follows the job, on a laptop that
 // may die at any moment.
 func (s *scene) commandLine(name string, what wish) *process {
 	return s.start(name, func(p *process) {
@@ -254,7 +254,7 @@ func (s *scene) cancel(p *process, w protocol.World) {
 	}
 }
 
-// canceller is a person who only cancels.
+// canceller is a person that only cancels.
 func (s *scene) canceller(p *process) {
 	s.cancel(p, s.ledgerOf(p))
 	p.end()

@@ -162,7 +162,7 @@ func (s *scene) order() (places map[string]int, live string) {
 	return places, live
 }
 
-// writer is who holds a rank's state.
+// writer is the holder of a rank's state.
 type writer struct{ place, attempt int }
 
 func (w writer) after(o writer) bool {
@@ -170,7 +170,7 @@ func (w writer) after(o writer) bool {
 }
 
 // generation finds, in a rank's log, what an attempt that takes over after these
-// entries is to begin with: the newest that its writer saved while he held the
+// entries is to begin with: the newest that its writer saved while it held the
 // rank, and of which nothing is lost.
 func (s *scene) generation(entries []protocol.Entry) (number int, g *protocol.Saved) {
 	number = -1
@@ -188,7 +188,7 @@ func (s *scene) generation(entries []protocol.Entry) (number int, g *protocol.Sa
 	return number, g
 }
 
-// processOf finds who signed an entry: an agent's id, or a command line's name.
+// processOf finds the process that signed an entry: an agent's id, or a command line's name.
 func (s *scene) processOf(by string) *process {
 	if m := s.agentNamed(by); m != nil {
 		return m.p
@@ -212,8 +212,8 @@ func (m *machine) lastBeat(t time.Duration) time.Duration {
 	return last
 }
 
-// unsure is how much of what was written before an observer decided he may not have
-// seen: he looks every HeartbeatEvery, and requests take their time.
+// unsure is how much of what was written before an observer decided it may not have
+// seen: it reads every HeartbeatEvery, and requests take their time.
 const unsure = protocol.HeartbeatEvery + 5*time.Second
 
 // goneBy says whether there was reason at t to hold an agent for dead: it was, or

@@ -204,7 +204,7 @@ func (s *scene) strike(t trouble[*scene], p *process) {
 	}
 }
 
-// victim draws somebody who lives: agents that hold a rank more often than others.
+// victim draws a living process: agents that hold a rank more often than others.
 func (s *scene) victim() *process {
 	var dear []*process
 	for _, m := range s.built {
@@ -220,10 +220,10 @@ var moments = []string{"attempt", "attempt", "join", "join", "join", "exit", "ex
 	"settled", "settled", "placed", "placed", "submitted", "closed", "cancelled", "blob"}
 
 func (s *scene) setSnares() {
-	if s.chance(15) { // the last that somebody does
+	if s.chance(15) { // the last act of a process
 		s.snares = append(s.snares, snare[*scene]{"exit", back, 1 + s.rng.IntN(3), false, troubles[0]})
 	}
-	if s.chance(12) { // who cancels is slow
+	if s.chance(12) { // the canceller is slow
 		s.snares = append(s.snares, snare[*scene]{"cancelled", leaving, 1, false, troubles[1]})
 	}
 	for range s.rng.IntN(4) {
@@ -305,7 +305,7 @@ func (s *scene) onRecord(key string, part []string) {
 	}
 }
 
-// setTroubles draws what happens at random times, to whom it then finds alive.
+// setTroubles draws what happens at random times, to processes that live then.
 func (s *scene) setTroubles() {
 	n := s.rng.IntN(6)
 	at := time.Duration(0)
@@ -351,8 +351,8 @@ func (m *machine) holds() bool {
 	return k > 0
 }
 
-// vandal writes into the logs what nobody may write there: an older drover, or a
-// bug. Who reads is to ignore it (L3).
+// vandal writes into the logs what no process may write there: an older drover, or a
+// bug. A reader is to ignore it (L3).
 func (s *scene) vandal(p *process) {
 	w := s.ledgerOf(p)
 	s.vandals = s.current
@@ -421,7 +421,7 @@ func wrongInJob(r runs.Run) []protocol.Entry {
 	return append(wrong, settled(k, job.Failed))
 }
 
-// wrongInState are generations of nobody who holds the rank.
+// wrongInState are generations without a holder of the rank.
 func wrongInState(entries []protocol.Entry) []protocol.Entry {
 	h, ok := states.CurrentHolder(entries)
 	if !ok {

@@ -46,7 +46,7 @@ type world struct {
 	tracing bool
 	broken  []string // violations
 	// watch is told of each create: before it leaves, when it has arrived, and
-	// when its answer is back. It may do anything to anyone.
+	// when its answer is back. It may do anything to any process.
 	watch func(*process, request)
 	// read is told of each request for an agent's heartbeat or an entry of a chunk's log:
 	// before it leaves, and when its answer is back.
@@ -142,10 +142,10 @@ func (q *wakes) Pop() any {
 	return x
 }
 
-// errCrashed unwinds a coroutine whose process was killed.
+// errCrashed unwinds a coroutine after its process was killed.
 var errCrashed = errors.New("crashed")
 
-// errDied unwinds a coroutine whose process ends because of an error it got.
+// errDied unwinds a coroutine after its process ended because of an error.
 var errDied = errors.New("died of an error")
 
 func newWorld(seed uint64, plan flaky.Plan) *world {
@@ -186,7 +186,7 @@ func (w *world) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)))
 }
 
-// checkWithdrawn is T1: of a job whose submit came too late nothing is left, unless an old
+// checkWithdrawn is T1: of a job with a submit that came too late nothing is left, unless an old
 // request may still land.
 func (w *world) checkWithdrawn(j job.Job, mine bool) {
 	if mine || w.late {
@@ -387,7 +387,7 @@ func (c simClock) Sleep(_ context.Context, d time.Duration) error {
 	return nil
 }
 
-// spy notes when each object came to be, whoever wrote it and whenever it landed.
+// spy notes when each object came to be, whatever process wrote it and whenever it landed.
 type spy struct {
 	store.Bucket
 	w *world

@@ -103,7 +103,7 @@ func TestStateGoesFromAttemptToAttempt(t *testing.T) {
 		t.Errorf("another agent of that attempt takes it: %v", err)
 	}
 	d.check(two.Save(t.Context(), protocol.Saved{Checkpoints: "c2", State: "s2"}))
-	// Work that ended well keeps its checkpoints to itself; state is for everybody.
+	// Work that ended well keeps its checkpoints to itself; state is for all jobs.
 	_, saved, err = states.RestoreState(t.Context(), d.World, p, 0, me(6, 1, "c"), 5, all)
 	if d.check(err); saved == nil || saved.Checkpoints != "" || saved.State != "s2" {
 		t.Errorf("the job after one that succeeded begins with %+v", saved)

@@ -77,7 +77,7 @@ func TestASaverStoresAgainWhatAGCTook(t *testing.T) {
 	if keys := d.keys(protocol.SweepDir + "/lists/"); len(keys) > 0 {
 		t.Errorf("its list stays: %s", keys)
 	}
-	// Who cannot store it again is told.
+	// A caller that cannot store it again is told.
 	d.check(d.Store.Delete(t.Context(), "blobs/"+string(taken)))
 	d.check(d.sweep(protocol.Host{}).End(t.Context()))
 	if err := s.Assure(t.Context(), these(taken), func(context.Context, []store.Digest) error { return nil }); !errors.Is(err, removal.ErrSwept) {
@@ -85,7 +85,7 @@ func TestASaverStoresAgainWhatAGCTook(t *testing.T) {
 	}
 }
 
-// Who keeps a list of what he has sent learns what gc took in between.
+// A saver with a list of what it has sent learns what gc took in between.
 func TestASaverWhoBelievesALaterLookIsTold(t *testing.T) {
 	d := newDesk(t)
 	mine := d.blob("mine")
@@ -165,7 +165,7 @@ func TestASweepWithoutItsListIsWaitedFor(t *testing.T) {
 	}
 }
 
-// A sweep that a saver found open may go on after he has made sure of other blobs.
+// A sweep that a saver found open may go on after the saver has made sure of other blobs.
 func TestASweepThatGoesOnIsLookedForAgain(t *testing.T) {
 	d := newDesk(t)
 	first, second := d.blob("first"), d.blob("second")
@@ -200,7 +200,7 @@ func TestOneGCSweepsAtATime(t *testing.T) {
 	if n, _, open := removal.LastSweep(second.Log.Entries); n != second.N || !open {
 		t.Errorf("the second is open: %t", open)
 	}
-	d.gone[1] = true // it has died: nobody waits
+	d.gone[1] = true // it has died: no process waits
 	began = d.clock.Boot()
 	d.check(d.sweep(protocol.Host{}).End(t.Context()))
 	if d.clock.Boot() != began {

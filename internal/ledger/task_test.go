@@ -274,7 +274,7 @@ func TestARecordIsNamedOnce(t *testing.T) {
 }
 
 // T3: jobs with settings that the task's log gives to another task are not submitted to
-// this one, whoever comes when; and what was said first stands.
+// this one, in whatever order they come; and what was said first stands.
 func TestSettingsOfAnotherTaskAreNotSubmitted(t *testing.T) {
 	ctx := t.Context()
 	bucket := mem.New()

@@ -47,7 +47,7 @@ func (d *desk) meddled(b meddler) protocol.World {
 	return w
 }
 
-// A submit whose outcome is unknown when it is given up may have landed: the job exists
+// A submit with an unknown outcome when it is given up may have landed: the job exists
 // then, and so must its record (T1).
 func TestAJobWhoseSubmitWasGivenUpHasItsRecord(t *testing.T) {
 	t.Parallel()

@@ -105,7 +105,7 @@ func hireCalls(window int) *hand {
 	}}
 }
 
-// hireStream is one stream of messages, whose answers come in order.
+// hireStream is one stream of messages, with answers that come in order.
 func hireStream(window int) *hand {
 	conn, dismiss := employ()
 	return &hand{dismiss: dismiss, exchange: func(feed <-chan item) int {

@@ -1,5 +1,5 @@
 // Command stream squares numbers in worker processes, in the ways that drover's stream
-// processes are measured beside. Nothing is kept, and nobody who dies is replaced.
+// processes are measured beside. Nothing is kept, and a worker that dies is not replaced.
 //
 //	stream -proto pipe -items 100000 -workers 2
 //
@@ -90,7 +90,7 @@ func start(args ...string) *exec.Cmd {
 	return c
 }
 
-// check looks at an answer: who is quick and wrong has not answered.
+// check looks at an answer: a quick and wrong one is none.
 func check(a answer) {
 	if a.Result != a.N*a.N {
 		must(fmt.Errorf("item %d was answered with %d", a.N, a.Result))

@@ -28,7 +28,7 @@ import (
 //     the user has confirmed the file, once for each content (confirmations).
 //
 // git (safe.directory) and direnv ask the same two questions. A confirmed file is
-// read, whatever its owner: the confirmation names its content, so that an owner who
+// read, whatever its owner: the confirmation names its content, so that an owner that
 // changes the file only loses it.
 
 // ProjectFileName is the name of a project's settings.

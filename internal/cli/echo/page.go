@@ -16,7 +16,7 @@ const (
 )
 
 // Page holds lines back to print many at once: a search may find a million. None waits
-// for longer than soonest, so that a user who follows sees each line soon. Close prints the rest.
+// for longer than soonest, so that a user that follows sees each line soon. Close prints the rest.
 type Page struct {
 	to io.Writer
 

@@ -96,7 +96,7 @@ func generate(r *rand.Rand, n int) (lines [][]string) {
 	return lines
 }
 
-// typed is a flag as somebody could type it.
+// typed is a flag as a user could type it.
 func typed(r *rand.Rand, o *option, pick func(...string) string) []string {
 	name := pick(o.names...)
 	var v []string

@@ -353,7 +353,7 @@ func TestRealSSMParserAgrees(t *testing.T) {
 	if !bytes.Equal(want, flags) {
 		t.Errorf("%s is not what the tool's parser has", flagsFile)
 	}
-	// Lines that nobody has seen before: another seed each day would find more, and
+	// Lines that no test has seen before: another seed each day would find more, and
 	// could not be repeated, so it is a second fixed one.
 	fresh := generate(rand.New(rand.NewPCG(8, 2)), 400)
 	for i, a := range answersOf(t, python, fresh) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The page for those who come from the tool has each flag, with the verbs that have
+// The page for users of the tool has each flag, with the verbs that have
 // it, and each difference, as it stands in the tables.
 func TestThePageHasEveryFlagAndDifference(t *testing.T) {
 	b, err := os.ReadFile("../../../docs/coming-from-ssm.md")

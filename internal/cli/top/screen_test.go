@@ -139,7 +139,7 @@ func newTopDesk(t *testing.T, scene string) *topDesk {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		_, _ = io.Copy(d, d.ptmx) // until nobody holds the other end
+		_, _ = io.Copy(d, d.ptmx) // until no process holds the other end
 	}()
 	t.Cleanup(func() {
 		_ = d.cmd.Process.Kill()

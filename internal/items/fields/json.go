@@ -124,7 +124,7 @@ func valueEnd(text string, from int) int {
 	return -1
 }
 
-// stringEnd is where the string ends whose quote is at from; -1: nowhere.
+// stringEnd is where the string ends that begins at from; -1: nowhere.
 func stringEnd(text string, from int) int {
 	for at := from + 1; at < len(text); at++ {
 		i := strings.IndexAny(text[at:], `"\`)

@@ -1,5 +1,5 @@
 // Package itemstest has what the tests of items and its packages share: lists made
-// without a source, a bucket whose reads go wrong, and checks of refusals.
+// without a source, a bucket with reads that go wrong, and checks of refusals.
 package itemstest
 
 import (
@@ -83,7 +83,7 @@ func Incompressible(n, length int) []string {
 	return lines
 }
 
-// FaultyBucket is a bucket whose reads go wrong: the first times reads of a key that ends
+// FaultyBucket is a bucket with reads that go wrong: the first times reads of a key that ends
 // so, each by break.
 type FaultyBucket struct {
 	store.Bucket

@@ -125,7 +125,7 @@ func ParseFiles(line string) (files []File, err error) {
 	return files, nil
 }
 
-// OpenStored is Open for whoever needs the items' files: its items have them.
+// OpenStored is Open for callers that need the items' files: its items have them.
 func OpenStored(ctx context.Context, s *store.Store, m Manifest, first int) (*Reader, error) {
 	r, err := Open(ctx, s, m, first)
 	if err != nil || m.Files == nil {

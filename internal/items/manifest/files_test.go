@@ -113,7 +113,7 @@ func TestLinesThatNameNoStoredFilesAreRefused(t *testing.T) {
 	}
 }
 
-// A list that is there, and of which a part is gone, has not gone: who asks what it
+// A list that is there, and of which a part is gone, has not gone: a caller that asks what it
 // names must not take it for one that names nothing.
 func TestAListThatMissesAPartHasNotGone(t *testing.T) {
 	ctx, s := context.Background(), store.New(mem.New(), store.Options{})

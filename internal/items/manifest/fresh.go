@@ -102,7 +102,7 @@ func (l *List) copyChosen(ctx context.Context, p *Packer, chosen bitmap) error {
 }
 
 // sieve parts items by a hash of their text into files that each fit into memory.
-// Its hashes are drawn anew each time, 128 bits together: nobody can choose texts
+// Its hashes are drawn anew each time, 128 bits together: no user can choose texts
 // that share one.
 type sieve struct {
 	seeds [2]maphash.Seed

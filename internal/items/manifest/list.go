@@ -176,7 +176,7 @@ func (l *List) Put(ctx context.Context, s *store.Store, prefix string) (Manifest
 }
 
 // storeObject stores one object and reads it back: an object of that name may have
-// been there before, and who reads it later has no other copy.
+// been there before, and a later reader has no other copy.
 func storeObject(ctx context.Context, s *store.Store, key, digits string, body io.ReadSeeker) error {
 	if err := s.CreateFile(ctx, key, body); err != nil {
 		return fmt.Errorf("store items: %w", err)

@@ -21,8 +21,8 @@ import (
 // A manifest is a few part objects and an index. A part is zstd blocks back to
 // back, each on its own; a block is items, each as its length (uvarint) and its
 // text, so a text may hold any byte. Parts and the index are named by what is in
-// them: two who store the same list at once write the same bytes under the same
-// names, and who reads the index knows that it is whole.
+// them: two packers that store the same list at once write the same bytes under the same
+// names, and a reader of the index knows that it is whole.
 const (
 	blockSize = 256 << 10 // bytes of items after which a block is closed; a longer line is a block
 	partSize  = 4 << 20   // packed bytes, unless one block is more
@@ -109,7 +109,7 @@ func hexName(name, before, after string) (digits string, ok bool) {
 // Packer writes a list's parts one after the other to out.
 type Packer struct {
 	Fields []string // the names of the items' fields, and
-	Notes  []string // what a person should know of them: set by whoever adds the items
+	Notes  []string // what a person should know of them: set by the caller that adds the items
 	Count  int
 	ats    bool // some item may hold an @
 

@@ -37,7 +37,7 @@ const (
 // Cut begins with the first.
 type Cut struct{ weight int64 }
 
-// After takes an item, the bytes of whose small files are so many, and says whether a
+// After takes an item with so many bytes of small files, and says whether a
 // pack ends behind it.
 func (c *Cut) After(text string, small int64) bool {
 	weight := itemWeight + small
@@ -57,7 +57,7 @@ type Pack struct {
 	at map[store.Digest]int64
 }
 
-// Add puts a content, whose digest is d, into the pack, once, and says where it lies.
+// Add puts a content with digest d into the pack, once, and says where it lies.
 func (p *Pack) Add(d store.Digest, content []byte) (off int64) {
 	off, had := p.at[d]
 	if had {
@@ -102,7 +102,7 @@ type window struct {
 	done chan struct{} // closed when it is read
 	data []byte
 	err  error
-	off  bool // who read it was called off: err is his alone
+	off  bool // the reader was called off: err is its alone
 }
 
 // NewStored makes a reader over a store.
@@ -154,7 +154,7 @@ func (s *Stored) forgetPack(pack store.Digest) {
 	s.windows = slices.DeleteFunc(s.windows, func(w *window) bool { return w.pack == pack })
 }
 
-// readWindow gives a part of a pack; who wants one that is being read waits for it.
+// readWindow gives a part of a pack; a caller waits for one that is being read.
 func (s *Stored) readWindow(ctx context.Context, pack store.Digest, n int64) ([]byte, error) {
 	for {
 		s.mu.Lock()

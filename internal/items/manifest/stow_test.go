@@ -252,7 +252,7 @@ func TestALineTellsOfFilesInPacks(t *testing.T) {
 	}
 }
 
-// slow is a store whose reads of blobs break off in its own words when they are
+// slow is a store with reads of blobs that break off in its own words when they are
 // called off.
 type slow struct {
 	*packs
@@ -277,7 +277,7 @@ func (b *slow) Read([]byte) (int, error) {
 
 func (b *slow) Close() error { return nil }
 
-// Whose download is called off takes no other file along that lies in the same window.
+// A download that is called off takes no other file along that lies in the same window.
 func TestWhoWaitsForAWindowThatIsCalledOffReadsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _, files := stowed(t, "one", "two")

@@ -197,7 +197,7 @@ func (l *lexer) readUnquoted(text string, at int) int {
 		l.word = l.innermost() == command // $(a)#b is one word
 		l.popContext()
 	case begins && strings.HasPrefix(rest, "case") && slices.Contains(l.stack, command):
-		// Its patterns end in parentheses that nobody opened.
+		// Its patterns end in parentheses that were not opened.
 		l.noteDoubt("case inside $(...)")
 	}
 	return 1

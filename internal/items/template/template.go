@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Template is a command whose placeholders are found once and filled for every
+// Template is a command with placeholders that are found once and filled for every
 // item. It may be used by many goroutines at once.
 //
 //	{}                            the item

@@ -73,7 +73,7 @@ type Keeper struct {
 // placements is what a keeper knows of the agents it asked for.
 type placements struct {
 	observer         *liveness.Observer
-	joined           map[int]bool // placements whose agents ever took part, as seen by this keeper
+	joined           map[int]bool // placements with an agent that ever took part, as seen by this keeper
 	failedPlacements int          // placements of this keeper in a row that came to nothing
 	counted          map[int]bool // placements we asked for, and whether they are in barren
 }
@@ -213,7 +213,7 @@ func (k *Keeper) startRequest(machines []Machine) Watch {
 	return Watch{Start: true, Placed: k.run.Placed[len(k.run.Placed)-1]}
 }
 
-// crashLoop ends a job of whose placements, n by now, the last ones came to nothing (K2).
+// crashLoop ends a job after its last placements, of n so far, came to nothing (K2).
 func (k *placements) crashLoop(n int, machines []Machine) *protocol.Stop {
 	for i := range n {
 		k.countFailedPlacement(i+1, machines)
@@ -244,7 +244,7 @@ func (k *placements) countFailedPlacement(n int, machines []Machine) {
 	k.failedPlacements++
 }
 
-// workingMachines counts the machines that live and whose agent was heard of within a
+// workingMachines counts the machines that live with an agent that was heard of within a
 // lease: one that hangs is replaced, and finds its rank taken if it comes back.
 func (k *placements) workingMachines(machines []Machine) (n int) {
 	silent := map[[2]int]bool{}

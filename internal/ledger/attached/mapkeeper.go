@@ -27,7 +27,7 @@ type MapKeeper struct {
 	// Inherited is as a Keeper's.
 	Inherited *job.Inherited
 
-	beats map[string]protocol.Heartbeat // last ones of agents whose machines are gone
+	beats map[string]protocol.Heartbeat // last ones of agents on machines that are gone
 	began bool
 	old   map[string]bool // agents that were gone when we began
 	gone  [][2]int        // machines that were seen to be gone
@@ -100,7 +100,7 @@ func (k *MapKeeper) readAll(ctx context.Context, machines []Machine) error {
 	return k.readGone(ctx, machines)
 }
 
-// readGone reads the last heartbeats of agents whose machines are gone: whether they
+// readGone reads the last heartbeats of agents on machines that are gone: whether they
 // took part, and whether a person stopped them.
 func (k *MapKeeper) readGone(ctx context.Context, machines []Machine) error {
 	fresh := slices.ContainsFunc(machines, func(m Machine) bool { return !m.Alive && k.heartbeatOf(m) == nil && !k.seenGone(m) })
@@ -190,7 +190,7 @@ func (k *MapKeeper) wantedAgents() int {
 	return max(0, max(1, k.Inventory.Map.Spec.Workers)-(len(k.Inventory.Map.Drained)-k.past))
 }
 
-// stayingAgents counts the machines whose agents work and were not drained.
+// stayingAgents counts the machines with agents that work and were not drained.
 func (k *MapKeeper) stayingAgents(machines []Machine) int {
 	leaving := func(m Machine) bool {
 		for agent := range k.Inventory.Map.Drained {

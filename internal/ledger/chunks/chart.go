@@ -170,8 +170,8 @@ func (t *Inventory) SealEntry(by string, e *protocol.Entry) []byte {
 	return protocol.EncodeEntry(*e)
 }
 
-// SendEntry appends body, whose entry e is where that is known: what we have written
-// ourselves need not be read.
+// SendEntry appends body. e is its entry, where that is known: what this process has
+// written need not be read.
 func (t *Inventory) SendEntry(ctx context.Context, c *Chunk, body []byte, e *protocol.Entry) (mine bool, sent time.Duration, err error) {
 	key := t.EntryKey(c, c.N)
 	sent = t.Now()

@@ -421,7 +421,7 @@ func mostFails(text string) string {
 	return text
 }
 
-// verdict settles a map whose chunks are all done.
+// verdict settles a map after all its chunks are done.
 func (m *Map) verdict(t job.Tally) *protocol.Settled {
 	s := &protocol.Settled{State: job.Succeeded, Tally: &t, Place: m.Place}
 	bad := t.Failed + t.Quarantined

@@ -21,7 +21,7 @@ func CancelJob(ctx context.Context, w protocol.World, p job.Path, by, reason str
 	return appendStop(ctx, w, p, by, protocol.Stop{Reason: reason})
 }
 
-// DrainJob is Cancel of a map whose items that run may end (E2); Cancel after it has
+// DrainJob is Cancel of a map that lets running items end (E2); Cancel after it has
 // them ended.
 func DrainJob(ctx context.Context, w protocol.World, p job.Path, by, reason string) (stands bool, err error) {
 	return appendStop(ctx, w, p, by, protocol.Stop{Reason: reason, Drain: true})

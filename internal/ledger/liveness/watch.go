@@ -132,7 +132,7 @@ type Sign struct {
 	Wrote time.Time     // when the owner sealed its newest entry, by its own clock
 }
 
-// CheckOwner notes the sign of an owner whose chunk was just read, and reads its heartbeat if
+// CheckOwner notes the sign of the owner of a chunk that was just read, and reads its heartbeat if
 // that is due.
 func (o *Observer) CheckOwner(ctx context.Context, c Sign) error {
 	o.NoteEntry(c)

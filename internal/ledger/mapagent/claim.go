@@ -82,7 +82,7 @@ func (m *MapMember) adoptClaim(c *chunks.Chunk) *OwnedChunk {
 	return h
 }
 
-// UnsureClaim is a claim whose outcome is unknown: it may have landed under its number
+// UnsureClaim is a claim with an unknown outcome: it may have landed under its number
 // of the chunk's log, or may land there as long as the number is free.
 type UnsureClaim struct {
 	Chunk *chunks.Chunk
@@ -95,9 +95,9 @@ func (m *MapMember) AddUnsure(u UnsureClaim) {
 	}
 }
 
-// ResolveUnsure looks after the claims whose outcome stayed unknown, each until its number
+// ResolveUnsure checks the claims with an outcome that stayed unknown, each until its number
 // holds an entry: if that is the claim, no other agent works on the chunk (L1). It returns
-// the first chunk that is ours. A claim whose number is still free is sent again if the
+// the first chunk that is ours. A claim with a number that is still free is sent again if the
 // chunk may be claimed now, and is left for later if not; others are not kept waiting.
 func (m *MapMember) ResolveUnsure(ctx context.Context) (*OwnedChunk, error) {
 	for _, u := range slices.Clone(m.Unsure) {

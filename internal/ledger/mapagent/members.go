@@ -78,7 +78,7 @@ func (p standbyOrder) comesBefore(o standbyOrder) bool {
 }
 
 // ListMembers finds out whether we are a spare: one of the first, by a hash of their
-// ids, among the agents whose heartbeats moved since the last listing.
+// ids, among the agents with heartbeats that moved since the last listing.
 func (m *memberList) ListMembers(ctx context.Context) error {
 	now := m.Inventory.Now()
 	if m.Members.seen != nil && now-m.Members.at < ListMembersEvery {

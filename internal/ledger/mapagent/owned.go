@@ -154,7 +154,7 @@ func (h *OwnedChunk) beginItem(item int, alone bool) Try {
 		Name: h.Chunk.ID + "-" + strconv.Itoa(h.claim) + "-" + strconv.Itoa(h.begun)}
 }
 
-// endBackOffs brings items back whose back-off is over.
+// endBackOffs makes items ready again after their back-off is over.
 func (h *OwnedChunk) endBackOffs(now time.Duration) {
 	if len(h.later) == 0 {
 		return

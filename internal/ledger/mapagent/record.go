@@ -56,8 +56,8 @@ func (h *OwnedChunk) Record(ctx context.Context) error {
 	return nil
 }
 
-// appendOwn writes an entry of ours, as what comes after all that was read. One whose
-// outcome stayed unknown comes first, with its own bytes (L1), and the caller
+// appendOwn writes an entry of ours, as what comes after all that was read. An
+// entry with an outcome that stayed unknown comes first, with its own bytes (L1), and the caller
 // decides again.
 func (h *OwnedChunk) appendOwn(ctx context.Context, e protocol.Entry) (mine bool, err error) {
 	body, again := h.Unsure, h.Unsure != nil

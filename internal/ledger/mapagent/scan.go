@@ -223,8 +223,8 @@ func (m *MapMember) tendChunk(ctx context.Context, c *chunks.Chunk) (*OwnedChunk
 }
 
 // checkOwnerUnlessStopped looks after a chunk's owner, for its death would let us act. Right after a stop
-// thousands would ask for thousands at once, and living owners end their own: who is
-// dead then is found by the spares, once the owners have had their time.
+// thousands would ask for thousands at once, and living owners end their own: standbys
+// find the dead owners, once the owners have had their time.
 func (m *MapMember) checkOwnerUnlessStopped(ctx context.Context, c *chunks.Chunk) error {
 	if m.Inventory.Map.Stop != nil && !m.scansAlone() && m.Inventory.SinceStop() < protocol.StopGrace {
 		if c.Owner != "" {

@@ -65,7 +65,7 @@ func Structs(text []byte) (n int) {
 	return n
 }
 
-// shortened is an error whose text quotes no more of a record than a line has room for.
+// shortened is an error with a text that quotes no more of a record than a line has room for.
 type shortened struct{ error }
 
 func (s shortened) Error() string {
@@ -255,7 +255,7 @@ func checkChunkEntry(e *Entry) error {
 	return nil
 }
 
-// Check refuses a chunk that is larger than any, or whose items have behind them what no
+// Check refuses a chunk that is larger than any, or with items that have behind them what no
 // log can have counted.
 func (s Seed) Check() error {
 	if err := first(s.Items.checkOrder(job.MaxChunkSize), counted("mark", s.Mark), length("wait", s.Wait)); err != nil {

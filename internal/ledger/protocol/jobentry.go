@@ -10,8 +10,8 @@ import (
 // something else. It is an entry of the job's log, so that it reaches an agent that
 // cannot be reached otherwise, at its next read (R7, E5). The agent begins nothing new. In a map
 // it hands on what it has not begun, lets end what runs, and leaves; in a run it
-// saves and leaves as an interruption, and another takes its rank. For everybody
-// else it changes nothing: no fold, no budget and no decision but the keeper's, who
+// saves and leaves as an interruption, and another takes its rank. For all other
+// processes it changes nothing: no fold, no budget and no decision but the keeper's, which
 // asks for no other agent in the place of a map's.
 type Drained struct {
 	Agent  string `json:"agent"`
@@ -73,7 +73,7 @@ type Stop struct {
 // Settled ends a job for good.
 type Settled struct {
 	State   job.State `json:"state"`
-	Attempt int       `json:"attempt"`        // the attempt whose outputs count; 0: none
+	Attempt int       `json:"attempt"`        // the attempt of the outputs that count; 0: none
 	Rank    int       `json:"rank"`           // the rank that Code and Reason come from
 	Code    int       `json:"code"`           // the program's exit status, or drover's
 	Reason  string    `json:"reason"`         // one line; empty after success

@@ -9,7 +9,7 @@ import (
 
 // AgentRights are what agents need of a store: for the jobs of one task, or of
 // all tasks of a project when p.Task is "". They read what is shared, what gc was
-// about to take, and the other tasks of the project, whose outputs may be their
+// about to take, and the other tasks of the project: their outputs may be
 // inputs. They delete nothing: an attacker that breaks into one cannot take a fact away. Blobs,
 // which all tasks share, they do not even replace.
 func AgentRights(p job.Path) store.Rights {

@@ -37,7 +37,7 @@ type Beside struct {
 type Removed struct {
 	Job   string    `json:"job"`
 	State job.State `json:"state,omitempty"` // as it had settled; "" for a submit that never finished
-	// Since is the first place whose checkpoints a next job may begin with,
+	// Since is the first place with checkpoints that a next job may begin with,
 	// StateSince that of /state: as job.Job's.
 	Since      int `json:"since,omitempty"`
 	StateSince int `json:"state_since,omitempty"`

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// DecodeResults is decode for an object with results in it, which go to results. Who
-// reads a map reads a million of them: those that we have written ourselves are read
+// DecodeResults is decode for an object with results in it, which go to results. A
+// reader of a map reads a million of them: those that we have written ourselves are read
 // here, and all else, and what is wrong with it, is for package json to tell.
 func DecodeResults(b []byte, into any, results *[]Result, v *int, key string) error {
 	// quotes stand in no text without a backslash before them: this is a field

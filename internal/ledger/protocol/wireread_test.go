@@ -46,7 +46,7 @@ func TestResultsAreReadAsPackageJSONReadsThem(t *testing.T) {
 	}
 }
 
-// What is written by us is read by us: else it would only be slow, and nobody would notice.
+// What is written by us is read by us: else it would only be slow, without a sign.
 func TestOurOwnResultsNeedNoPackageJSON(t *testing.T) {
 	t.Parallel()
 	body := string(EncodeEntry(Entry{V: 1, Results: []Result{

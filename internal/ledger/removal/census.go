@@ -94,7 +94,7 @@ type CountedTask struct {
 	Task tasks.Task
 	// Generations are those of each rank that count, newest first.
 	Generations map[int][]protocol.Saved
-	// Begun are the states that attempts began with whose ranks share one, newest first.
+	// Begun are the states that attempts with one shared state began with, newest first.
 	Begun []protocol.Begun
 	// Bad says why its logs cannot be read; nil: they can.
 	Bad error

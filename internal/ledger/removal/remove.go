@@ -22,7 +22,7 @@ import (
 //
 // place is that of the job when it was chosen, and because another of its task that
 // lets it go, a newer success, if it names one. Refused as fault.Invalid are a job that
-// has not settled, or was submitted again since, and one whose because was removed or
+// has not settled, or was submitted again since, and one with a because that was removed or
 // submitted again: what it was chosen for is not so any more.
 func RemoveJob(ctx context.Context, w protocol.World, p job.Path, place int, because tasks.Place, by string) error {
 	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)

@@ -29,7 +29,7 @@ import (
 // whichever process dies, and at no moment. docs/design/004-gc.md has the reasons.
 
 // SweepMargin is what a delete may take from when it is sent to when it has
-// happened. A sweep whose gc is silent is over that much after its time.
+// happened. A sweep of a silent gc is over that much after its time.
 const SweepMargin = 30 * time.Second
 
 // SweepPoll is how often a sweep that stands in the way is read.
@@ -199,7 +199,7 @@ func ReadSweeps(ctx context.Context, w protocol.World) (*Sweeps, error) {
 func (s *Sweeps) At() int { return s.since }
 
 // Since makes Assure look for what gc took after At, and not only since Sweeps: for
-// who believes, by a list he keeps outside the store, that blobs are there. at 0 is
+// a caller that believes, by a list outside the store, that blobs are there. at 0 is
 // the beginning: then Assure looks if any gc has ever run.
 func (s *Sweeps) Since(at int) {
 	if at > len(s.log.Entries) {

@@ -48,7 +48,7 @@ func (r Run) Next(ev Evidence) Step {
 	return Step{}
 }
 
-// missingRanks lists the ranks whose agent died without an exit, and those that
+// missingRanks lists the ranks with an agent that died without an exit, and those that
 // left because their machine, or a person, said so.
 func (r Run) missingRanks(ev Evidence) (lost, told []int) {
 	for rank := range r.Nodes {

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// stood makes a run of nodes whose attempts had these causes, first excepted.
+// stood makes a run of nodes with attempts of these causes, first excepted.
 func stood(nodes int, causes ...protocol.Cause) Run {
 	r := Run{Nodes: nodes, Grace: 20 * time.Second, Joins: map[int]protocol.Join{}, Exits: map[int]protocol.Exit{}}
 	for i, c := range append([]protocol.Cause{protocol.First}, causes...) {
@@ -156,7 +156,7 @@ func deaths(dead string) func(string) liveness.Death {
 	}
 }
 
-// What Next says is what the fold will take: or two who agree would append for ever.
+// What Next says is what the fold will take: or two processes that agree would append for ever.
 func TestTheFoldTakesWhatNextSays(t *testing.T) {
 	for name, r := range map[string]Run{
 		"lost":      stood(2, protocol.Notice).joined(2),

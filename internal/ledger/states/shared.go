@@ -16,7 +16,7 @@ import (
 // Shared is the state of a task in the parts that it is made of.
 type Shared struct {
 	// Begun is what the newest attempt that shared its state began with; nil when
-	// there is none, or jobs whose ranks had a state each have saved since.
+	// there is none, or jobs with a state for each rank have saved since.
 	Begun *protocol.Begun
 	// Saved are the newest complete generations since, by rank.
 	Saved map[int]protocol.Saved
@@ -147,7 +147,7 @@ func newestOf(logs map[int]*protocol.Log, complete func(protocol.Saved) (bool, e
 }
 
 // ReadShared reads a task's state, all ranks' together, as it is now. complete is asked
-// about lists of states alone. Of a task whose ranks never shared one it is the zero
+// about lists of states alone. Of a task with ranks that never shared one it is the zero
 // Shared, and costs one log.
 func ReadShared(ctx context.Context, w protocol.World, p job.Path, complete func(protocol.Saved) (bool, error)) (Shared, error) {
 	first := w.OpenLog(protocol.StateDir(p, 0), "")

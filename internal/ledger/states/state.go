@@ -23,7 +23,7 @@ type Generations struct {
 	me  protocol.Restored
 }
 
-// CurrentHolder is the writer whose `restored` stands: the greatest so far. Two agents
+// CurrentHolder is the writer with the `restored` that stands: the greatest so far. Two agents
 // of one attempt and rank cannot be, a rank has one join.
 func CurrentHolder(entries []protocol.Entry) (protocol.Restored, bool) {
 	var h protocol.Restored
@@ -125,7 +125,7 @@ func NewestGeneration(entries []protocol.Entry, complete func(protocol.Saved) (b
 	return -1, nil, nil
 }
 
-// Save adds a generation, whose blobs are stored already. ErrFenced when a newer
+// Save adds a generation, with blobs that are stored already. ErrFenced when a newer
 // attempt has taken over: the caller stops.
 func (g *Generations) Save(ctx context.Context, s protocol.Saved) error {
 	s.Job, s.Place, s.Attempt, s.Agent = g.me.Job, g.me.Place, g.me.Attempt, g.me.Agent
@@ -155,7 +155,7 @@ func ReadState(ctx context.Context, w protocol.World, p job.Path, rank int, comp
 
 // PutState adds a generation by hand, between two jobs: change gets what the
 // newest complete one names (its zero value when there is none) and says what is
-// to be there, whose blobs are stored already. The next job begins with it.
+// to be there, with blobs that are stored already. The next job begins with it.
 // ErrFenced when one has begun meanwhile.
 func PutState(ctx context.Context, w protocol.World, p job.Path, rank int, by string, complete func(protocol.Saved) (bool, error), change func(*protocol.Saved)) error {
 	task, err := tasks.ReadTask(ctx, w, p)

@@ -234,8 +234,8 @@ func withdrawJob(ctx context.Context, w protocol.World, j job.Job) error {
 
 // CloseIfSettled writes `closed` when the live job's own log says settled: only
 // then does another submit count (T1). A map that was submitted once more, and not
-// reopened for that, is first settled for its new place, in its own log: who was
-// about to reopen it comes too late there, or we do (T2).
+// reopened for that, is first settled for its new place, in its own log: a process
+// that is about to reopen it comes too late there, or this one does (T2).
 func CloseIfSettled(ctx context.Context, w protocol.World, task *protocol.Log, p job.Path) (bool, error) {
 	l := w.OpenLog(protocol.JobDir(p)+"/log", task.By)
 	place, again := LastPlace(task.Entries, p.Job)

@@ -350,7 +350,7 @@ func FindNewest(ctx context.Context, w protocol.World, project string) (p job.Pa
 }
 
 // ListJobs lists the jobs of the store, or of one project, oldest first, but for those
-// that gc has removed. A job whose submit never finished may be among them; Look
+// that gc has removed. A job with a submit that never finished may be among them; Look
 // tells.
 func ListJobs(ctx context.Context, w protocol.World, project string) ([]job.Path, error) {
 	return tasks.NewCatalog(w, project).Jobs(ctx)

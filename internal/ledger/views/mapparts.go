@@ -89,7 +89,7 @@ func (v *MapView) Ended(ctx context.Context, p Part, give func(ItemReport)) erro
 	return nil
 }
 
-// fromSnapshot gives the items of a part whose snapshot has them all: one request
+// fromSnapshot gives the items of a part from a snapshot that has them all: one request
 // for what takes many from the log. Of quarantined items, and of those of earlier
 // claims, only the log knows.
 func (v *MapView) fromSnapshot(ctx context.Context, p Part, give func(ItemReport)) (whole bool, err error) {
