@@ -1,6 +1,7 @@
 package house_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -218,6 +219,15 @@ var broken = map[string][]struct{ files, want string }{
 	"interfaces stay small": {
 		{"-- store/more.go --\npackage store\ntype Big interface{ A(); B(); C(); D(); E(); F(); G() }\n", "store/more.go:2: an interface of 7 methods"},
 	},
+	"receivers stay small": {
+		{"-- store/more.go --\npackage store\ntype big[T any] struct{}\n" + manyMethods(), "store.big has 41 methods"},
+	},
+	"packages stay small": {
+		{longFiles(4), "store has 28"},
+	},
+	"comments have nouns as subjects": {
+		{"-- store/more.go --\npackage store\n" + strings.Repeat("// whoever reads\n", mostPronounLines+1), "store/more.go:1302: // whoever reads"},
+	},
 	"contexts carry no values": {
 		{"-- store/more.go --\npackage store\nimport c \"context\"\nvar x = c.WithValue(nil, 1, 2)\n", "store/more.go:3: a value put into a context"},
 	},
@@ -265,6 +275,22 @@ var broken = map[string][]struct{ files, want string }{
 		{"-- internal/ledger/log.go --\npackage ledger\ntype Entry struct{ Held map[int]*Part `json:\"held,omitempty\"` }\ntype Part struct{ Size int `json:\"size\"` }\n-- docs/protocol.md --\n## Entries\n`held`\n", `"size" of ledger.Part is in no table`},
 		{"-- internal/ledger/log.go --\npackage ledger\ntype Join struct{ Rank int `json:\"rank\"` }\n", `"rank" of ledger.Join is in no table`},
 	},
+}
+
+// manyMethods are those of a type big, one more than a type may have.
+func manyMethods() (text string) {
+	for i := range maxReceiver + 1 {
+		text += fmt.Sprintf("func (*big[T]) m%d() {}\n", i)
+	}
+	return text
+}
+
+// longFiles are n files of package store with 700 lines each.
+func longFiles(n int) (text string) {
+	for i := range n {
+		text += fmt.Sprintf("-- store/more%d.go --\npackage store\n", i) + strings.Repeat("//\n", 700)
+	}
+	return text
 }
 
 // page is the page of the protocol with one rule.

@@ -1,0 +1,126 @@
+package house_test
+
+import (
+	"fmt"
+	"go/ast"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	maxReceiver = 40   // methods of one type
+	maxPackage  = 2500 // lines of a package, without its tests
+)
+
+// tallReceivers are the types with more methods than that: how many they may have, and why.
+// They may only become fewer.
+var tallReceivers = map[string]struct {
+	most int
+	why  string
+}{
+	"internal/agent/crew.crew": {88, "the map runner is to become types of one job each"},
+	"store/s3.Bucket":          {52, "a bucket, its pieces and its resumed uploads share one client"},
+	"internal/agent.agent":     {50, "the stages of an agent, one after the other"},
+	"internal/proc.spawner":    {45, "one process with one loop; its parts share the loop's state"},
+	"driver/docker.Driver":     {43, "a driver's five methods, and what each asks of the daemon"},
+}
+
+// largePackages are those with more lines than that: how many they may have, and why. They may
+// only become fewer.
+var largePackages = map[string]struct {
+	most int
+	why  string
+}{
+	"drover":              {7700, "the SDK: its types are its users' and cannot lie in several packages"},
+	"internal/proc":       {7500, "the supervisor and the programs below it are one protocol over one socket"},
+	"internal/agent":      {5600, "the stages share one workspace"},
+	"internal/env":        {5100, "each kind of interpreter has files of its own"},
+	"internal/engine":     {4300, "the steps of a plan share what they have found"},
+	"internal/agent/crew": {3900, "to be split with its type"},
+	"driver/slurm":        {3700, "one engine, and what its commands print"},
+	"job":                 {3100, "the nouns"},
+	"bench":               {3100, "a section a file"},
+}
+
+// mostPronounLines is how many lines of comments may have a pronoun for a person, as "who" and
+// "somebody": the subject of a sentence is a noun. It may only become smaller.
+const mostPronounLines = 1300
+
+var pronoun = regexp.MustCompile(`(?i)\b(who|whoever|whom|whose|somebody|nobody|everybody|anybody|someone|anyone|everyone|he|him|his|she|her)\b`)
+
+// receiver is the type that a method belongs to; "" for a function.
+func receiver(fn *ast.FuncDecl) string {
+	if fn.Recv == nil || len(fn.Recv.List) == 0 {
+		return ""
+	}
+	t := fn.Recv.List[0].Type
+	for {
+		switch x := t.(type) {
+		case *ast.StarExpr:
+			t = x.X
+		case *ast.IndexExpr:
+			t = x.X
+		case *ast.IndexListExpr:
+			t = x.X
+		case *ast.Ident:
+			return x.Name
+		default:
+			return ""
+		}
+	}
+}
+
+func receiversStaySmall(h *house) (found []string) {
+	methods := map[string]int{}
+	for _, f := range h.files {
+		for _, d := range f.syntax.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && !f.isTest() && receiver(fn) != "" {
+				methods[path.Dir(f.path)+"."+receiver(fn)]++
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(methods)) {
+		if most := max(maxReceiver, tallReceivers[name].most); methods[name] > most {
+			found = append(found, fmt.Sprintf("%s has %d methods: above %d a type has more than one job; give a part of them a type", name, methods[name], most))
+		}
+	}
+	return found
+}
+
+func packagesStaySmall(h *house) (found []string) {
+	lines := map[string]int{}
+	for _, f := range h.files {
+		if !f.isTest() {
+			lines[path.Dir(f.path)] += f.lines
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		if most := max(maxPackage, largePackages[name].most); lines[name] > most {
+			found = append(found, fmt.Sprintf("%s has %d lines: above %d a package has more than one subject; give one of them a package", name, lines[name], most))
+		}
+	}
+	return found
+}
+
+func commentsHaveNouns(h *house) (found []string) {
+	total, last := 0, ""
+	for _, f := range h.files {
+		for _, group := range f.syntax.Comments {
+			for _, c := range group.List {
+				for i, line := range strings.Split(c.Text, "\n") {
+					if pronoun.MatchString(line) {
+						total++
+						last = fmt.Sprintf("%s:%d: %s", f.path, f.set.Position(c.Pos()).Line+i, strings.TrimSpace(line))
+					}
+				}
+			}
+		}
+	}
+	if most := mostPronounLines; total > most {
+		found = append(found, fmt.Sprintf("%d lines of comments have a pronoun for a person, and %d may: say the agent, a reader, the caller, as in %s", total, most, last))
+	}
+	return found
+}
