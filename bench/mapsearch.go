@@ -14,7 +14,7 @@ import (
 )
 
 // maxSearch is how much longer than grep a search may take: it reads as many bytes,
-// and says of each line which item it is of.
+// and finds for each line the item that printed it.
 const maxSearch = 1.5
 
 const searchClaim = "a search takes at most 1.5 times zstdcat | grep -E on the same bytes"

@@ -20,9 +20,9 @@ type hit struct {
 	do     func(r *round, p planned) (bool, error)
 }
 
-// reach is the agents with items in flight that may run again without a record of it: nothing has
-// failed. What a dead agent leaves, and what one ends that is asked to leave, is in
-// verify's bound.
+// reach says for which agents' items in flight a hit allows another run without a record.
+// What a dead agent leaves, and what an agent ends that is asked to leave, is in verify's
+// bound already.
 type reach int
 
 const (

@@ -237,8 +237,8 @@ func (r *round) allowedExtra() int {
 	return r.found.Bound + x.Retries + x.Interrupted + r.again
 }
 
-// judgeLeftovers has a quiet job come and go: its command and agent sweep what dead
-// ones left, and looks at what is there then: nothing of any job.
+// judgeLeftovers runs a quiet job: its command and agent sweep what dead ones have left.
+// Then nothing of any job may be there.
 func (r *round) judgeLeftovers(ctx context.Context) error {
 	c := r.lane.droverCommand(ctx, false, "map", "-q", "-t", "sweeper", "--from", "1-1", "--", "true")
 	if out, err := c.CombinedOutput(); err != nil {

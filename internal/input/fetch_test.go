@@ -434,7 +434,7 @@ func TestRedirectsAreFollowedButNotAstray(t *testing.T) {
 			t.Errorf("%s: %v, want %q", uri, err, want)
 		}
 	}
-	// A server without a known certificate is not believed, and not asked again.
+	// A server with a certificate of an unknown authority is not believed, and not asked again.
 	_, err := quick().fetchFile(t.Context(), secure.URL+"/a", t.TempDir())
 	said.Error("an unknown authority", err)
 	if fault.KindOf(err) != fault.Denied || !strings.Contains(fault.Hint(err), "SSL_CERT_FILE") {

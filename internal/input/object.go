@@ -15,8 +15,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// PlaceOf is what opens a bucket: the one of places, which are URLs of what it is left
-// to, that names it, else the bucket alone.
+// PlaceOf is the URL by which a bucket is opened: the one of places that names it, with its
+// options, else the bucket's name alone.
 func PlaceOf(places []string, bucket string) string {
 	for _, p := range places {
 		if name, _, _ := strings.Cut(p, "?"); name == bucket {

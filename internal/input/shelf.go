@@ -110,8 +110,8 @@ func openBare(dir, name string) (s *shelf, err error) {
 	return s, err
 }
 
-// holdsNamedPart says whether the part that we hold is the one of that name: the one that held the
-// lock before may have made it the file.
+// holdsNamedPart says whether the part that we hold is the one of that name: the command that
+// held the lock before may have made it the file.
 func (s *shelf) holdsNamedPart() bool {
 	ours, err := s.part.Stat()
 	if err != nil {

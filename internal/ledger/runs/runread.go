@@ -47,8 +47,8 @@ func ReadRecords(ctx context.Context, w protocol.World, p job.Path, r *Run, own 
 	return ReadRanks(ctx, w, p, k, "exit", r.Nodes, r.Exits, own, func(e *protocol.Exit) *int { return &e.V })
 }
 
-// ObserveAgents observes the agents that must be known to live: members without an exit,
-// survivors a rank is kept for, and others that the caller names.
+// ObserveAgents observes the agents of which a decision asks whether they live: members without
+// an exit, survivors for which a rank is kept, and others that the caller names.
 func ObserveAgents(ctx context.Context, w protocol.World, o *liveness.Observer, r Run, self string, others ...string) error {
 	agents := slices.Clone(others)
 	for rank, join := range r.Joins {
