@@ -28,7 +28,7 @@ More
   Jobs     attach (a shell beside a program), wait, events, metrics (plots numbers), top
   Maps     items, results, retry (failed items), pause, verify (recompute from the store)
   Data     put (files to a bucket), data (what a task keeps), gc (remove old jobs)
-  Places   target, down (takes away what target up has made), offers (what is free), worker, queue (who waits for this machine), image
+  Places   target, down (undo target up), offers (what is free), worker, queue (who waits for this machine), image
   Set up   init (drover.yaml), config, completion, version, help
   Tools    process (a SageMaker processing job), ssm (simple-sagemaker's command lines)
 
