@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/dustin/go-humanize"
 )
@@ -83,7 +84,7 @@ func openShelf(dir, name string) (s *shelf, err error) {
 	if s.part, err = os.OpenFile(filepath.Join(dir, "part"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
 	}
-	if syscall.Flock(int(s.part.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil || !s.holdsNamedPart() {
+	if !lockFile(s.part) || !s.holdsNamedPart() {
 		s.part.Close()
 		if s.part, err = os.CreateTemp(dir, ".part-*"); err != nil {
 			return nil, err
@@ -97,6 +98,19 @@ func openShelf(dir, name string) (s *shelf, err error) {
 	// What is hashed is what is there: the part is not believed to be as it was.
 	s.size, err = io.Copy(s.hash, s.part)
 	return s, err
+}
+
+// lockFile locks a file unless another command has it. A process that this one has just
+// forked has a lock of before for the moment until its own program begins, so it is tried
+// for a tenth of a second.
+func lockFile(f *os.File) bool {
+	for range 20 {
+		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+			return true
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return false
 }
 
 // openBare makes a shelf of which nothing is kept but the file, below dir: for many
