@@ -15,8 +15,8 @@ type Allocation struct {
 	// where these are folders like any other. "": the machine is shared with others, so the
 	// agent makes a folder of its own, and a view of the machine in which /opt/ml is that.
 	//
-	// Not built yet: no target may set "/" before the agent keeps its own files elsewhere, as
-	// it removes Root when it ends.
+	// A Root of its own goes with the agent. Of "/" the agent empties /opt/ml and /state when
+	// it ends, and keeps its own files in State.
 	Root string
 	// State is the folder for what an agent keeps while it lives; "": the user's own.
 	State string

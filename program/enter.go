@@ -46,7 +46,7 @@ func (p *program) enterAgent(args []string) (int, error) {
 		}
 		switch a := t.Beside(); {
 		case a == nil:
-		case a.Root != "":
+		case a.Root != "" && a.Root != "/":
 			return agent.Enter([]agent.Root{{Base: a.Root, Path: "."}}, args[4:])
 		case a.Scratch != "":
 			roots = append(roots, agent.Roots(scratchBase(a.Scratch), scratchWork, job, placement, index)...)

@@ -446,11 +446,14 @@ func (a *agent) readIdentity(ctx context.Context) error {
 	}
 	a.place = place
 	a.id = liveness.NewAgentID(a.World, a.Placement, a.Index)
-	if a.root = a.Machine.Root; a.root == "" {
-		a.root = filepath.Join(a.Machine.Work, j.ID, a.id)
+	if a.own = a.Machine.Root; a.own == "" || a.own == wholeMachine {
+		a.own = filepath.Join(a.Machine.Work, j.ID, a.id)
 	}
-	if err := os.MkdirAll(a.root, 0o700); err != nil {
-		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "start agent: make %s", a.root)
+	if a.root = a.own; a.Machine.Root == wholeMachine {
+		a.root = wholeMachine
+	}
+	if err := os.MkdirAll(a.own, 0o700); err != nil {
+		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "start agent: make %s", a.own)
 	}
 	if err := a.remains.leaveMark(""); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "start agent")
@@ -483,7 +486,7 @@ func (a *agent) openAttemptLog(ctx context.Context, attempt, rank int) error {
 		return err
 	}
 	a.out = out
-	live, err := out.Listen(a.root)
+	live, err := out.Listen(a.own)
 	if err != nil {
 		a.Log.Warn("live output is off", "err", err) // the store's log objects remain
 	}

@@ -505,8 +505,8 @@ func TestWhatADeadAgentLeftIsSweptAway(t *testing.T) {
 	defer func() { left.Kill(); left.Wait() }()
 	leave := func(dir string, m mark) {
 		a := newAgent(Config{Machine: Machine{Self: m.Host}})
-		a.root = filepath.Join(p.work, dir)
-		p.check(os.MkdirAll(filepath.Join(a.root, "opt"), 0o700))
+		a.own = filepath.Join(p.work, dir)
+		p.check(os.MkdirAll(filepath.Join(a.own, "opt"), 0o700))
 		p.check(a.remains.leaveMark(m.Token))
 	}
 	leave("dead/1-0-a", mark{Host: stranger(), Token: token})

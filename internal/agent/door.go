@@ -61,14 +61,14 @@ func (w *workspace) writeDoor(pid int, dir string, environ []string) {
 		b, err = json.Marshal(d)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(w.root, doorName), b, 0o600)
+		err = os.WriteFile(filepath.Join(w.own, doorName), b, 0o600)
 	}
 	if err != nil {
 		w.Log.Warn("attaching is not possible", "err", err)
 	}
 }
 
-func (w *workspace) removeDoor() { _ = os.Remove(filepath.Join(w.root, doorName)) }
+func (w *workspace) removeDoor() { _ = os.Remove(filepath.Join(w.own, doorName)) }
 
 // last is an environment by name: of two values the later counts.
 func last(environ []string) map[string]string {

@@ -38,7 +38,7 @@ func (a *agent) archiveOutput(ctx context.Context, attempt int, name, file strin
 	if err != nil || len(trees) == 0 {
 		return err
 	}
-	tmp, err := os.CreateTemp(a.root, "archive-*")
+	tmp, err := os.CreateTemp(a.own, "archive-*")
 	if err != nil {
 		return fmt.Errorf("make %s: %w", file, err)
 	}

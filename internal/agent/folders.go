@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
@@ -19,8 +21,8 @@ import (
 // sentence for people when there is none, and without one when it was removed.
 // A link is followed as the program sees it, to folders of this agent alone.
 func (w *workspace) leftFolder(dir string) (folder, why string) {
-	ours, err := filepath.EvalSymlinks(w.root)
-	if err != nil {
+	ours := w.realFolders()
+	if len(ours) == 0 {
 		return "", ""
 	}
 	folder = dir
@@ -29,10 +31,11 @@ func (w *workspace) leftFolder(dir string) (folder, why string) {
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", ""
 		}
-		if err != nil || parent != ours && !strings.HasPrefix(parent, ours+"/") {
+		folder = filepath.Join(parent, filepath.Base(folder))
+		inside := func(dir string) bool { return strings.HasPrefix(folder, dir+"/") }
+		if err != nil || !slices.ContainsFunc(ours, inside) && !slices.Contains(ours[1:], folder) { // a link to the agent's own folder leads elsewhere
 			return "", "it is a link that leads elsewhere, and was not saved"
 		}
-		folder = filepath.Join(parent, filepath.Base(folder))
 		info, err := os.Lstat(folder)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
@@ -51,6 +54,23 @@ func (w *workspace) leftFolder(dir string) (folder, why string) {
 		folder = w.resolveLink(filepath.Dir(folder), target)
 	}
 	return "", "it is a link to itself"
+}
+
+// realFolders are those in which this agent's program writes, without symbolic links: the
+// agent's own first, and the machine's where they are the program's.
+func (w *workspace) realFolders() (dirs []string) {
+	all := []string{w.own}
+	if w.root != w.own {
+		for _, top := range owned {
+			all = append(all, filepath.Join(w.root, top))
+		}
+	}
+	for _, dir := range all {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			dirs = append(dirs, real)
+		}
+	}
+	return dirs
 }
 
 // resolveLink is where a link in folder leads, as the program sees it.
@@ -108,6 +128,20 @@ func (w *workspace) clearFolder(dir string) error {
 	for _, e := range entries {
 		if err := tree.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// emptyMachine takes away what is in the folders of the contract on a machine whose own they
+// are: an agent before this one may have left it.
+func (w *workspace) emptyMachine() error {
+	if w.root == w.own {
+		return nil
+	}
+	for _, top := range owned {
+		if err := w.clearFolder(filepath.Join(w.root, top)); err != nil {
+			return fault.Wrap(err, fault.Denied, "Run the agent as a user that may write there.", "empty folder %s", top)
 		}
 	}
 	return nil

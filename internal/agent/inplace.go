@@ -67,7 +67,7 @@ func (w *workspace) whyNoLayers() string {
 
 // ownFolders are those in which drover itself works, without symbolic links.
 func (w *workspace) ownFolders() (dirs []string) {
-	for _, dir := range []string{w.root, w.Machine.Work, w.World.Store.String()} {
+	for _, dir := range []string{w.own, w.Machine.Work, w.World.Store.String()} {
 		if !filepath.IsAbs(dir) {
 			continue // a store that is no folder
 		}
@@ -85,8 +85,8 @@ func (w *workspace) noteLinks(why string) {
 }
 
 // upperFolder and work are the folders of the program's own layer.
-func (w *workspace) upperFolder() string       { return filepath.Join(w.root, "layer", "upper") }
-func (w *workspace) overlayWorkFolder() string { return filepath.Join(w.root, "layer", "work") }
+func (w *workspace) upperFolder() string       { return filepath.Join(w.own, "layer", "upper") }
+func (w *workspace) overlayWorkFolder() string { return filepath.Join(w.own, "layer", "work") }
 
 // layOutPlace makes ready, for one attempt, what the program finds beside its code.
 func (w *workspace) layOutPlace() error {

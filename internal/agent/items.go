@@ -45,7 +45,7 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 	})
 	hands.Go(func() { kit <- a.itemKit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
 	return crew.Run(ctx, crew.Config{World: a.World, Job: a.job, ID: a.id, Self: a.Machine.Self, Slots: a.slots, Near: a.Machine.Near,
-		Root: a.root, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, Beat: a.beat.changeHeartbeat, Log: a.Log,
+		Root: a.own, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, Beat: a.beat.changeHeartbeat, Log: a.Log,
 		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Kit: kit, Patience: a.Machine.Patience, MaxStored: a.maxStoredBytes(), OpenPlace: a.Machine.OpenPlace, Hush: func() { a.vanish(errRemoved) }, Leftovers: a.space.leftovers, Warn: a.warnItems,
 		Unneeded: func() { drop(errors.New("no item runs any more")) }})
 }

@@ -175,12 +175,16 @@ func (w *workspace) writeNotice(why string, grace time.Duration) {
 
 // leaveNotice writes the file; "" takes it away.
 func (w *workspace) leaveNotice(text string) {
-	root, err := os.OpenRoot(w.root) // the program may have put links there
+	base := w.root
+	if base == wholeMachine { // else a link that the program put there could lead anywhere
+		base = filepath.Dir(w.hostPaths().Notice)
+	}
+	root, err := os.OpenRoot(base) // the program may have put links there
 	if err != nil {
 		return
 	}
 	defer root.Close()
-	name, err := filepath.Rel(w.root, w.hostPaths().Notice)
+	name, err := filepath.Rel(base, w.hostPaths().Notice)
 	if err != nil {
 		return
 	}

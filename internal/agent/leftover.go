@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -50,6 +51,7 @@ type unsaved struct {
 	Code    store.Digest `json:"code,omitempty"`
 	View    bool         `json:"view,omitempty"`    // the program saw the folders at /opt/ml and /state
 	Layered bool         `json:"layered,omitempty"` // it ran where its code stands
+	Root    string       `json:"root,omitempty"`    // what the program had as "/"; "": this folder
 }
 
 func (u *unsaved) jobPath() job.Path { return job.Path{Project: u.Project, Task: u.Task, Job: u.Job} }
@@ -75,7 +77,7 @@ func (r *remains) leaveMark(token string) error {
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(r.root, markName)
+	file := filepath.Join(r.own, markName)
 	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
 		return err
 	}
@@ -89,6 +91,9 @@ func (r *remains) noteUnsaved(o runagent.Order, saves bool) {
 	if saves {
 		r.unsaved = &unsaved{Store: r.World.Store.String(), Project: r.Path.Project, Task: r.Path.Task, Job: r.job.ID, Place: r.place,
 			Attempt: o.Attempt, Rank: o.Rank, Agent: r.id, Code: store.Digest(r.job.Code.Blob), View: r.space.view, Layered: r.space.layered}
+		if r.root != r.own {
+			r.unsaved.Root = r.root
+		}
 	}
 }
 
@@ -242,7 +247,7 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 		return err
 	}
 	// The same folders as the dead agent saw them.
-	n := &node{Config: r.Config, id: u.Agent, job: was, root: d.dir, out: r.out, beat: r.beat}
+	n := &node{Config: r.Config, id: u.Agent, job: was, own: d.dir, root: cmp.Or(u.Root, d.dir), out: r.out, beat: r.beat}
 	space := &workspace{node: n, view: u.View, layered: u.Layered}
 	dead := &rankState{node: n, space: space, gens: gens}
 	if err := dead.readNewestSaved(ctx, newest); err != nil {
@@ -251,7 +256,7 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 	r.logNote("saving what attempt %d of job %s left in %s", u.Attempt, shortID(u.Job), d.dir)
 	s := dead.makeSaver(u.Rank)
 	if s.files.skipFile != nil && !u.Layered {
-		shipped, err := os.MkdirTemp(r.root, "code-before-")
+		shipped, err := os.MkdirTemp(r.own, "code-before-")
 		if err != nil {
 			return err
 		}

@@ -201,7 +201,7 @@ func (s *sampler) measureDisk(ctx context.Context, now time.Time) {
 	if now.Before(s.diskNext) {
 		return
 	}
-	s.disk = folderSize(ctx, s.a.root)
+	s.disk = s.a.usedDisk(ctx)
 	if ctx.Err() != nil {
 		return // it was not all looked at
 	}
@@ -213,6 +213,19 @@ func (s *sampler) measureDisk(ctx context.Context, now time.Time) {
 	s.p.full.Store(s.disk)
 	s.a.space.writeNotice(fmt.Sprintf("disk limit of %s reached", job.Bytes(limit).Words()), 0)
 	s.p.proc.Kill()
+}
+
+// usedDisk is what this agent and its program have written on the machine, in bytes: code,
+// inputs, outputs and what the agent keeps itself.
+func (n *node) usedDisk(ctx context.Context) (used int64) {
+	used = folderSize(ctx, n.own)
+	if n.root == n.own {
+		return used
+	}
+	for _, top := range owned {
+		used += min(folderSize(ctx, filepath.Join(n.root, top)), math.MaxInt64-used)
+	}
+	return used
 }
 
 // folderSize is the bytes of the files in a folder, holes and all, as they would be

@@ -18,7 +18,7 @@ const markVariable = "DROVER_METRICS"
 // program sees it: at its end, so that a module of that name in the script's folder, or where the caller
 // has Python look, comes first.
 func (a *agent) withModule(environ []string, code string) ([]string, error) {
-	dir := filepath.Join(a.root, "python")
+	dir := filepath.Join(a.own, "python")
 	if err := module.Lay(dir); err != nil {
 		return nil, fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "prepare program")
 	}

@@ -46,7 +46,7 @@ func (p *program) startDesk(a *agent, o runagent.Order, environ []string) ([]str
 		return environ, nil
 	}
 	d := &desk{a: a, program: p, attempt: o.Attempt, rank: o.Rank, hosts: contract.Hosts(len(o.Joins)), joins: o.Joins}
-	socket, addr, err := launcher.Listen(filepath.Join(a.root, "desk"), d)
+	socket, addr, err := launcher.Listen(filepath.Join(a.own, "desk"), d)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,8 @@ type node struct {
 	job   job.Job
 	place int           // the job's submission number
 	poll  time.Duration // how often the job's log is read at least
-	root  string        // this agent's folder; holds opt/ml and state
+	own   string        // this agent's folder, which goes with it
+	root  string        // what the program has as "/": its opt/ml and state are in it; own, or the machine's
 	slots int           // of a map: items at once
 	beat  *heart
 	out   *record.Writer

@@ -59,6 +59,9 @@ func (a *agent) prepareFiles(ctx context.Context) error {
 	}
 	a.noteSecrets()
 	a.remains.saveDeadAgents(ctx)
+	if err := a.space.emptyMachine(); err != nil {
+		return err
+	}
 	if err := a.fetchCode(ctx); err != nil {
 		return err
 	}
@@ -360,12 +363,15 @@ func (a *agent) removeFolder(removed bool) {
 	}
 	switch {
 	case a.keep:
-		_ = os.Remove(filepath.Join(a.root, markName)) // or the next agent would sweep it away
+		_ = os.Remove(filepath.Join(a.own, markName)) // or the next agent would sweep it away
 		return
 	case a.remains.unsaved != nil && !a.over && !removed:
 		return // for the next agent of this task
 	}
-	if err := removeFolder(a.root); err != nil {
-		a.Log.Warn("folder stays", "dir", a.root, "err", err)
+	if err := a.space.emptyMachine(); err != nil {
+		a.Log.Warn("folders stay", "err", err)
+	}
+	if err := removeFolder(a.own); err != nil {
+		a.Log.Warn("folder stays", "dir", a.own, "err", err)
 	}
 }

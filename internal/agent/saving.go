@@ -166,7 +166,7 @@ func (r *exits) measureLeft(p *program) {
 	if limit == 0 || p.full.Load() > 0 {
 		return
 	}
-	if used := folderSize(context.Background(), r.root); used > limit {
+	if used := r.usedDisk(context.Background()); used > limit {
 		p.full.Store(used)
 	}
 }

@@ -21,6 +21,9 @@ import (
 // owned are the top folders of the contract that a view shows.
 var owned = []string{"/opt/ml", "/state"}
 
+// wholeMachine is the Machine.Root of a machine that is the agent's own.
+const wholeMachine = "/"
+
 // hostPaths are where this agent finds the program's folders.
 func (w *workspace) hostPaths() contract.Paths { return w.folderFacts(w.root).Paths() }
 
@@ -115,7 +118,7 @@ func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*p
 	}
 	if w.job.Spec.Launcher == job.MPI {
 		// MPIs name their shared memory by process ids, and each node counts from 1.
-		shm := filepath.Join(w.root, "shm")
+		shm := filepath.Join(w.own, "shm")
 		if err := os.Mkdir(shm, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("make shared memory: %w", err)
 		}
@@ -129,7 +132,7 @@ func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*p
 	if text == nil {
 		return v, nil
 	}
-	file := filepath.Join(w.root, "hosts")
+	file := filepath.Join(w.own, "hosts")
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return nil, fmt.Errorf("write hosts: %w", err)
 	}

@@ -25,7 +25,7 @@ func TestWithoutRoomForTheModuleTheAgentSaysWhatToFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := newAgent(Config{})
-	a.root = file
+	a.own = file
 	_, err := a.withModule(nil, "")
 	if err == nil || !strings.HasPrefix(err.Error(), "prepare program: ") || fault.Hint(err) != "Free some space, or set XDG_STATE_HOME to a folder with room." || fault.KindOf(err) != fault.Full {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))

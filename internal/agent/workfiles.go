@@ -212,7 +212,7 @@ func (s *rankState) newInCode(ctx context.Context, w workFiles, t tree.Tree, fro
 	if err != nil || len(shared) == 0 {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(s.root, "code-before-")
+	dir, err := os.MkdirTemp(s.own, "code-before-")
 	if err != nil {
 		return nil, err
 	}
