@@ -15,8 +15,9 @@ type Allocation struct {
 	// where these are folders like any other. "": the machine is shared with others, so the
 	// agent makes a folder of its own, and a view of the machine in which /opt/ml is that.
 	//
-	// A Root of its own goes with the agent. Of "/" the agent empties /opt/ml and /state when
-	// it ends, and keeps its own files in State.
+	// A Root of its own goes with the agent. Of "/" the agent empties /opt/ml and /state before
+	// it begins and when it ends, and keeps its own files in Scratch or State, which may not
+	// be below them. What could not be stored is lost with such a machine.
 	Root string
 	// State is the folder for what an agent keeps while it lives; "": the user's own.
 	State string

@@ -66,22 +66,19 @@ func (s *TargetSetup) Remove(ctx context.Context, gone func(driver.Piece)) error
 	if err != nil {
 		return err
 	}
-	for _, h := range held {
-		if err := s.on.Stop(ctx, h, downGrace, true); err != nil {
-			return err
-		}
-	}
+	left := held
 	for range 10 * int(downGrace/downLook) {
-		left, err := s.Placements(ctx)
-		if err != nil {
+		for _, h := range left { // also again: a target may take away what has ended only now
+			if err := s.on.Stop(ctx, h, downGrace, true); err != nil {
+				return err
+			}
+		}
+		if left, err = s.Placements(ctx); err != nil {
 			return err
 		}
 		left = slices.DeleteFunc(left, func(h driver.Handle) bool { return !slices.Contains(held, h) })
 		if len(left) == 0 {
 			return s.on.Setup.Destroy(ctx, s.scope, gone)
-		}
-		if _, err := s.on.Status(ctx, left[0]); err != nil { // a target may take away what has ended now
-			return err
 		}
 		if err := s.clock.Sleep(ctx, downLook); err != nil {
 			return err

@@ -56,8 +56,12 @@ func TestATargetIsSetUpAndTakenDown(t *testing.T) {
 	if out := o.fail(drover, "target", "up", "nowhere"); !strings.Contains(out, `"nowhere" is unknown`) {
 		t.Errorf("it printed\n%s", out)
 	}
-	floor := filepath.Join(o.stateDir(), "drover", "shed", "setup", "stands-on", "demo-floor")
-	if err := os.WriteFile(floor, []byte("of another team"), 0o600); err != nil {
+	o.run(drover, "target", "up", "shed", "-p", "demo", "--yes")
+	floors, err := filepath.Glob(filepath.Join(o.stateDir(), "drover", "shed", "setup", "stands-on", "demo-floor-*"))
+	if err != nil || len(floors) != 1 {
+		t.Fatalf("the floors are %v, %v", floors, err)
+	}
+	if err := os.WriteFile(floors[0], []byte("of another team"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out := o.fail(drover, "target", "up", "shed", "-p", "demo", "-y"); !strings.Contains(out, "foreign: something else made it") || !strings.Contains(out, "set up shed: floor demo-floor: something else made it") {

@@ -41,10 +41,13 @@ func RunSetup(t *testing.T, place SetupPlace) {
 	}
 }
 
-var (
-	scope = driver.Scope{Store: "s3://bucket/jobs", Project: "suite"}
-	other = driver.Scope{Store: "s3://bucket/jobs", Project: "other"}
-)
+var scope = driver.Scope{Store: "s3://bucket/jobs", Project: "suite"}
+
+// others differ from scope in one thing each.
+var others = []driver.Scope{
+	{Store: "s3://bucket/jobs", Project: "other"},
+	{Store: "s3://another/jobs", Project: "suite"},
+}
 
 // pieces are those of a scope, of which there is one at least.
 func pieces(t *testing.T, u driver.Setup, s driver.Scope) []driver.Piece {
@@ -122,8 +125,8 @@ func appliesOn(t *testing.T, place SetupPlace) {
 		u := place.Open(t)
 		place.CutOff(u, n)
 		made := 0
-		if err := u.Apply(context.Background(), scope, func(driver.Piece) { made++ }); err == nil {
-			t.Errorf("an Apply that is cut off after %d changes gives no error", n)
+		if err := u.Apply(context.Background(), scope, func(driver.Piece) { made++ }); err == nil || made > n {
+			t.Errorf("an Apply that is cut off after %d changes gives %v, and has made %d pieces", n, err, made)
 		}
 		place.CutOff(u, -1)
 		apply(t, u, scope)
@@ -187,11 +190,14 @@ func destroysOn(t *testing.T, place SetupPlace) {
 }
 
 func scopesApart(t *testing.T, place SetupPlace) {
-	u := place.Open(t)
-	apply(t, u, scope)
-	apply(t, u, other)
-	destroy(t, u, other)
-	expectStates(t, u, scope, driver.PieceThere)
+	for _, other := range others {
+		u := place.Open(t)
+		apply(t, u, scope)
+		expectStates(t, u, other, driver.PieceMissing)
+		apply(t, u, other)
+		destroy(t, u, other)
+		expectStates(t, u, scope, driver.PieceThere)
+	}
 }
 
 func setupCancelled(t *testing.T, place SetupPlace) {

@@ -101,6 +101,12 @@ func (e *Engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	}
 	time.Sleep(e.slowness())
 	e.mu.Lock()
+	before := e.knobs.submit
+	e.mu.Unlock()
+	if before != nil {
+		before()
+	}
+	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := e.knobs.refusal; err != nil {
 		e.knobs.refusal = nil

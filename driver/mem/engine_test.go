@@ -425,6 +425,71 @@ func TestWhatWaitsIsEndedByAStop(t *testing.T) {
 	}
 }
 
+// An attempt that was taken before it came up is followed by the next, which waits.
+func TestAnAttemptThatNeverCameUpIsFollowedByTheNext(t *testing.T) {
+	e := newEngine(t, untilAsked, mem.EngineOptions{})
+	d := engineDriver{e.Driver(), e}
+	e.Hold()
+	h, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.RestartWaiting(h)
+	for range 20 { // the engine gives its processes in any order
+		if m := d.members(t, h); len(m) != 1 || m[0].State != driver.Waiting {
+			t.Fatalf("the members are %+v, want one that waits", m)
+		}
+	}
+}
+
+// A Stop between the record and the engine's call is heeded by the Start that goes on.
+func TestAStopBeforeTheEngineIsAskedStands(t *testing.T) {
+	b := &hook{Bucket: memstore.New()}
+	e := mem.NewEngine(store.New(b, store.Options{}), untilAsked, mem.EngineOptions{})
+	t.Cleanup(e.Close)
+	d := engineDriver{e.Driver(), e}
+	h := driver.Handle{Target: mem.Remote, Job: jobID, Placement: 1}
+	b.before = func() {
+		if err := d.Stop(t.Context(), h, time.Hour, false); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if n := e.Submissions(); n != 0 {
+		t.Errorf("the engine has had %d submissions after the Stop", n)
+	}
+}
+
+// hook runs before once, when a call of the engine is about to be recorded.
+type hook struct {
+	store.Bucket
+	before func()
+	once   sync.Once
+}
+
+func (k *hook) Create(ctx context.Context, key string, body io.ReadSeeker) error {
+	if strings.HasSuffix(key, "/asked/1") {
+		k.once.Do(k.before)
+	}
+	return k.Bucket.Create(ctx, key, body)
+}
+
+// The record goes while the engine is being asked: what that starts would have no name.
+func TestWhatWasStartedForARemovedRecordEnds(t *testing.T) {
+	e := newEngine(t, untilAsked, mem.EngineOptions{})
+	d := engineDriver{e.Driver(), e}
+	e.Hold()
+	e.BeforeSubmit(func() { e.LoseRecords(t.Context()) })
+	if _, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 2}); fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "was removed meanwhile") {
+		t.Errorf("Start gives %v, want a fault of kind lost", err)
+	}
+	if n := e.Alive(); n != 0 {
+		t.Errorf("%d processes are alive, and nothing names them", n)
+	}
+}
+
 func TestARemovalThatFailsKeepsTheRecord(t *testing.T) {
 	d, h := started(t, untilAsked)
 	d.Engine.FailRemoval(errors.New("throttled"))

@@ -3,6 +3,7 @@ package mem
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/drover-run/drover/driver"
@@ -18,6 +19,7 @@ type engineKnobs struct {
 	slow    time.Duration // before each Submit happens
 	removal error         // each Remove's
 	before  func()        // each Processes; nil: nothing
+	submit  func()        // each Submit; nil: nothing
 }
 
 func (e *Engine) turn(change func(*engineKnobs)) {
@@ -101,6 +103,27 @@ func (e *Engine) claimant(h driver.Handle, n int) (c remote.Claimant) {
 // BeforeProcesses has f run at the beginning of each call of Processes.
 func (e *Engine) BeforeProcesses(f func()) { e.turn(func(k *engineKnobs) { k.before = f }) }
 
+// BeforeSubmit has f run at the beginning of each call of Submit.
+func (e *Engine) BeforeSubmit(f func()) { e.turn(func(k *engineKnobs) { k.submit = f }) }
+
+// RestartWaiting takes the machines of the handle's processes away before they came up, and
+// has others wait.
+func (e *Engine) RestartWaiting(h driver.Handle) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var again []remote.Claimant
+	for c, p := range e.processes {
+		if s := e.submissions[c.ID]; s != nil && s.Handle == h && p.State == driver.Waiting {
+			p.State, p.Reason = driver.Taken, "the machine was taken away"
+			c.Attempt++
+			again = append(again, c)
+		}
+	}
+	for _, c := range again {
+		e.start(e.submissions[c.ID].Submission, c)
+	}
+}
+
 // Forget makes the engine know nothing more of the handle's processes.
 func (e *Engine) Forget(h driver.Handle) {
 	e.mu.Lock()
@@ -126,8 +149,8 @@ func (e *Engine) Alive() (n int) {
 
 // Orders is how many orders to stop the record of a placement has.
 func (e *Engine) Orders(ctx context.Context, h driver.Handle) (n int) {
-	for _, err := range e.store.List(ctx, fmt.Sprintf("%s/%s/%s-%d/stop/", remote.Root, Remote, h.Job, h.Placement)) {
-		if err == nil {
+	for o, err := range e.store.List(ctx, fmt.Sprintf("%s/%s/%s-%d/", remote.Root, Remote, h.Job, h.Placement)) {
+		if err == nil && strings.Contains(o.Key, "/stop/") {
 			n++
 		}
 	}

@@ -2,6 +2,8 @@ package mem
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"sync"
 
 	"github.com/drover-run/drover/driver"
@@ -24,7 +26,11 @@ func NewSetup() *Setup { return &Setup{owner: map[string]string{}, after: -1} }
 // kinds are those of the pieces, in their order.
 var kinds = []string{"role", "network", "queue"}
 
-func pieceName(s driver.Scope, kind string) string { return "drover-" + s.Project + "-" + kind }
+// pieceName follows from the whole scope, so that scopes are apart.
+func pieceName(s driver.Scope, kind string) string {
+	sum := sha256.Sum256(fmt.Append(nil, s.Store, "\x00", s.Project, "\x00", s.Detail))
+	return fmt.Sprintf("drover-%s-%s-%x", s.Project, kind, sum[:4])
+}
 
 // Describe looks into memory.
 func (u *Setup) Describe(ctx context.Context, s driver.Scope) (all []driver.Piece, err error) {

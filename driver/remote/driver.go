@@ -15,7 +15,8 @@ import (
 )
 
 // Driver is all of a driver.Driver but Offer, over the records of a target and the calls of
-// its engine. A target embeds it.
+// its engine. A target embeds it, and has an identity of its own for its agents
+// (driver.Properties): a newer Boot.Pass is not handed to agents that are there.
 type Driver struct {
 	engine Engine
 	open   func(context.Context) (*store.Store, error)
@@ -105,9 +106,14 @@ func (d *Driver) submit(ctx context.Context, r Records, p *Placement, q driver.R
 		if err != nil {
 			return err
 		}
-		if mine {
-			return d.call(ctx, r, p, q, s.asked+1, fresh)
+		if !mine {
+			continue
 		}
+		// A Stop that came since the record was read may have found nothing to end.
+		if s, err := p.read(ctx); err != nil || s.removing || s.orders > 0 {
+			return errors.Join(err, p.answer(ctx, s.asked, answered{Refused: "a Stop came first"}))
+		}
+		return d.call(ctx, r, p, q, s.asked+1, fresh)
 	}
 }
 
@@ -125,11 +131,31 @@ func (d *Driver) call(ctx context.Context, r Records, p *Placement, q driver.Req
 	ids, err := d.engine.Submit(ctx, Submission{p.Handle, q, secrets, pass})
 	switch {
 	case err == nil:
-		return p.answer(ctx, k, answered{IDs: ids})
+		return d.recordAnswer(ctx, r, p, k, ids)
 	case notDone(err):
 		return d.refused(ctx, r, p, k, fresh, err)
 	}
 	return err // what has become of it the next Start finds out
+}
+
+// recordAnswer records what the engine has started. Where the record was removed meanwhile,
+// that ends again: nothing would name it.
+func (d *Driver) recordAnswer(ctx context.Context, r Records, p *Placement, k int, ids []string) error {
+	if err := p.answer(ctx, k, answered{IDs: ids}); err != nil {
+		return err
+	}
+	now, err := r.Open(ctx, p.Handle)
+	if err == nil && now.Request.Nonce == p.Request.Nonce {
+		return nil
+	}
+	if err != nil && !absent(err) {
+		return err
+	}
+	all, err := d.engine.Processes(ctx, p.Handle, ids)
+	if err == nil {
+		err = d.engine.Terminate(ctx, p.Handle, all)
+	}
+	return errors.Join(err, p.removeObjects(ctx), fault.New(fault.Lost, "Type the command again.", "start agents: %s was removed meanwhile", p.Handle))
 }
 
 // refused records that call number k was certainly not made.
@@ -209,9 +235,17 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		return err
 	}
 	p, err := r.Open(ctx, h)
-	if absent(err) {
+	switch {
+	case absent(err):
 		return d.stopUnrecorded(ctx, r, h)
-	} else if err != nil {
+	case isDamage(err):
+		return errors.Join(err, d.stopUnrecorded(ctx, r, h))
+	case err != nil:
+		return err
+	}
+	// The order comes before any look: what comes up later finds it, and a Start that has not
+	// asked the engine yet does not.
+	if err := p.order(ctx, grace); err != nil {
 		return err
 	}
 	if remove {
@@ -220,17 +254,14 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		}
 	}
 	v, err := d.look(ctx, p, true)
-	if err != nil {
+	if isDamage(err) {
+		return errors.Join(err, d.stopUnrecorded(ctx, r, h))
+	} else if err != nil {
 		return err
 	}
-	if v.alive() {
-		if err := p.order(ctx, grace); err != nil {
+	if end := v.terminable(grace); len(end) > 0 {
+		if err := d.engine.Terminate(ctx, h, end); err != nil {
 			return err
-		}
-		if end := v.terminable(grace); len(end) > 0 {
-			if err := d.engine.Terminate(ctx, h, end); err != nil {
-				return err
-			}
 		}
 		if v, err = d.look(ctx, p, true); err != nil {
 			return err
@@ -240,6 +271,11 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		return d.takeAway(ctx, r, p, v)
 	}
 	return nil
+}
+
+// isDamage says whether a record cannot be read, now or later.
+func isDamage(err error) bool {
+	return errors.Is(err, store.ErrMalformed) || err != nil && fault.KindOf(err) == fault.Invalid
 }
 
 // stopUnrecorded ends what the engine has under a name of ours whose record is gone.

@@ -43,18 +43,15 @@ func (v *view) index() {
 //	answered             nothing                    Lost
 //	asked                nothing                    Waiting, or Ended by a Stop
 func (v view) members() (all []driver.Member) {
-	if v.asked == 0 && len(v.processes) == 0 {
+	if v.refusedAlways() && len(v.processes) == 0 {
 		return nil
-	}
-	if _, refused := v.answers[v.asked]; refused && len(v.found) == 0 {
-		return nil // the engine has refused each time that it was asked
 	}
 	seen := map[int]bool{}
 	for _, n := range v.numbers() {
 		all = append(all, v.claimed(n, v.agents[n]))
 		seen[n] = true
 	}
-	for _, p := range v.processes {
+	for _, p := range v.newestFirst() {
 		if n, mine := v.next(p); mine && !seen[n] {
 			seen[n] = true
 			all = append(all, v.unclaimed(n, p))
@@ -69,6 +66,23 @@ func (v view) members() (all []driver.Member) {
 		}
 	}
 	slices.SortFunc(all, func(a, b driver.Member) int { return cmp.Compare(a.Index, b.Index) })
+	return all
+}
+
+// newestFirst are the processes: those that live before those that do not, and later attempts
+// before earlier ones. Of several that would claim one number the first is the member, as an
+// engine that starts a process again has not lost the agent.
+func (v view) newestFirst() []Process {
+	all := slices.Clone(v.processes)
+	slices.SortStableFunc(all, func(a, b Process) int {
+		if a.State.Alive() != b.State.Alive() {
+			if a.State.Alive() {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(b.Attempt, a.Attempt)
+	})
 	return all
 }
 
@@ -164,8 +178,11 @@ func (v view) through(p Process) bool {
 	return up && ended
 }
 
-// leaves says whether the placement is to be taken away now.
-func (v view) leaves() bool { return v.removing && !v.alive() }
+// leaves says whether the placement is to be taken away now: nothing of it may run, also no
+// process whose agent has recorded its end, and no call of the engine may be under way.
+func (v view) leaves() bool {
+	return v.removing && !v.inFlight() && !v.alive() && !slices.ContainsFunc(v.processes, func(p Process) bool { return p.State.Alive() })
+}
 
 // terminable are the processes that a Stop with this grace ends itself: all without grace,
 // else those that have not come up.

@@ -49,13 +49,15 @@ const (
 
 // Records are the placements of one target in one store.
 //
-//	_placements/TARGET/requests/JOB-N     Request, once
-//	_placements/TARGET/JOB-N/asked/K      the K-th call for agents, before it is made, once
-//	_placements/TARGET/JOB-N/answered/K   what the engine answered, once
-//	_placements/TARGET/JOB-N/stop/K       the K-th order to stop, once; each has less grace than the last
-//	_placements/TARGET/JOB-N/remove       everything goes once no agent is left, once
-//	_placements/TARGET/JOB-N/up/I         which process of the engine is agent I, once
-//	_placements/TARGET/JOB-N/end/I        how agent I ended, once
+//	_placements/TARGET/requests/JOB-N           Request, with a nonce, once
+//	_placements/TARGET/JOB-N/NONCE/asked/K      the K-th call for agents, before it is made, once
+//	_placements/TARGET/JOB-N/NONCE/answered/K   what the engine answered, once
+//	_placements/TARGET/JOB-N/NONCE/stop/K       the K-th order to stop, once; each has less grace than the last
+//	_placements/TARGET/JOB-N/NONCE/remove       everything goes once no agent is left, once
+//	_placements/TARGET/JOB-N/NONCE/up/I         which process of the engine is agent I, once
+//	_placements/TARGET/JOB-N/NONCE/end/I        how agent I ended, once
+//
+// The nonce keeps a placement apart from one of the same name that was removed before it.
 type Records struct {
 	store  *store.Store
 	target string
@@ -120,7 +122,7 @@ func (r Records) requestKey(h driver.Handle) string {
 }
 
 func (r Records) placement(h driver.Handle, req Request) *Placement {
-	return &Placement{Handle: h, Request: req, store: r.store, prefix: fmt.Sprintf("%s/%s/%s-%d/", Root, r.target, h.Job, h.Placement)}
+	return &Placement{Handle: h, Request: req, store: r.store, prefix: fmt.Sprintf("%s/%s/%s-%d/%s/", Root, r.target, h.Job, h.Placement, req.Nonce)}
 }
 
 // names says whether h can be a placement of the target.
@@ -172,7 +174,7 @@ func readRequest(body []byte, key string) (req Request, err error) {
 	if req.V != version {
 		return req, fault.New(fault.Invalid, "Use the version of drover that wrote it.", "read placement: %s has format %d, and this drover reads %d", key, req.V, version)
 	}
-	if req.Agents < 1 || req.Agents > maxAgents {
+	if req.Agents < 1 || req.Agents > maxAgents || len(req.Nonce) < 8 || store.CheckKey(req.Nonce) != nil || strings.Contains(req.Nonce, "/") {
 		return req, damaged(key)
 	}
 	return req, nil
@@ -205,22 +207,34 @@ func readNumber(text string) int {
 
 // remove deletes the record, the request last: until then List names it.
 func (r Records) remove(ctx context.Context, p *Placement) error {
-	for o, err := range r.store.List(ctx, p.prefix) {
+	if err := p.removeObjects(ctx); err != nil {
+		return err
+	}
+	return r.store.Delete(ctx, r.requestKey(p.Handle))
+}
+
+// removeObjects deletes all of the record but the request.
+func (p *Placement) removeObjects(ctx context.Context) error {
+	for o, err := range p.store.List(ctx, p.prefix) {
 		if err == nil {
-			err = r.store.Delete(ctx, o.Key)
+			err = p.store.Delete(ctx, o.Key)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return r.store.Delete(ctx, r.requestKey(p.Handle))
+	return nil
 }
 
-// createJSON creates an object of v, and returns what the key holds then.
+// createJSON creates an object of v, and returns what the key holds then. What no process
+// would read it refuses.
 func createJSON(ctx context.Context, s *store.Store, key string, v any) (held []byte, mine bool, err error) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return nil, false, err
+	}
+	if len(body) >= maxObject {
+		return nil, false, fault.New(fault.Invalid, "Give the job a smaller environment, or fewer agents at once.", "record placement: %s would have %d bytes, and the most is %d", key, len(body), maxObject)
 	}
 	return s.CreateFixed(ctx, key, append(body, '\n'))
 }
@@ -273,6 +287,17 @@ func union(a, b []string) []string {
 		}
 	}
 	return a
+}
+
+// refusedAlways says whether the engine has refused each time that it was asked: nothing of
+// the placement can be there.
+func (s state) refusedAlways() bool {
+	for k := 1; k <= s.asked; k++ {
+		if a, answered := s.answers[k]; !answered || len(a.IDs) > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // accepted says whether the engine has taken a submission.

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 
@@ -69,6 +70,17 @@ func TestClaimsThatCannotBe(t *testing.T) {
 		if _, _, err := p.Claim(t.Context(), c); err == nil || !strings.HasPrefix(err.Error(), "claim agent: far:v1:abcd2345abcd2345:1 has no agent ") {
 			t.Errorf("Claim(%+v) gives %v", c, err)
 		}
+	}
+}
+
+func TestARecordThatNoProcessWouldReadIsNotMade(t *testing.T) {
+	r := newRecords()
+	q := driver.Request{Job: handle.Job, Placement: 1, Agents: 1, Run: driver.Boot{Env: []string{"X=" + strings.Repeat("x", maxObject)}}}
+	if _, _, err := r.Create(t.Context(), q); fault.KindOf(err) != fault.Invalid || !regexp.MustCompile(`^record placement: _placements/far/requests/abcd2345abcd2345-1 would have 26\d{4} bytes, and the most is 262144$`).MatchString(err.Error()) {
+		t.Errorf("Create gives %v", err)
+	}
+	if all, err := r.List(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("List gives %v, %v", all, err)
 	}
 }
 

@@ -62,7 +62,10 @@ func (w *workspace) realFolders() (dirs []string) {
 	all := []string{w.own}
 	if w.root != w.own {
 		for _, top := range owned {
-			all = append(all, filepath.Join(w.root, top))
+			dir := filepath.Join(w.root, top)
+			if info, err := os.Lstat(dir); err == nil && info.IsDir() { // a link that the program put there leads elsewhere
+				all = append(all, dir)
+			}
 		}
 	}
 	for _, dir := range all {
@@ -116,6 +119,9 @@ func (w *workspace) clearFolder(dir string) error {
 	}
 	if !shown {
 		return tree.RemoveAll(dir)
+	}
+	if info, err := os.Lstat(dir); err == nil && !info.IsDir() { // a link, say: what it leads to is not ours
+		return errors.Join(os.Remove(dir), os.MkdirAll(dir, 0o755))
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrPermission) {

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -84,6 +86,28 @@ echo $SM_MODEL_DIR $DROVER_STATE_DIR; echo m >/opt/ml/model/m; echo s >/state/s;
 		}
 	}
 	p.nothingLeft()
+}
+
+// A program may put a link in the place of a folder: what it leads to is neither stored nor
+// emptied.
+func TestAMachineOfItsOwnFollowsNoLinkInThePlaceOfAFolder(t *testing.T) {
+	if !onMachineOfItsOwn(t) {
+		return
+	}
+	p := newPlace(t)
+	shared := t.TempDir()
+	write(t, shared, map[string]string{"precious": "yes"})
+	j := p.submit(job.Spec{Verb: job.Shell, Program: "rm -r /state && ln -s " + shared + " /state"}, nil)
+	p.start(j, own).leave(0)
+	if text, err := os.ReadFile(filepath.Join(shared, "precious")); err != nil || string(text) != "yes" {
+		t.Errorf("what the link leads to holds %q, %v", text, err)
+	}
+	if s, err := states.ReadState(t.Context(), p.World, j.Path(), 0, func(protocol.Saved) (bool, error) { return true, nil }); err != nil || s != nil && s.State != "" {
+		t.Errorf("the state that is stored is %+v, %v", s, err)
+	}
+	if info, err := os.Lstat("/state"); err != nil || !info.IsDir() {
+		t.Errorf("/state is %v, %v when the agent has gone; want a folder", info, err)
+	}
 }
 
 // An agent that dies leaves its files on the machine; the next one there saves them first.

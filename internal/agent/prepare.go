@@ -368,6 +368,9 @@ func (a *agent) removeFolder(removed bool) {
 	case a.remains.unsaved != nil && !a.over && !removed:
 		return // for the next agent of this task
 	}
+	if a.root != a.own { // first of all, or what is half emptied would be saved
+		_ = os.Remove(filepath.Join(a.own, markName))
+	}
 	if err := a.space.emptyMachine(); err != nil {
 		a.Log.Warn("folders stay", "err", err)
 	}

@@ -2,7 +2,9 @@ package shed
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,7 +26,8 @@ var _ driver.Setup = (*Setup)(nil)
 const owner = "made by drover target up shed\n"
 
 func (u *Setup) path(s driver.Scope, kind string) string {
-	return filepath.Join(u.dir, "stands-on", s.Project+"-"+kind)
+	sum := sha256.Sum256([]byte(s.Store)) // scopes are apart
+	return filepath.Join(u.dir, "stands-on", fmt.Sprintf("%s-%s-%x", s.Project, kind, sum[:4]))
 }
 
 // Describe looks at the files.
