@@ -124,10 +124,11 @@ func (h home) allOnce(t *testing.T, runs string, items int) {
 	if v.State != "SUCCEEDED" || v.Tally.Items != items || v.Tally.Succeeded != items {
 		t.Errorf("verify says %+v", v)
 	}
-	extra := ran(t, h.runs(runs), items)
-	t.Logf("%d items ran again, the bound is %d", extra, v.Bound)
-	if extra > v.Bound {
-		t.Errorf("%d items ran again, the bound is %d", extra, v.Bound)
+	// As recorded, and as far as agents that died may have gone without a record.
+	extra, most := ran(t, h.runs(runs), items), v.Extra.Retries+v.Extra.Interrupted+v.Bound
+	t.Logf("items ran %d times more than once each, the bound is %d", extra, most)
+	if extra > most {
+		t.Errorf("items ran %d times more than once each, the bound is %d", extra, most)
 	}
 	out, _ := h.drover(t, 0, "status", "--json", "last")
 	var s struct {
