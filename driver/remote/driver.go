@@ -102,7 +102,8 @@ func (d *Driver) submit(ctx context.Context, r Records, p *Placement, q driver.R
 				continue
 			}
 		}
-		mine, err := p.ask(ctx, s.asked+1)
+		k := s.asked + 1
+		mine, err := p.ask(ctx, k)
 		if err != nil {
 			return err
 		}
@@ -111,9 +112,9 @@ func (d *Driver) submit(ctx context.Context, r Records, p *Placement, q driver.R
 		}
 		// A Stop that came since the record was read may have found nothing to end.
 		if s, err := p.read(ctx); err != nil || s.removing || s.orders > 0 {
-			return errors.Join(err, p.answer(ctx, s.asked, answered{Refused: "a Stop came first"}))
+			return errors.Join(err, p.answer(ctx, k, answered{Refused: "a Stop came first"})) // the call was not made
 		}
-		return d.call(ctx, r, p, q, s.asked+1, fresh)
+		return d.call(ctx, r, p, q, k, fresh)
 	}
 }
 
