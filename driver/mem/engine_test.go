@@ -155,9 +155,10 @@ func TestAProcessThatIsStartedAgainIsAnotherAgent(t *testing.T) {
 // A process that comes up after the Stop does not begin.
 func TestAnAgentThatComesUpAfterAStopDoesNotBegin(t *testing.T) {
 	begun := make(chan int, 10)
-	e := newEngine(t, func(ctx context.Context, a mem.EngineAgent) error {
+	e := newEngine(t, func(_ context.Context, a mem.EngineAgent) error {
 		begun <- a.Number
-		return untilAsked(ctx, a)
+		<-a.Killed // it is still there when its machine is taken away
+		return nil
 	}, mem.EngineOptions{})
 	d := e.Driver()
 	h, err := d.Start(t.Context(), driver.Request{Job: "abcd2345abcd2345", Placement: 1, Agents: 1})
