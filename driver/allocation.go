@@ -32,8 +32,8 @@ type Allocation struct {
 	Cores  int
 	Memory int64
 	GPUs   int
-	// Shared says whose Cores, Memory and GPUs are. Nil: the agent shares them with all other
-	// agents of this user on this machine, and reserves its part. Not nil: as it says.
+	// Shared says which processes use Cores, Memory and GPUs. Nil: the agent shares them with
+	// all other agents of this user on this machine, and reserves its part. Not nil: as it says.
 	Shared *Sharing
 
 	// Secrets are the values of the job's secrets by variable; nil: the agent resolves them

@@ -78,8 +78,8 @@ type Needs struct {
 	// driver makes of the other needs.
 	Args []string
 	// Disk is how much disk the program may fill, in bytes each; 0: no limit. A target that
-	// makes a disk for each agent makes it so large; one whose machines have disks refuses more
-	// than they hold, where it knows.
+	// makes a disk for each agent makes it so large; a target of machines that have disks
+	// refuses more than they hold, where it knows.
 	Disk int64
 	// Machine are the types of machines of which any will do, each a name or a glob of names;
 	// none: the target's choice. Where no machine has a type, one name is a label.
@@ -133,13 +133,13 @@ type Offer struct {
 	Fits    bool
 	Reason  string   // why not, in one sentence, when it does not fit
 	Hint    string   // what to do about it, in one sentence with something to paste; "": ask for less
-	Missing []string // what would have to be granted, and by whom
+	Missing []string // the permissions that are missing, and the party that can grant each
 	Machine string   // what it would run on, for the plan: "this machine, 8 cores, 32 GB"
 	Price   Price    // of what it would run on
 	Spot    bool     // it would run on spot capacity
-	// Identity says as whom the agents would be there, in words for the plan, where only the
-	// account tells: "the job role drover-agents of account 123456789012". "": as Properties say.
-	// It counts for a target whose Properties have an Identity.
+	// Identity names the account or role that agents would have there, in words for the plan,
+	// where only the account tells: "the job role drover-agents of account 123456789012". "": as
+	// Properties say. It counts for a target with an Identity in its Properties.
 	Identity string
 	// Cores and Memory (bytes) are what the place has in all; 0: not known.
 	Cores  int
@@ -182,10 +182,9 @@ type Boot struct {
 	// reads and writes under their own names, whatever it runs in: its store, when
 	// that is a folder. They are there.
 	Folders []string
-	// Secrets are references (job.Resolve) by variable, for a target whose agents
-	// do not inherit this process's environment: it reads them at Start, and hands
-	// the values over where no list of processes, no log and no record of the
-	// target shows them.
+	// Secrets are references (job.Resolve) by variable, for a target with agents that do
+	// not inherit this process's environment: the target reads the values at Start and hands
+	// them over where no list of processes, no log and no record of the target shows them.
 	Secrets map[string]string
 	// Tools are programs of this machine that agents elsewhere may want: static
 	// ones, such as uv. They find them on their PATH, last.
@@ -194,11 +193,11 @@ type Boot struct {
 	// itself, where the target's Properties say Stdin. It stays the caller's to close. Nil: it
 	// is empty.
 	Stdin *os.File
-	// Pass makes what an agent opens the store with where its machine has nothing of
-	// its own: the contents of a file, secret, good for a while. Nil: it needs none.
-	// A target whose agents do not inherit this process's environment calls it at
-	// Start and hands it over as it does Secrets; a later Start of the same placement
-	// replaces the file, whole, where agents look again. Nil contents: none is needed.
+	// Pass makes the credential with which an agent opens the store, where its machine has
+	// none of its own: the contents of a file, secret, good for a while. Nil: it needs none.
+	// A target with agents that do not inherit this process's environment calls it at Start
+	// and hands it over as it does Secrets; a later Start of the same placement replaces the
+	// file, whole, where agents look again. Nil contents: none is needed.
 	Pass func(context.Context) ([]byte, error)
 }
 

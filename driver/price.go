@@ -6,7 +6,7 @@ import (
 )
 
 // Price is what an agent costs for each hour that its machine is kept for it, as the seller
-// says. The zero value is that of a target that costs nothing, or whose price nothing tells.
+// says. The zero value is that of a target that costs nothing or has no price that it knows.
 type Price struct {
 	OnDemand float64 // for an agent and an hour
 	Spot     float64 // the same of spot capacity; 0: there is none, or its price is not known

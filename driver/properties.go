@@ -26,10 +26,11 @@ type Properties struct {
 	Shown []string
 	// Stores are the kinds of store that its agents can open: "folder", "s3", "gs". Nil: all.
 	Stores []string
-	// Identity says as whom the agents are there, in words for the plan, where their machines
-	// have credentials of their own: "the job role of their queue"; an Offer may say it more
-	// closely. No short-lived credential is made for them, and the store that they open is named
-	// without a profile of the caller's. "": they have none but what is handed to them.
+	// Identity names the account or role that agents have there, in words for the plan, where
+	// their machines have credentials of their own: "the job role of their queue"; an Offer may
+	// say it more closely. No short-lived credential is made for such agents, and the store that
+	// they open is named without a profile of the caller's. "": agents have only what is handed
+	// to them.
 	Identity string
 	// Registry is where images for it are pushed that are built here, as
 	// "123.dkr.ecr.us-east-1.amazonaws.com". "": nowhere. A target that is Attached runs those of

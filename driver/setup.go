@@ -26,7 +26,7 @@ type Setup interface {
 // Scope says for what a target is set up.
 type Scope struct {
 	Store   string   // where jobs keep their facts, as typed after --store; absolute
-	Project string   // whose agents the rights are for
+	Project string   // the rights are for agents of this project
 	Detail  string   // what the target's name says after its slash; "": the target's own choice
 	Args    []string // options of the target's own, as in Needs
 }
@@ -41,7 +41,7 @@ type Piece struct {
 	Idle string `json:"idle,omitempty"`
 	// Request is the request that would make it, as text; a policy is shown whole.
 	Request string `json:"request,omitempty"`
-	// Why says what is wrong with a piece that is foreign: whose it is, or what differs.
+	// Why says what is wrong with a piece that is foreign: its owner, or what differs.
 	Why string `json:"why,omitempty"`
 }
 

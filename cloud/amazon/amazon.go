@@ -1,8 +1,8 @@
-// Package amazon is how this machine reaches AWS: as whom, in which region, and by which
-// connections. Credentials come from where the vendor's tools have them, in their order:
-// environment, profile, SSO, a role that a profile or a web identity names, a container's, an
-// instance's; or from a file that was handed over (File). They are renewed before they end,
-// and narrowed to what a policy allows (Sessions).
+// Package amazon opens AWS from this machine: it finds the credential, the region and the
+// connections to use. Credentials come from where the vendor's tools have them, in their
+// order: environment, profile, SSO, a role that a profile or a web identity names, a
+// container's, an instance's; or from a file that was handed over (File). They are renewed
+// before they end, and narrowed to what a policy allows (Sessions).
 //
 // A store and a driver open an Account each and make the clients of their services from its
 // Config. Nothing is sent before a client sends something.

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// File is a credential in the form in which it is handed over to an agent, whose machine has
-// none of its own. It is secret.
+// File is a credential in the form in which it is handed over to an agent on a machine
+// without a credential of its own. It is secret.
 type File struct {
 	Key     string    `json:"key"`
 	Secret  string    `json:"secret"`

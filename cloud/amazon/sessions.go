@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// How long a session is asked for. Agents work with no command attached, and then nothing
-	// renews it. An hour is all that is given by a role whose owner has allowed no more,
-	// by any role to a caller that came with one (Amazon's limit for chains), and to an
-	// account's root.
+	// How long a session is requested for. Agents work with no command attached, and then
+	// nothing renews it. A role gives an hour at most if its owner has allowed no more; so
+	// does any role to a caller that came with a role (Amazon's limit for chains), and so
+	// does AWS to an account's root.
 	longLife, shortLife = 12 * time.Hour, time.Hour
 	// MaxPolicy is Amazon's limit for a session's policy, in characters.
 	MaxPolicy = 2048

@@ -10,8 +10,8 @@ import (
 	"github.com/drover-run/drover/cloud"
 )
 
-// File is a credential in the form in which it is handed over to an agent, whose machine has
-// none of its own: a token, never what a token is made from. It is secret.
+// File is a credential in the form in which it is handed over to an agent on a machine
+// without a credential of its own: a token, never what a token is made from. It is secret.
 type File struct {
 	Token   string    `json:"token"`
 	Until   time.Time `json:"until"`

@@ -25,7 +25,7 @@ func fetch(t *testing.T) (Token, error) {
 	return Source{}.Token(t.Context(), Objects)
 }
 
-// keyFile writes the key of a service account whose tokens come from at.
+// keyFile writes the key of a service account that gets its tokens at an address.
 func keyFile(t *testing.T, at string) string {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -31,7 +31,7 @@ func (h *home) over(t *testing.T, facts http.Handler) *s3test.Hostile {
 	net := &s3test.Hostile{Next: facts, Rand: rand.New(rand.NewPCG(4711, 1)).IntN}
 	server := httptest.NewServer(net)
 	t.Cleanup(server.Close)
-	t.Cleanup(net.Mend) // or the server would wait for whom it holds up
+	t.Cleanup(net.Mend) // or the server would wait for the requests that it holds up
 	h.environ = append(h.environ, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=testtest", "AWS_EC2_METADATA_DISABLED=true",
 		"DROVER_STORE=s3://facts/drover?endpoint="+server.URL)
 	return net
@@ -231,7 +231,7 @@ with open(os.path.join(os.environ["SM_MODEL_DIR"], "model"), "w") as f:
 		command := h.begin(t, "run", "-o", "out", "train.py", h.runs("steps"))
 		h.whenRan(t, "steps", 3)
 		net.Cut(mute)
-		h.whenRan(t, "steps", 20) // it goes on, and ends, while nobody can store anything
+		h.whenRan(t, "steps", 20) // it goes on, and ends, while nothing can be stored
 		<-time.After(6 * time.Second)
 		net.Mend()
 		command.sound(t)

@@ -29,8 +29,8 @@ var clients = map[string]client{
 	"js":   {"square.js", "command -v node", "nodejs", nil, []string{"node", "square.js"}},
 }
 
-// The programs on the page work as they stand there. One whose language is not here
-// is skipped.
+// The programs on the page work as they stand there. A program is skipped where its
+// language is not installed.
 func TestClientsOnThePage(t *testing.T) {
 	for language, c := range clients {
 		t.Run(language, func(t *testing.T) {

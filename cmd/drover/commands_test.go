@@ -167,12 +167,12 @@ func open(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(filepath.Join(ts.Getenv("GATES"), args[0]), nil, 0o644))
 }
 
-// unheld waits with the kernel's own means: a lock is free when the last process
-// that has the file open is gone, whoever started it and however.
+// unheld waits with the kernel's own means: a lock is free when the last process that has
+// the file open has exited, however that process was started.
 func unheld(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, args, 1, "unheld LOCK")
 	f, err := os.OpenFile(filepath.Join(ts.Getenv("LOCKS"), args[0]), os.O_RDWR, 0)
-	ts.Check(err) // one that nobody has made proves nothing
+	ts.Check(err) // the lock of a file that does not exist proves nothing
 	got := make(chan error, 1)
 	go func() { // at worst it waits as long as the holder lives, which leaveNothing ends
 		defer f.Close()

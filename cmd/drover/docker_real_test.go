@@ -17,8 +17,8 @@ import (
 	"github.com/drover-run/drover/driver/drivertest"
 )
 
-// withDocker is a home whose drover finds the tests' daemon. Whatever happens, at
-// the end nothing of its jobs is left there.
+// withDocker is a home with a drover that finds the tests' daemon. At the end of the test
+// nothing of its jobs is left in Docker, however the test ends.
 func withDocker(t *testing.T) home {
 	t.Helper()
 	host := dockerd.Use(t)

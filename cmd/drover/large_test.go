@@ -36,7 +36,7 @@ func ofLargeFiles(t *testing.T, facts http.Handler) {
 	cmds := maps.Clone(commands)
 	cmds["let"] = g.let         // let KEY N: N pieces or parts of it pass, and no more
 	cmds["stopped"] = g.stopped // stopped KEY: until those have passed, and another one waits
-	cmds["free"] = g.free       // free KEY: once nobody waits any more, all pass
+	cmds["free"] = g.free       // free KEY: once no request waits any more, all pass
 	cmds["moved"] = g.moved     // moved KEY FILE: about as many bytes of it have passed since it was asked last as FILE has
 	cmds["noted"] = noted       // noted FOLDER N: until N pieces are noted in it
 	testscript.Run(t, testscript.Params{
@@ -171,7 +171,7 @@ func (g *gate) moved(ts *testscript.TestScript, neg bool, args []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := g.at(args[0])
-	// A piece whose answer was lost, on a machine that has much to do, goes again.
+	// A piece is sent again if its answer was lost, on a machine that has much to do.
 	const again = 2 * 16 << 20
 	if p.bytes < info.Size() || p.bytes > info.Size()+again {
 		ts.Fatalf("%d bytes of %s have passed, and %s has %d", p.bytes, args[0], args[1], info.Size())

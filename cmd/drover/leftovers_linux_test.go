@@ -55,7 +55,7 @@ func processesOf(work string) map[int]string {
 	return found
 }
 
-// exited waits for the end of a process that is nobody's child here.
+// exited waits for the end of a process that is no child of this one.
 func exited(pid int, limit time.Duration) (bool, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if errors.Is(err, unix.ESRCH) {

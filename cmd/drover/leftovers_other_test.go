@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// leftovers waits until ps shows no process whose environment or command line
-// names a script's folder. What is alive after limit is killed, and named.
+// leftovers waits until ps shows no process that has a script's folder in its environment
+// or command line. Processes that are alive after limit are killed, and named.
 func leftovers(work string, limit time.Duration) (killed []string) {
 	deadline := time.Now().Add(limit)
 	look := time.NewTicker(50 * time.Millisecond)

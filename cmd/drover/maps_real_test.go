@@ -198,7 +198,7 @@ func (h home) takenOver(t *testing.T, agent string, said *tape) {
 	}
 }
 
-// takenFrom says whether a chunk's log has results of whoever claimed it after an
+// takenFrom says whether a chunk's log has results of an owner that claimed it after an
 // agent.
 func takenFrom(t *testing.T, dir, agent string) bool {
 	t.Helper()
@@ -272,9 +272,9 @@ func TestRealMapBalances(t *testing.T) {
 	const items = 400
 	h := newHome(t)
 	runs := filepath.Join(h.work, "runs")
-	// Each agent has a working folder of its own; the first item that runs says whose is
-	// slow. None begins before both agents are there. A slow one ends when the other has
-	// begun 80 more: ten for each of its slots.
+	// Each agent has a working folder of its own; the first item that runs chooses its agent
+	// to be the slow one. No item begins before both agents are there. An item of the slow
+	// agent ends when the other agent has begun 80 more: ten for each of its slots.
 	put(t, filepath.Join(h.work, "uneven.sh"), []byte(`mkdir $1/first 2>/dev/null && pwd >$1/first/new && mv $1/first/new $1/first/slow
 until [ -s $1/first/slow ]; do sleep 0.01; done
 if [ "$(cat $1/first/slow)" != "$(pwd)" ]; then echo fast >>$1/runs; exec sleep 0.1; fi

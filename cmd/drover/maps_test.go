@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// An item whose every start costs an agent its life is found, tried alone, and put
-// aside; all others succeed (M13). It cannot reach the agent by itself, so it asks
-// somebody outside, as one that eats the machine's memory would.
+// An item that kills its agent at every start is found, tried alone, and put aside; all
+// others succeed (M13). It cannot reach the agent by itself, so it asks a process outside,
+// as an item that eats the machine's memory would cause the kernel to act.
 func TestMapPutsAsideWhatKillsItsAgents(t *testing.T) {
 	h := newHome(t)
 	put(t, filepath.Join(h.work, "item.sh"), []byte("if [ $1 = 13 ]; then echo $1 >>"+h.work+"/die; sleep 1000; fi\n"))
@@ -28,7 +28,7 @@ func TestMapPutsAsideWhatKillsItsAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- c.Wait() }() // ends with the program, whose context is the test's
+	go func() { ended <- c.Wait() }() // ends with the program, which has the test's context
 	starts, killed := 0, 0
 	for over := false; !over; {
 		select {

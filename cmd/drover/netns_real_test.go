@@ -64,7 +64,7 @@ func hosts(t *testing.T, n int) (names []string) {
 	return names
 }
 
-// apart runs a job whose agent i lives on host i, and gives what its nodes printed.
+// apart runs a job with its agent i on host i, and gives what its nodes printed.
 func apart(t *testing.T, names []string, spec job.Spec) (status drover.Status, printed string) {
 	t.Helper()
 	box := t.TempDir()
@@ -140,7 +140,7 @@ else:
     peer.close()
 `)
 	status, printed := apart(t, names, job.Spec{Program: script})
-	at := map[string]string{} // node -> address: who comes first is node 0
+	at := map[string]string{} // node -> address: the first to come is node 0
 	for _, m := range regexp.MustCompile(`node (\d) at (10\.77\.\d+\.1[12]) by eth0`).FindAllStringSubmatch(printed, -1) {
 		at[m[1]] = m[2]
 	}
@@ -181,8 +181,8 @@ func TestRealMPICHOnHostsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestRealOpenMPIOnHostsOfTheirOwn is Debian's Open MPI, whose remote shell is
-// drover rsh.
+// TestRealOpenMPIOnHostsOfTheirOwn is Debian's Open MPI, with drover rsh as its remote
+// shell.
 func TestRealOpenMPIOnHostsOfTheirOwn(t *testing.T) {
 	names := hosts(t, 2)
 	script := filepath.Join(t.TempDir(), "ranks.py")

@@ -37,8 +37,8 @@ func TestRealTorchrun(t *testing.T) {
 	h := withTorch(t)
 	alone := h.train(t, 1, "ddp/train.py")
 	for _, nodes := range []int{1, 2} {
-		// Where torchrun 1.13 meets Python 3.11 it only starts processes whose stderr
-		// it also writes to a file.
+		// With torchrun 1.13 on Python 3.11, processes start only if their stderr is also
+		// written to a file.
 		got := h.train(t, nodes, "ddp/train.py", "--nodes", strconv.Itoa(nodes), "--procs-per-node", "2", "--launcher", "torchrun",
 			"--env", "PET_REDIRECTS=2", "--env", "PET_TEE=2", "--env", "TMPDIR="+t.TempDir())
 		for rank, l := range got {

@@ -62,7 +62,7 @@ func seen(t *testing.T, endpoint string) string {
 // canary is the caller's secret key, in all of these tests.
 const canary = "testtest"
 
-// withKeys is a home whose caller has the keys of a server in his environment.
+// withKeys is a home with the keys of a server in the caller's environment.
 func (h home) withKeys() home {
 	h.environ = append(h.environ, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY="+canary, "AWS_EC2_METADATA_DISABLED=true")
 	return h
@@ -84,7 +84,7 @@ print("trained")
 // container is given a session of them, and while it works they are nowhere else.
 func TestRealDockerOnABucketGivesAgentsASession(t *testing.T) {
 	onlyReal(t)
-	place := "s3://facts/team?endpoint=" + seen(t, s3test.MinIO(t)) // it outlives the agents, who would wait for it
+	place := "s3://facts/team?endpoint=" + seen(t, s3test.MinIO(t)) // it outlives the agents, which would wait for it
 	h := withDocker(t).withKeys()
 	marks := h.runs("marks")
 	if err := os.Mkdir(marks, 0o777); err != nil {
@@ -121,7 +121,7 @@ func TestRealDockerOnABucketGivesAgentsASession(t *testing.T) {
 // plan says so, and what to do.
 func TestRealDockerOnABucketWithoutSessionsSaysSo(t *testing.T) {
 	onlyReal(t)
-	place := "s3://facts/team?endpoint=" + seen(t, s3test.Real(t)) // it outlives the agents, who would wait for it
+	place := "s3://facts/team?endpoint=" + seen(t, s3test.Real(t)) // it outlives the agents, which would wait for it
 	h := withDocker(t).withKeys()
 	put(t, filepath.Join(h.work, "train.py"), []byte("print('trained')\n"))
 	out, words := h.drover(t, 0, "run", "--on", "docker", "--image", dockerd.Debian, "--store", place, "train.py")
@@ -170,8 +170,9 @@ open(os.environ["SM_MODEL_DIR"] + "/weights", "w").write("y" * (9 << 20))
 	}
 }
 
-// nowhere says that a text is in no file below dir but files called pass, and in no
-// argument and no variable of an agent whose store is place. It gives what those files hold.
+// nowhere says that a text is in no file below dir except files called pass, and in no
+// argument and no variable of an agent that has place as its store. It returns the contents
+// of the files called pass.
 func nowhere(t *testing.T, dir, place, text string) (passes [][]byte) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -248,12 +249,12 @@ func notIn(t *testing.T, b store.Bucket, text string) {
 	}
 }
 
-// lasting is a person's lasting secret, which must not leave him.
+// lasting is a person's lasting secret, which must not leave that person's machine.
 const lasting = "1//the-lasting-secret"
 
-// withGoogle is a home whose caller is signed in to Google, with a bucket facts. The
-// bucket's server is a real one, which looks at no token; the door before it and who
-// gives out tokens are a fake of ours, which is reached by addresses beside Google's.
+// withGoogle is a home with a caller signed in to Google, and with a bucket facts. The
+// bucket's server is a real one, which checks no token; the proxy before it and the server
+// that gives out tokens are a fake of ours, reached by addresses beside Google's.
 func (h home) withGoogle(t *testing.T, g *gcstest.Google, addresses ...net.IP) (with home, bucket *gcs.Bucket, cert tls.Certificate, roots string) {
 	t.Helper()
 	endpoint := gcstest.Real(t)
@@ -297,8 +298,8 @@ func (h home) inside(t *testing.T, g *gcstest.Google, b *gcs.Bucket) {
 	notIn(t, b, lasting)
 }
 
-// slowlyOn runs slowly, whose marks are made and seen there, and looks for the lasting
-// secret while it runs.
+// slowlyOn runs the script slowly, with its marks in a folder that the script sees as there,
+// and searches for the lasting secret while it runs.
 func (h home) slowlyOn(t *testing.T, place, there string, flags ...string) {
 	t.Helper()
 	if err := os.Mkdir(h.runs("marks"), 0o777); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
-// Scripts whose store is a bucket: of a server in memory, and of a real one.
+// Scripts with a bucket as their store: of a server in memory, and of a real one.
 func TestScriptsOnABucket(t *testing.T) { onBucket(t, &s3test.Server{Bucket: "facts"}) }
 
 func TestRealS3Scripts(t *testing.T) {
@@ -26,7 +26,7 @@ func TestRealS3Scripts(t *testing.T) {
 	onBucket(t, versitygw(t))
 }
 
-// versitygw is a real S3 server, whose requests can be counted.
+// versitygw is a real S3 server behind a counter of its requests.
 func versitygw(t *testing.T) http.Handler { return through(t, s3test.Real(t)) }
 
 // through passes requests on to a server.
@@ -40,7 +40,7 @@ func through(t *testing.T, endpoint string) http.Handler {
 			r.SetURL(target)
 			r.Out.Host = r.In.Host // it is signed
 		},
-		// Not yet up: whoever asks tries again.
+		// Not yet up: the client tries again.
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
 	}
 }

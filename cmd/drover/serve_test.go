@@ -11,7 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// serve serves a folder at $SERVED until the script ends. A file whose name begins with
+// serve serves a folder at $SERVED until the script ends. A file with a name that begins with
 // "held-" comes once its gate is open; what was asked for is in $WORK/asked, a line each.
 func serve(ts *testscript.TestScript, neg bool, args []string) {
 	need(ts, neg, args, 1, "serve DIR")

@@ -153,7 +153,7 @@ func (c *cluster) agentOn(t *testing.T, host int) int {
 	agent := 0
 	drivertest.Until(t, fmt.Sprintf("there is an agent on host %d", host+1), func() bool {
 		for pid, name := range processesOf(filepath.Dir(c.work)) {
-			if at, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && os.SameFile(at, want) && strings.Contains(name, " agent --store ") { // not who minds it
+			if at, err := os.Stat(fmt.Sprintf("/proc/%d/ns/net", pid)); err == nil && os.SameFile(at, want) && strings.Contains(name, " agent --store ") { // and not its supervisor
 				agent = pid
 			}
 		}
@@ -165,10 +165,9 @@ func (c *cluster) agentOn(t *testing.T, host int) int {
 // full is what make chaos-net says.
 var full = flag.Bool("full", false, "maps across hosts in full: 100,000 items, and two minutes without a net")
 
-// A map over four hosts, of which one is set down by its administrator, one loses its
-// job to a requeue, one its agent to kill -9, and one its way to the store for a while.
-// Nobody types anything: nothing is lost, nothing has failed, and what was
-// interrupted is told apart from that.
+// A map over four hosts: an administrator drains one, one loses its job to a requeue, one
+// its agent to kill -9, and one its way to the store for a while. Without any command of the
+// user, nothing is lost, nothing fails, and interruptions are counted apart from failures.
 func TestRealSlurmMapAcrossHosts(t *testing.T) {
 	onlyReal(t)
 	items, absence := 30_000, 15*time.Second

@@ -19,7 +19,7 @@ import (
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
-// withSlurm is a home whose drover finds the tests' cluster, and uses it.
+// withSlurm is a home with a drover that finds the tests' cluster, and uses it.
 func withSlurm(t *testing.T) home {
 	t.Helper()
 	onlyReal(t)
@@ -44,9 +44,9 @@ func queue(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// counter counts to its first argument, a fifth of a second each, in a checkpoint. Who
-// began at 0 stays at the second argument until the third, a file, is there: what is
-// done to it meanwhile may take as long as it does.
+// counter counts to its first argument, a fifth of a second each, in a checkpoint. A
+// process that began at 0 stays at the second argument until the third, a file, exists, so
+// that what the test does to it meanwhile may take as long as it does.
 const counter = `
 import pathlib, signal, sys, time
 kept = pathlib.Path("/opt/ml/checkpoints/n")
@@ -369,7 +369,7 @@ func TestRealSlurmASecondCtrlCCancels(t *testing.T) {
 	put(t, filepath.Join(h.work, "deaf.sh"), []byte("#!/bin/sh\ntrap '' TERM\necho begins\nwhile :; do sleep 1; done\n"))
 	for name, c := range map[string]struct {
 		until string
-		nodes int // that print it: who has not begun lets the others wait for a minute
+		nodes int // that print it: a node that has not begun lets the others wait for a minute
 		args  []string
 	}{
 		"one":   {"step 1\n", 1, []string{"run", "-t", "one", "count.py", "1000", "1", "never"}},
@@ -442,7 +442,7 @@ func (h home) heardOf(t *testing.T, args ...string) (c *exec.Cmd, said func() st
 }
 
 // A job that comes before a map takes two of its four machines: its items go on
-// elsewhere. Nobody types anything; nothing has failed.
+// elsewhere, without a command, and nothing has failed.
 func TestRealSlurmMapGoesOnWhenItIsPreempted(t *testing.T) {
 	h := withSlurm(t)
 	const items = 1500

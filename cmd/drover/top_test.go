@@ -98,7 +98,7 @@ func onScreen(t *testing.T, home string, environ []string, args ...string) *scre
 	t.Cleanup(func() {
 		_ = s.cmd.Process.Kill()
 		<-ended
-		_ = s.tty.Close() // the reader's end: nobody holds the terminal any more
+		_ = s.tty.Close() // the reader's end: no process has the terminal open any more
 		<-read
 		_ = s.ptmx.Close()
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Remote is the name of the target whose engine is an Engine.
+// Remote is the name of the target that has an Engine as its engine.
 const Remote = "remote"
 
 // Engine is a control plane in memory for driver/remote: what clouds have in common and no
@@ -64,8 +64,8 @@ type process struct {
 	notices chan driver.Notice
 }
 
-// NewEngine makes an engine whose agents are run and whose records are in s. The context of
-// an agent ends when it is asked to stop, and its cause is ErrAsked.
+// NewEngine makes an engine that calls run for each agent and keeps its records in s. The
+// context of an agent ends when it is asked to stop, and its cause is ErrAsked.
 func NewEngine(s *store.Store, run func(context.Context, EngineAgent) error, o EngineOptions) *Engine {
 	return &Engine{run: run, store: s, o: o, submissions: map[string]*submission{}, processes: map[remote.Claimant]*process{}}
 }

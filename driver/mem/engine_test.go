@@ -202,7 +202,7 @@ func TestAStopBeforeTheStartHasSubmittedStartsNothing(t *testing.T) {
 	}
 }
 
-// What the engine has under a name whose record is gone is listed, and goes by Stop.
+// An allocation without a record is listed, and removed by Stop.
 func TestWhatHasNoRecordIsListedAndRemoved(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{})
 	d := e.Driver()

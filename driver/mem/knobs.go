@@ -77,8 +77,8 @@ func (d *Driver) Spoil(reason string) {
 	d.spoilt = reason
 }
 
-// Pass lets time pass for agents that were asked to stop: those whose grace is
-// over are killed.
+// Pass lets time pass for agents that were asked to stop: it kills those that have used
+// up their grace.
 func (d *Driver) Pass(by time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,13 +1,13 @@
-// Package mem is the reference driver: a place in memory whose agents are Go
-// functions.
+// Package mem is the reference driver: a target in memory that runs Go functions as its
+// agents.
 //
-// It is what drivertest's promises mean, without an engine in the way, and the
-// place on which engines are tested and simulated: it can kill an agent, take its
-// machine away, refuse a Start or lose the answer to one. It knows no clock: time
-// passes when Pass says so.
+// It is what drivertest's promises mean, without an engine in the way, and the target on
+// which package engine is tested and simulated: it can kill an agent, take its machine
+// away, refuse a Start or lose the answer to one. It knows no clock: time passes when Pass
+// is called.
 //
-// It refuses to know what the functions do. drivertest proves it, and the knobs
-// are proved by mem_test.go.
+// It refuses to know what the functions do. drivertest proves it, and the methods that
+// tests disturb it with are proved by mem_test.go.
 package mem
 
 import (
@@ -67,7 +67,7 @@ func Open(d driver.Driver) driver.Opened {
 	return driver.Opened{Driver: d, Properties: Properties()}
 }
 
-// Contained makes of it a target with containers, whose agents do not see the machine.
+// Contained makes of it a target with containers: its agents do not see the machine.
 func Contained(d driver.Driver) driver.Opened {
 	o := Open(d)
 	o.Apart, o.Containers = true, true
@@ -107,7 +107,7 @@ type agent struct {
 	word   *string // End's reason; nil: none was left
 }
 
-// New makes an empty place whose agents are run.
+// New makes a target without placements that calls run for each agent.
 func New(run Run) *Driver {
 	return &Driver{run: run, placements: map[driver.Handle]*placement{}}
 }

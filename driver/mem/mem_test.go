@@ -24,7 +24,7 @@ type status struct {
 func (s status) Error() string { return s.log }
 func (s status) ExitCode() int { return s.code }
 
-// scripted makes a place whose agents act the suite's scripts.
+// scripted makes a target with agents that do what the suite's scripts say.
 func scripted(t *testing.T) *mem.Driver {
 	var d *mem.Driver
 	d = mem.New(func(ctx context.Context, r driver.Request, index int) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Setup is the reference set-up: three pieces in memory, which can be cut off after any of
-// them, and whose names others can take.
+// Setup is the reference set-up: three pieces in memory. It can be cut off after any of
+// them, and others can take their names.
 type Setup struct {
 	mu    sync.Mutex
 	owner map[string]string // of a piece, by its name: "" is this set-up

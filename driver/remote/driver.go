@@ -33,7 +33,7 @@ type Options struct {
 	Look time.Duration
 }
 
-// New makes a driver, whose records are in the store that open gives. It sends nothing.
+// New makes a driver with its records in the store that open gives. It sends nothing.
 func New(target string, e Engine, open func(context.Context) (*store.Store, error), o Options) *Driver {
 	o.Settle = cmp.Or(o.Settle, time.Minute)
 	o.Look = cmp.Or(o.Look, 2*time.Second)
@@ -279,7 +279,7 @@ func isDamage(err error) bool {
 	return errors.Is(err, store.ErrMalformed) || err != nil && fault.KindOf(err) == fault.Invalid
 }
 
-// stopUnrecorded ends what the engine has under a name of ours whose record is gone.
+// stopUnrecorded ends what the engine has under a name of ours that has no record any more.
 func (d *Driver) stopUnrecorded(ctx context.Context, r Records, h driver.Handle) error {
 	if !r.names(h) {
 		return nil

@@ -11,9 +11,9 @@ import (
 // nothing was done; after any other the call may have happened.
 type Engine interface {
 	// Submit starts the agents of a placement under a name that follows from its handle, and
-	// gives the engine's ids of what it has started: one, or several whose processes have the
-	// indexes of each other's. Each process gets its claimant's id, index and attempt, and
-	// where the store is, and calls Supervise.
+	// gives the engine's ids of what it has started: one, or several. The processes of each id
+	// have indexes from 0. Each process gets its claimant's id, index and attempt, and where
+	// the store is, and calls Supervise.
 	Submit(ctx context.Context, s Submission) (ids []string, err error)
 
 	// Find gives the ids of everything that the engine has under a handle's name, oldest

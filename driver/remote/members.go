@@ -178,8 +178,9 @@ func (v view) through(p Process) bool {
 	return up && ended
 }
 
-// leaves says whether the placement is to be taken away now: nothing of it may run, also no
-// process whose agent has recorded its end, and no call of the engine may be under way.
+// leaves says whether the placement is to be taken away now. Then nothing of it may run,
+// not even a process of an agent that has recorded its end, and no call of the engine may
+// be under way.
 func (v view) leaves() bool {
 	return v.removing && !v.inFlight() && !v.alive() && !slices.ContainsFunc(v.processes, func(p Process) bool { return p.State.Alive() })
 }

@@ -1,8 +1,8 @@
 // Package remote keeps the placements of targets that see nothing of the submitting
 // machine. Such a placement is a few objects in the job's store, as a placement of this
 // machine is a folder (package folder): what was requested, each call of the engine before
-// it is made and its answer after it, the order to stop, who is agent number N, and how that
-// agent ended.
+// it is made and its answer after it, the order to stop, which process is agent number N,
+// and how that agent ended.
 //
 // Driver makes a target's driver of these records and an Engine, the calls of a control plane
 // that need neither be idempotent nor answered: a submission that happens twice is

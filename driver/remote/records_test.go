@@ -84,7 +84,7 @@ func TestARecordThatNoProcessWouldReadIsNotMade(t *testing.T) {
 	}
 }
 
-// A claimant whose answer was lost, and one that asks again, has the number that it has.
+// A claimant gets the number that it has when its answer was lost and it asks again.
 func TestAClaimIsTheSameEachTime(t *testing.T) {
 	p := created(t, newRecords(), 3)
 	for i, step := range []struct {

@@ -15,7 +15,7 @@ type choice struct {
 	going map[job.Path]string // and why
 	// because is the newer success that lets a success go: not both may.
 	because map[job.Path]tasks.Place
-	order   []*removal.Counted // who was given something before who gave it
+	order   []*removal.Counted // a job that was given something comes before the job that gave it
 	kept    []Leftover
 }
 
@@ -142,8 +142,8 @@ func origins(j *removal.Counted) []job.Path {
 	return all
 }
 
-// sortByOrigin orders those that go: a gc that is cut short leaves no job whose origin it
-// has removed.
+// sortByOrigin puts a job that was given something before the job that gave it, so that a
+// gc that is cut short leaves no job with an origin that it has removed.
 func (c *choice) sortByOrigin(jobs []*removal.Counted) {
 	made := map[job.Path][]*removal.Counted{} // from a job
 	for _, j := range jobs {

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// sweepTime is the least time that a sweep may delete for, beside what it takes
-	// to look. A saver who wants a blob of a gc that died elsewhere waits that long.
+	// sweepTime is the least time that a sweep may delete for, beside the time that it
+	// takes to list. A process that wants to save a blob which a gc that died elsewhere was
+	// deleting waits that long.
 	sweepTime = 20 * time.Second
 	// sweepLooks is how many looks fit into a sweep, in the time of the one before:
 	// it needs one, and stores have slow minutes.

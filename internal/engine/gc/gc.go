@@ -47,8 +47,8 @@ type WorkFolder struct {
 
 // Options say what may go beside what is of no use.
 type Options struct {
-	// Project is the only one whose jobs are looked at; "": all. Blobs and
-	// environments belong to no project.
+	// Project limits the jobs that are considered to those of one project; "": all. Blobs
+	// and environments belong to no project.
 	Project string
 	// Keep, above 0, lets settled jobs go beyond the newest Keep of their task,
 	// Older, above 0, those that ended longer ago; with both a job goes that both
@@ -61,8 +61,8 @@ type Options struct {
 	// submit that was not finished; 0 is DefaultMinAge. It spares savers work;
 	// what keeps their blobs is the sweeps' log (package ledger).
 	MinAge time.Duration
-	// Lag is how old a listing of the store may be; 0 on a disk and on stores whose
-	// listings are current.
+	// Lag is how old a listing of the store may be; 0 on a disk and on stores with current
+	// listings.
 	Lag time.Duration
 	// Self is this process, so that a later gc does not wait for it when it has died.
 	Self protocol.Host

@@ -402,9 +402,9 @@ func (r *room) agent(a *actor, w protocol.World, p job.Path) {
 	}
 }
 
-// excused says whether what a job names may be absent: the job was removed, and who
-// looks has slept meanwhile. An agent that misses its inputs then has nothing to
-// launch: it waits, and is told to leave (E6).
+// excused says whether what a job names may be absent: the job was removed while the
+// reader slept. An agent that misses its inputs then has nothing to launch: it waits, and
+// is told to leave (E6).
 func (r *room) excused(p job.Path, err error) bool {
 	if !errors.Is(err, store.ErrNotExist) {
 		return false

@@ -104,7 +104,7 @@ func (r *room) logf(format string, args ...any) {
 	}
 }
 
-// roomClock is everybody's clock; only the room moves it.
+// roomClock is the clock of all processes of a room; only the room moves it.
 type roomClock struct{ r *room }
 
 func (c roomClock) Now() time.Time {
@@ -340,7 +340,7 @@ func (r *room) kill(a *actor) {
 // gcNormal is enough for every kind of event to occur.
 const gcNormal = 2000
 
-// gcRare is enough for the mutants that need two who meet at one entry.
+// gcRare is enough for the mutants that need two processes at one entry.
 const gcRare = 7000
 
 var (
