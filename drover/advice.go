@@ -23,7 +23,7 @@ const (
 	adviceLeast = 20
 	// memoryRoom is left above what the largest used: programs grow with their data.
 	memoryRoom = 1.25
-	// memoryLeast is no worry of anybody's.
+	// memoryLeast is the request that advice never goes below: less memory saves nothing.
 	memoryLeast = 64 << 20
 	// worthIt is how many times too much must have been asked for.
 	worthIt = 2
@@ -41,7 +41,7 @@ func (j *jobFigures) Advice(ctx context.Context, f Figures) (*Advice, error) {
 	}
 	d, err := j.c.engine.Driver(rec.Spec.On)
 	if err != nil {
-		return nil, nil // nobody here knows the place
+		return nil, nil // this machine has no driver for the target
 	}
 	o, err := d.Offer(ctx, driver.Needs{})
 	if err != nil || o.Cores == 0 {

@@ -112,7 +112,7 @@ func TestOpenNeedsAStoreAndTargets(t *testing.T) {
 }
 
 // Without HOME the cache lies in the temporary folder, under a name that other users
-// know: whoever owns it would decide what runs.
+// know: the owner of that folder would decide what runs.
 func TestOpenTakesNoCacheThatIsAnotherUsers(t *testing.T) {
 	for _, name := range []string{"HOME", "XDG_CACHE_HOME"} {
 		t.Setenv(name, "")

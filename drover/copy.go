@@ -67,7 +67,7 @@ func copied(d transfer.Done, err error) (Copied, error) {
 // below a folder goes below key. It sends what is missing there or has changed, so an
 // upload that was ended goes on where it was; nothing is deleted.
 //
-// The bucket is anybody's, opened for names that no store has (s3.Options.Foreign).
+// The bucket may be any, opened for names that no store has (s3.Options.Foreign).
 func Upload(ctx context.Context, source string, to store.Bucket, key string, o CopyOptions) (Copied, error) {
 	return copied(transfer.Put(ctx, source, transfer.Place{Store: store.New(to, store.Options{}), Key: key}, o.transferOptions()))
 }

@@ -23,7 +23,7 @@ import (
 	storemem "github.com/drover-run/drover/store/mem"
 )
 
-// desk is a client whose jobs are written by the test instead of agents.
+// desk is a client with jobs that the test itself writes, instead of agents.
 type desk struct {
 	*Client
 	t   *testing.T

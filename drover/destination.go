@@ -377,7 +377,7 @@ func (d *destination) removeFile(ctx context.Context, b bundle.Brought) error {
 		return err
 	}
 	if err := d.root.Remove(b.Path); err != nil {
-		return nil // it stays, and nobody is the worse for it
+		return nil // the file stays, which does no harm
 	}
 	d.last = ""
 	if d.changes.Removed++; d.changes.Removed <= firstNames {

@@ -29,11 +29,10 @@ type Check struct {
 	Fix    string `json:"fix,omitempty"` // a sentence with something to paste
 }
 
-// Doctor looks for what is missing and what was left behind. It changes
-// nothing but the probe that it writes into the store and takes away again. used are
-// targets that are a problem when they cannot be used, as are those with a name in
-// Options.Targets, and those that hold something of ours; who does not use others
-// misses nothing.
+// Doctor looks for what is missing and what was left behind. It changes nothing, except
+// that it writes a probe into the store and deletes it again. A target that cannot be used
+// is a problem if it is among used, if a name in Options.Targets leads to it, or if it holds
+// something of ours; other targets may be unusable.
 func (c *Client) Doctor(ctx context.Context, used ...string) []Check {
 	checks := c.machineChecks()
 	checks = append(checks, c.storeChecks(ctx)...)
@@ -131,8 +130,8 @@ func (c *Client) storeChecks(ctx context.Context) []Check {
 	return append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%d jobs, %d live", len(jobs), live)})
 }
 
-// RightsOf says what somebody must be granted on a store for a project: "agents",
-// which are programs' machines, or "submitters", which are people.
+// RightsOf says which rights on a store an administrator has to grant for a project:
+// those of "agents", which are programs' machines, or of "submitters", which are people.
 func RightsOf(whose, project string) (r store.Rights, ok bool) {
 	switch whose {
 	case "agents":
@@ -143,8 +142,8 @@ func RightsOf(whose, project string) (r store.Rights, ok bool) {
 	return r, false
 }
 
-// rightsCheck does once all that a submitter must be able to, with an object of its
-// own, and says in one line what he may not. Its text is empty where he may all.
+// rightsCheck does once all that a submitter must be able to do, with an object of its
+// own, and says in one line which of it is denied. Its text is empty where nothing is.
 func (c *Client) rightsCheck(ctx context.Context, area string) Check {
 	s := c.world.Store
 	key := "probe/" + c.world.NewID() + "/rights"

@@ -66,11 +66,11 @@ func (r DrillReport) Struck() (n int) {
 	return n
 }
 
-// drillItems is how many items a drill runs when nobody says.
+// drillItems is how many items a drill runs when no number is given.
 const drillItems = 100
 
-// drillRetries lets a program that stays, and is killed while it runs an item alone,
-// cost a try: that is the rule for crashes, and no difference that anybody wants to see.
+// drillRetries lets a program that stays, and is killed while it runs an item alone, cost
+// a try: that is the rule for crashes, and a difference that the report has no use for.
 const drillRetries = 3
 
 // drill is one at work.
@@ -84,7 +84,7 @@ type drill struct {
 	left string // what became of the job that was interrupted
 }
 
-// Drillable refuses a plan whose agents do not live on this machine.
+// Drillable refuses a plan with agents on other machines than this one.
 func (p *Plan) Drillable() error {
 	if p.Properties.Attached && !p.Properties.Apart {
 		return nil
@@ -178,7 +178,7 @@ func (d *drill) runStage(ctx context.Context, stage string, beside func(context.
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	// A submit that is broken off may have made a job that nobody knows of.
+	// A submit that is broken off may have made a job that no command knows of.
 	j, err := s.Submit(context.WithoutCancel(ctx))
 	if err != nil {
 		return nil, err
@@ -204,7 +204,7 @@ func (d *drill) runStage(ctx context.Context, stage string, beside func(context.
 	return j, nil
 }
 
-// cancelStage cancels a run that nobody waits for any more, and waits until its agents are
+// cancelStage cancels a run when the drill was interrupted, and waits until its agents are
 // gone.
 func (d *drill) cancelStage(ctx context.Context, j *Job, err error) error {
 	if ctx.Err() == nil {
@@ -227,7 +227,7 @@ func (d *drill) cancelStage(ctx context.Context, j *Job, err error) error {
 	return err
 }
 
-// interrupted says what stands of a drill that nobody waits for any more.
+// interrupted says what is left of a drill that was interrupted.
 func (d *drill) interrupted() error {
 	return fault.New(fault.Interrupted, fmt.Sprintf("Run it again: --seed %d makes the same hits.", d.o.Seed), "run drill: it was interrupted%s", d.left)
 }
@@ -301,8 +301,9 @@ func rateOf(ctx context.Context, calm *Job, s MapStatus) (hitRate, error) {
 	return hitRate{share, max(share, time.Duration(longest*float64(time.Second))), max(0, first.Sub(s.Submitted))}, nil
 }
 
-// hitAgents hits the job's agents until ctx ends or there were enough hits. What is
-// done, and after which pause, is the seed's; whom it befalls depends on who is there.
+// hitAgents hits the job's agents until ctx ends or there were enough hits. The seed
+// chooses what is done, and after which pause; the agent that is hit is one of those that
+// live then.
 func (d *drill) hitAgents(ctx context.Context, j *Job) error {
 	rec, err := j.Spec(ctx)
 	if err != nil {
@@ -316,7 +317,7 @@ func (d *drill) hitAgents(ctx context.Context, j *Job) error {
 		b := blow{}
 		b.kind, b.after, b.pick, b.pause = d.drawHit(random, rec.Spec)
 		if err := clock.Sleep(ctx, b.after); err != nil {
-			return nil // the job has settled, or nobody wants it any more
+			return nil // the job has settled, or the drill was interrupted
 		}
 		for did := false; !did; {
 			agent, settled, err := d.hitOneAgent(ctx, j.c.engine, v, rec, b)

@@ -82,9 +82,8 @@ type Options struct {
 	// Images say where container images come from. Without a Build, jobs with a
 	// Dockerfile are refused.
 	Images Images
-	// OpenPlace opens a bucket of anybody's by its URL, for inputs such as s3://bucket/data,
-	// which are listed here and read by the agents, as their machines may. Nil: those
-	// are refused.
+	// OpenPlace opens any bucket by its URL, for inputs such as s3://bucket/data, which are
+	// listed here and read by the agents, as their machines may. Nil: those are refused.
 	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
 	// Passes say what agents open the store with that do not inherit what this
 	// process has.
@@ -105,7 +104,7 @@ type WorkFolder struct {
 type Passes struct {
 	// Store is how agents name the store, where it is not as this process does.
 	Store string
-	// Machine is how agents name the store whose machines have credentials of their own;
+	// Machine is how agents name the store on machines that have credentials of their own;
 	// nil: as Store says.
 	Machine func() (string, error)
 	// Make gives what agents with these rights open it with where they inherit
@@ -123,7 +122,7 @@ type Pass struct {
 
 // Images say where container images come from.
 type Images struct {
-	Region string // whose registry has SageMaker's images; "": us-east-1
+	Region string // the region with the registry of SageMaker's images; "": us-east-1
 	Mirror string // registry prefix that stands for it; "": none
 	// Pin looks up what an image that is to be built begins from, which is part of
 	// its name. Nil: the plan's name may not be the one that Build gives.
@@ -167,8 +166,8 @@ func (o Options) engineOptions() (p engine.Passes, i session.Images, folders fun
 	return p, i, folders
 }
 
-// lanes is how many requests who looks at a job has under way at once: a thousand
-// agents are seen in two seconds instead of thirty, and it is far from what a store takes.
+// lanes is how many requests a reader of a job has under way at once: it reads the state
+// of a thousand agents in two seconds instead of thirty, and asks far less than a store takes.
 const lanes = 16
 
 // Client acts on one store. Its methods may be called from many goroutines.
@@ -249,7 +248,7 @@ func (o *Options) setDefaults() (err error) {
 	return nil
 }
 
-// userName is who types, for people and for names of tasks.
+// userName is the name of the user of this process, for people and for names of tasks.
 func userName() string {
 	if u := os.Getenv("USER"); u != "" {
 		return u

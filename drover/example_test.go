@@ -52,8 +52,8 @@ func Example() {
 	// logs/logs0: training with --epochs 3 <nil>
 }
 
-// Two tasks as simple-sagemaker's users chain them: the second reads the model of
-// the first, whose last job has to be completed, and finds its hyperparameters as text.
+// Two tasks as simple-sagemaker's users chain them: the second reads the model of the
+// first, needs its last job to be completed, and finds its hyperparameters as text.
 func ExampleClient_Run_ssm() {
 	c, folder, done := open(map[string]string{"train.sh": train, "test.sh": "#!/bin/sh\ntar -xzOf $SM_CHANNEL_TRAINED/model.tar.gz model.txt\necho got $*\n"})
 	defer done()

@@ -125,7 +125,7 @@ func (s *summary) addResult(r views.ItemReport) {
 		it.Try = tryOf(r.Agent, *r.Result)
 		s.Seconds.addValue(it.Seconds, r.N)
 		s.CPU.addValue(it.CPU, r.N)
-		if it.MaxRSS > 0 { // of one that never ran, or whose process did more than it
+		if it.MaxRSS > 0 { // it is 0 for an item that never ran, or with a process that ran others too
 			s.Memory.addValue(float64(it.MaxRSS), r.N)
 		}
 		if it.Seconds >= 0.1 {

@@ -9,9 +9,9 @@ import (
 	"github.com/drover-run/drover/internal/proc"
 )
 
-// GCOptions say which jobs may go beside what is of no use to anybody.
+// GCOptions say which jobs may go beside what is of no use any more.
 type GCOptions struct {
-	Project string        // the only one whose jobs are looked at; "": all
+	Project string        // only jobs of this project are considered; "": of all
 	Keep    int           // above 0: ended jobs beyond the newest Keep of their task
 	Older   time.Duration // above 0: jobs that ended longer ago; with Keep, both must hold
 	Jobs    []*Job        // in any case
@@ -57,8 +57,8 @@ type Freed struct {
 	Bytes int64      `json:"bytes"`
 }
 
-// Leftovers finds what nobody needs, and the jobs that o lets go: never a live
-// one, nor one whose output another job that stays was given. It changes nothing.
+// Leftovers finds what is of no use any more, and the jobs that o lets go: never a live
+// one, nor one with an output that another job that stays was given. It changes nothing.
 func (c *Client) Leftovers(ctx context.Context, o GCOptions) (*Garbage, error) {
 	opt := gc.Options{Project: o.Project, Keep: o.Keep, Older: o.Older, Self: protocol.Host(proc.Self())}
 	for _, j := range o.Jobs {

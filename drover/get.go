@@ -38,7 +38,7 @@ type Part struct {
 	Bytes int64
 }
 
-// Made says what a job has made, for a person who has not fetched it.
+// Made says what a job has made, for people before they fetch it.
 type Made struct {
 	Model, Output bool
 	Files         int    // beside the script

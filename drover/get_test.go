@@ -202,7 +202,7 @@ func TestGetBringsThePartsThatAreWanted(t *testing.T) {
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
 		t.Errorf("after another part (-want +got):\n%s", diff)
 	}
-	// Whose the model's files are is not forgotten by that.
+	// The job that the model's files came from is not forgotten by that.
 	_, err = second.Get(t.Context(), dir, "model")
 	d.check(err)
 	delete(want, "model/old")

@@ -288,8 +288,8 @@ func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
 	return sortEvents(events), nil
 }
 
-// Watch gives the job's events as they happen, from the first one on, and ends
-// when the job has settled, when nobody works on it any more, or when ctx does.
+// Watch gives the job's events as they happen, from the first one on, and ends when the
+// job has settled, when it has no agents any more, or when ctx does.
 func (j *Job) Watch(ctx context.Context) iter.Seq2[job.Event, error] {
 	return func(yield func(job.Event, error) bool) {
 		seen := map[string]bool{}

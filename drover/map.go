@@ -42,8 +42,8 @@ func (c *Client) Map(ctx context.Context, s MapSpec) (*Job, error) {
 	return p.Submit(ctx)
 }
 
-// PlanMap finds out what Map would do: it reads the items to their end, and
-// changes nothing in the store. Who is done with the plan closes it.
+// PlanMap finds out what Map would do: it reads the items to their end, and changes
+// nothing in the store. The caller closes the plan.
 func (c *Client) PlanMap(ctx context.Context, s MapSpec, force bool) (*Plan, error) {
 	s.Spec.Verb = job.Map
 	if s.Values != nil {
@@ -101,7 +101,7 @@ type MapStatus struct {
 	Chunks  int       `json:"chunks"`
 	Done    int       `json:"chunks_done"`
 	Paused  bool      `json:"paused,omitempty"`
-	// PausedBy, PausedAt and PausedWhy are of whoever paused it.
+	// PausedBy, PausedAt and PausedWhy are the user that paused it, when, and why.
 	PausedBy  string    `json:"paused_by,omitempty"`
 	PausedAt  time.Time `json:"paused_at,omitzero"`
 	PausedWhy string    `json:"paused_why,omitempty"`

@@ -44,9 +44,9 @@ func (j *jobRef) MapStatus(ctx context.Context) (MapStatus, error) {
 	return l.Status(ctx)
 }
 
-// WatchMap gives how a map stands, at once and whenever that has changed, and
-// ends when it has settled, when nobody works on it any more, or when ctx does.
-// Each look reads only what is new.
+// WatchMap gives how a map stands, at once and whenever that has changed, and ends when
+// it has settled, when it has no agents any more, or when ctx does. Each look reads only
+// what is new.
 func (j *Job) WatchMap(ctx context.Context) iter.Seq2[MapStatus, error] {
 	return func(yield func(MapStatus, error) bool) {
 		l, err := j.LookAtMap(ctx)

@@ -141,7 +141,7 @@ func TestResultsComeInTheOrderOfTheManifest(t *testing.T) {
 	if bad := d.results(j, job.ItemFailed); len(bad) != 1 || bad[0].Item != 4 || bad[0].Value != "item 4" || bad[0].FailedWhy() != "exit status 3" {
 		t.Errorf("failed: %+v", bad)
 	}
-	for r, err := range j.Results(t.Context(), ResultOptions{}) { // who has enough may go
+	for r, err := range j.Results(t.Context(), ResultOptions{}) { // a reader may stop before the end
 		if err != nil || r.Item == 2 {
 			break
 		}

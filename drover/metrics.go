@@ -68,7 +68,7 @@ type NodeUsage struct {
 }
 
 // Sample is what a node's program used at one moment, or since the sample before
-// where it is per second. Network and GPUs are the machine's, whoever uses them.
+// where it is per second. Network and GPUs are those of the whole machine.
 type Sample struct {
 	Time        time.Time   `json:"time"`
 	CPU         float64     `json:"cpu"`                    // cores in use

@@ -29,8 +29,8 @@ type LogOptions struct {
 	// Enough, when closed, ends a Follow before the job has settled: once all
 	// that its agents have stored is given. nil: it is never enough.
 	Enough <-chan struct{}
-	// Settled, with Follow, is closed by a caller who waits for the job's end himself:
-	// then the store is not asked whether it has come. nil: it is.
+	// Settled, with Follow, is closed by a caller that itself waits for the job's end: then
+	// the store is not asked whether it has come. nil: it is.
 	Settled <-chan struct{}
 }
 
@@ -186,7 +186,7 @@ func (j *jobOutput) followFrames(ctx context.Context, f record.Filter, known map
 	if !j.c.near {
 		o.Heard, o.Quick = protocol.HeartbeatEvery, func() []string { return j.c.local(j.path.Job) }
 		if l.Settled != nil {
-			o.Every = protocol.Poll // whoever attends has just started it, as a rule
+			o.Every = protocol.Poll // the caller has just started the job, as a rule
 		}
 	}
 	if !l.Follow {
@@ -251,8 +251,8 @@ func untilQuiet(ctx context.Context, o record.FollowOptions) iter.Seq2[record.Fr
 	}
 }
 
-// untilSettled blocks until the job has settled, or somebody has enough; false
-// when ctx ended first.
+// untilSettled blocks until the job has settled, or l.Enough is closed; false when ctx
+// ended first.
 func (j *jobOutput) untilSettled(ctx context.Context, l LogOptions) bool {
 	if l.Settled != nil {
 		select {

@@ -42,8 +42,8 @@ type glance struct {
 }
 
 const (
-	// liveAgain is how soon a job is read again whose heartbeats stay the same: its
-	// agents may be gone, and somebody may have cancelled it.
+	// liveAgain is how soon a job with unchanged heartbeats is read again: its agents may
+	// be gone, and a user may have cancelled it.
 	liveAgain = 5 * time.Second
 	// mapAgain is how soon a map is that has ended: drover retry opens it again.
 	mapAgain = 30 * time.Second
@@ -92,7 +92,7 @@ func (o *Overview) updateGlance(ctx context.Context, g *glance) error {
 	now := o.boot()
 	since := now - g.at
 	switch {
-	case g.bad != nil: // somebody may put it right
+	case g.bad != nil: // it may have been repaired
 		if since < liveAgain {
 			return nil
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// ran is a pilot whose items took so many seconds, one after the other, half a second after
-// it was submitted, and whose end took a quarter.
+// ran is a pilot with items that took so many seconds, one after the other, half a second
+// after it was submitted; its end took a quarter of a second.
 func ran(cpu float64, walls ...float64) Pilot {
 	s := MapStatus{Items: job.Tally{Items: len(walls), Succeeded: len(walls)}}
 	s.Submitted = time.Unix(1_700_000_000, 0)

@@ -27,10 +27,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// open makes a client whose store is memory and whose only target is a place in
-// this process: real agents that run real programs. A real program passes
-// dir.Open's bucket and local.New's driver instead, and nothing else differs.
-// The current folder of the client is a new one that holds files.
+// open makes a client with memory as its store and, as its only target, agents in this
+// process: real agents that run real programs. A real program passes dir.Open's bucket and
+// local.New's driver instead, and nothing else differs. The current folder of the client
+// is a new one that holds files.
 func open(files map[string]string) (c *drover.Client, folder string, done func()) {
 	bucket, place, folder, done := world(files)
 	c, err := drover.Open(context.Background(), drover.Options{Bucket: bucket, Near: true, Folder: folder,

@@ -144,7 +144,7 @@ type Cost struct {
 	Minute   Requests // so many more in each minute that it works
 	Price    StorePrice
 	// Here says that the job's facts are in such a store. Else the price is S3's, for a
-	// user who thinks of moving there.
+	// user that thinks of moving there.
 	Here bool
 }
 

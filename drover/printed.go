@@ -107,7 +107,7 @@ func (j *jobResults) completeOutput(ctx context.Context, batch []ItemResult) err
 	return nil
 }
 
-// printing is a try whose output is looked for in the logs.
+// printing is a try with an output that is looked for in the logs.
 type printing struct {
 	item  int
 	began time.Time
@@ -178,7 +178,7 @@ func (j *jobResults) readPrinted(ctx context.Context, wanted []printing) (map[in
 
 // PrintOptions are for PrintInOrder.
 type PrintOptions struct {
-	// Settled is closed when the job has ended, or when nobody works on it any more: then
+	// Settled is closed when the job has ended, or when it has no agents any more: then
 	// what is there is printed, and no more is waited for.
 	Settled <-chan struct{}
 	// Note is told what could not be printed whole. May be nil.
@@ -247,7 +247,7 @@ func (p *inOrder) printRound(ctx context.Context, over bool) error {
 			if !over {
 				return errNotYet
 			}
-			return nil // nobody works on it: it is left out
+			return nil // it will not end: it is left out
 		}
 		batch = append(batch, r)
 		if _, all := inResult(p.tryOfReport(r)); !all {
@@ -281,7 +281,7 @@ func (p *inOrder) tryOfReport(r views.ItemReport) Try {
 	return tryOf(r.Agent, *r.Result)
 }
 
-// printItems prints items in order until one whose output is not stored yet.
+// printItems prints items in order, up to the first with an output that is not stored yet.
 func (p *inOrder) printItems(ctx context.Context, batch []views.ItemReport, over bool) error {
 	var wanted []printing
 	for _, r := range batch {

@@ -70,8 +70,8 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 	return n, nil
 }
 
-// retryWithNewCode gives the map a round with new code. Agents that live have the old one, and
-// nobody may be there to replace them.
+// retryWithNewCode gives the map a round with new code. Agents that live have the old
+// one, and perhaps no attached command line is there to replace them.
 func (j *Job) retryWithNewCode(ctx context.Context, rec job.Job, r control.Round, onCode func(string, int)) (live string, ok bool, err error) {
 	s, err := j.MapStatus(ctx)
 	switch {

@@ -87,8 +87,8 @@ func (s Spread) sortedBuckets() []int {
 	return all
 }
 
-// Bar is a part of a histogram: the items whose value is up to UpTo, and above the
-// bar before.
+// Bar is a part of a histogram: the items with a value up to UpTo, and above the bar
+// before.
 type Bar struct {
 	UpTo  float64 `json:"up_to"`
 	Items int     `json:"items"`

@@ -85,8 +85,8 @@ func (fs *frames) sortFrames() {
 	*fs = sound
 }
 
-// passed counts the lines of each source that were passed on. Who reads the same frames
-// again, and more, meets them in the same order.
+// passed counts the lines of each source that were passed on. A reader of the same
+// frames, and of more after them, meets them in the same order.
 type passed map[origin]int
 
 // origin is what a line belongs to.
@@ -101,8 +101,8 @@ func originOf(l line.Line) origin {
 	return origin{l.Attempt, l.Rank, l.Writer, l.Item, l.Stream}
 }
 
-// skipPassed passes on lines that have ended, and remembers them: one that goes on is
-// for who reads on.
+// skipPassed passes on lines that have ended, and remembers them. A line that goes on is
+// left to the reader that follows.
 func (p passed) skipPassed(lines iter.Seq2[line.Line, error]) iter.Seq2[line.Line, error] {
 	return func(yield func(line.Line, error) bool) {
 		for l, err := range lines {

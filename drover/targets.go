@@ -24,7 +24,7 @@ type TargetStatus struct {
 	Missing []string    `json:"missing,omitempty"`
 }
 
-// askTime bounds the question to one target: one that does not answer holds up nobody.
+// askTime bounds the question to one target: one that does not answer delays no other.
 const askTime = 10 * time.Second
 
 // Targets asks every target whether it can be used: the built-in ones, then those that

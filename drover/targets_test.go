@@ -51,7 +51,7 @@ func TestOffersHaveThePriceOfTheirKindOfMachine(t *testing.T) {
 	}
 }
 
-// Who has named one kind is not offered the others.
+// A target that names one kind of machine is not offered the others.
 func TestATargetThatNamesAKindOffersThatOne(t *testing.T) {
 	d := drivermem.New(nil)
 	t.Cleanup(d.Close)

@@ -42,9 +42,9 @@ type Ranking struct {
 	Open    int // have not succeeded
 }
 
-// Top gives the N items whose results have the largest number, or the smallest; the
-// first of those that are equal. It holds no more than N, however many there are.
-// Fault: Invalid where no result has that number.
+// Top gives the N items with the largest numbers in their results, or the smallest; of
+// equal ones the first. It holds no more than N, however many there are. Fault: Invalid
+// where no result has that number.
 func (j *jobFigures) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 	var r Ranking
 	if o.N < 1 || o.By == "" {
@@ -75,7 +75,7 @@ func (j *jobFigures) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 	return r, nil
 }
 
-// ranks is a heap whose first is the last of the order.
+// ranks is a heap with the last of the order as its first element.
 type ranks struct {
 	list      []Ranked
 	ascending bool

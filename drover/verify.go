@@ -34,7 +34,7 @@ type Verified struct {
 	Bound   int       `json:"bound"`
 
 	Attempts int   `json:"attempts,omitempty"` // of a run
-	Outputs  int   `json:"outputs"`            // files whose bytes were read
+	Outputs  int   `json:"outputs"`            // files that were read to check their bytes
 	Bytes    int64 `json:"output_bytes"`
 
 	// Ignored are entries that do not count: allowed, but told. Told is how many
@@ -82,7 +82,7 @@ func (r Verified) Open() bool { return r.State == "" }
 
 // VerifyProgress is how far a Verify has come.
 type VerifyProgress struct {
-	Items, Of     int // items whose chunks were read, and all that are known
+	Items, Of     int // items in the chunks that were read, and all that are known
 	Chunks        int
 	Entries       int
 	Outputs       int

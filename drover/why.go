@@ -228,8 +228,8 @@ func (j *Job) Until(ctx context.Context, limit time.Duration) (Status, error) {
 		if s.State.Settled() {
 			return s, j.c.engine.Clean(ctx, j.path)
 		}
-		// Between two attempts nobody lives for a moment while an attached
-		// command line starts the next agent: only a lasting one is said.
+		// Between two attempts no agent lives for a moment while an attached command line
+		// starts the next agent: only a lasting absence is reported.
 		if s.State == job.Interrupted {
 			idle++
 		} else {

@@ -225,8 +225,8 @@ func (c *Client) Live(ctx context.Context, project string) ([]*Job, error) {
 }
 
 // Beside is the command that, run with this terminal, runs what is added to it beside
-// the program of a worker; without any more, a shell. who is a run's rank, or an
-// agent's id or what it begins with; "": rank 0, or the first agent of a map.
+// the program of a worker; without any more, a shell. The worker is given as a run's rank,
+// or as an agent's id or what it begins with; "": rank 0, or the first agent of a map.
 func (j *Job) Beside(ctx context.Context, who string) ([]string, error) {
 	rec, err := j.Spec(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ var largePackages = map[string]struct {
 
 // mostPronounLines is how many lines of comments may have a pronoun for a person, as "who" and
 // "somebody": the subject of a sentence is a noun. It may only become smaller.
-const mostPronounLines = 123
+const mostPronounLines = 61
 
 var pronoun = regexp.MustCompile(`(?i)\b(who|whoever|whom|whose|somebody|nobody|everybody|anybody|someone|anyone|everyone|he|him|his|she|her)\b`)
 
