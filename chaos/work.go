@@ -116,7 +116,7 @@ func (w work) countFailing() int {
 
 // mostInFlight is how many items may have run without a record of it where an agent was
 // hit: what it has sent to its programs or supervisors, which go on while it waits for
-// a store. The figures are those of internal/agent/crew: what it keeps ahead of short
+// a store. The figures are those of internal/agent/maprunner: what it keeps ahead of short
 // items.
 func (w work) mostInFlight(of reach) int {
 	sent, cores := 2*w.slots, runtime.NumCPU()

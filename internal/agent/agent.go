@@ -1,6 +1,6 @@
 // Package agent is drover's part on every machine: it runs one member of one
 // job, whatever the machine is, in stages, a file each: identify, fetch,
-// prepare, inputs, rendezvous, launch, watch, save, record. In a map, package crew
+// prepare, inputs, rendezvous, launch, watch, save, record. In a map, package maprunner
 // takes the place of the stages after inputs.
 //
 // ledger.Member decides what follows from the logs; the agent carries it out:

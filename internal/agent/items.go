@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/agent/crew"
+	"github.com/drover-run/drover/internal/agent/maprunner"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
-// A map differs in the middle: there is no rendezvous and no view, and package crew
+// A map differs in the middle: there is no rendezvous and no view, and package maprunner
 // takes the place of the stages from launch on.
 
 // workItems does the agent's part of a map. The stages before run beside it, and
@@ -34,20 +34,20 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 	var hands sync.WaitGroup
 	defer hands.Wait()
 	defer drop(errors.New("the agent ends"))
-	notice, kit, done := make(chan crew.Notice, 1), make(chan crew.Kit, 1), make(chan struct{})
+	notice, kit, done := make(chan maprunner.Notice, 1), make(chan maprunner.Prepared, 1), make(chan struct{})
 	defer close(done)
 	hands.Go(func() { // ends with done
 		select {
 		case n := <-a.Machine.Notice:
-			notice <- crew.Notice{Asked: n.Asked, Why: n.Why, Signal: stopSignal(a.job.Spec, n)}
+			notice <- maprunner.Notice{Asked: n.Asked, Why: n.Why, Signal: stopSignal(a.job.Spec, n)}
 		case <-done:
 		}
 	})
 	hands.Go(func() { kit <- a.itemKit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
-	return crew.Run(ctx, crew.Config{World: a.World, Job: a.job, ID: a.id, Self: a.Machine.Self, Slots: a.slots, Near: a.Machine.Near,
-		Root: a.own, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, Beat: a.beat.changeHeartbeat, Log: a.Log,
-		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Kit: kit, Patience: a.Machine.Patience, MaxStored: a.maxStoredBytes(), OpenPlace: a.Machine.OpenPlace, Hush: func() { a.vanish(errRemoved) }, Leftovers: a.space.leftovers, Warn: a.warnItems,
-		Unneeded: func() { drop(errors.New("no item runs any more")) }})
+	return maprunner.Run(ctx, maprunner.Config{World: a.World, Job: a.job, ID: a.id, Self: a.Machine.Self, Slots: a.slots, Near: a.Machine.Near,
+		Root: a.own, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, ChangeHeartbeat: a.beat.changeHeartbeat, Log: a.Log,
+		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Prepared: kit, Patience: a.Machine.Patience, MaxStored: a.maxStoredBytes(), OpenPlace: a.Machine.OpenPlace, JobRemoved: func() { a.vanish(errRemoved) }, NoteLeftovers: a.space.leftovers, WriteNotice: a.warnItems,
+		CancelPreparation: func() { drop(errors.New("no item runs any more")) }})
 }
 
 // warnItems is warn for the programs of items.
@@ -90,21 +90,21 @@ func (a *agent) countSlots(ctx context.Context) error {
 }
 
 // itemKit is what items are run with, once the stages before have ended with err.
-func (a *agent) itemKit(ctx context.Context, err error) crew.Kit {
+func (a *agent) itemKit(ctx context.Context, err error) maprunner.Prepared {
 	if err != nil {
-		return crew.Kit{Failed: err}
+		return maprunner.Prepared{Failed: err}
 	}
 	if a.space.placeExists() {
 		a.space.noteLinks("items of a map have no view of the machine")
 		if err := a.space.linkUnshipped(); err != nil {
-			return crew.Kit{Failed: err}
+			return maprunner.Prepared{Failed: err}
 		}
 	}
 	spec := a.job.Spec
 	code := a.space.hostPaths().Code
-	k := crew.Kit{Dir: filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), Environ: a.items.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.items.gpusBySlot(), Memory: cmp.Or(a.items.memoryPerItem(), a.Machine.Memory)}
+	k := maprunner.Prepared{Dir: filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), Environ: a.items.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.items.gpusBySlot(), Memory: cmp.Or(a.items.memoryPerItem(), a.Machine.Memory)}
 	if k.Environ, err = a.withModule(k.Environ, code); err != nil {
-		return crew.Kit{Failed: err}
+		return maprunner.Prepared{Failed: err}
 	}
 	r := env.ProgramRequest{Dir: code, Sub: a.job.Code.Sub, Script: a.job.Code.Script, Args: spec.Args, Environ: k.Environ, Interpreter: a.ready.env.Interpreter}
 	switch {
@@ -115,7 +115,7 @@ func (a *agent) itemKit(ctx context.Context, err error) crew.Kit {
 	}
 	found, err := env.Program(ctx, r)
 	if err != nil {
-		return crew.Kit{Failed: err}
+		return maprunner.Prepared{Failed: err}
 	}
 	k.Path, k.Name, k.Args = found.Path, found.Name, found.Args
 	a.space.writeDoor(0, k.Dir, k.Environ)

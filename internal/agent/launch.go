@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/agent/crew/stream"
 	"github.com/drover-run/drover/internal/agent/launcher"
+	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"

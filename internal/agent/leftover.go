@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/drover-run/drover/internal/agent/crew/stream"
+	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"

@@ -15,7 +15,7 @@ import (
 )
 
 // mapAgent is a machine that the driver was asked for, and package agent's loop
-// over simulated items: one that uses MapMember and OwnedChunk as crew does.
+// over simulated items: one that uses MapMember and OwnedChunk as the map runner does.
 type mapAgent struct {
 	s      *yard
 	p      *process

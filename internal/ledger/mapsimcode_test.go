@@ -140,7 +140,7 @@ func (a *mapAgent) outdated() bool {
 	return a.order.Do == mapagent.Work && a.order.Code != "" && a.order.Code != a.code
 }
 
-// yield is crew's way out for an agent that has old code or was drained; gone when nothing
+// yield is the map runner's way out for an agent that has old code or was drained; gone when nothing
 // runs any more.
 func (a *mapAgent) yield() (gone bool) {
 	a.takeBack()

@@ -252,7 +252,7 @@ func sortedKeys(m map[string]int) (keys []string) {
 	return keys
 }
 
-// fieldAgent is crew's loop, as lean as it can be.
+// fieldAgent is the map runner's loop, as lean as it can be.
 type fieldAgent struct {
 	f       *field
 	p       *process

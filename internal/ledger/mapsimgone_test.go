@@ -117,7 +117,7 @@ func (s *yard) onStray(t *mapTale, key, kind string) {
 	}
 }
 
-// hushed is crew's way out when the job was removed: nothing is written.
+// hushed is the map runner's way out when the job was removed: nothing is written.
 func (a *mapAgent) hushed() bool {
 	if a.s.tales[a.job].removed == 0 {
 		return false

@@ -17,7 +17,7 @@ type testedMutant struct {
 
 const (
 	ledgerTests = "internal/ledger"
-	crewTests   = "internal/agent/crew"
+	runnerTests = "internal/agent/maprunner"
 	agentTests  = "internal/agent"
 	engineTests = "internal/engine/gc"
 	s3Tests     = "store/s3"
@@ -56,14 +56,14 @@ var testedMutants = []testedMutant{
 		"if FoldTask(l.Entries).Live != p.Job {\n\t\t\treturn nil\n\t\t}\n\t\tif closed", "if FoldTask(l.Entries).Live == \"\" {\n\t\t\treturn nil\n\t\t}\n\t\tif closed"}, ledgerTests, "TestAJobIsClosedOnce"},
 	{mutant{"K2", "placements that came to nothing need not be in a row", keeperFile,
 		"k.failedPlacements = 0\n", "k.failedPlacements += 0\n"}, ledgerTests, "TestPlacementsThatCameToNothingAreCountedInARow"},
-	{mutant{"M1", "items of a chunk that another has claimed run on", "internal/agent/crew/orders.go",
-		"c.killTries(func(t *try) bool { return t.work == w })", "_ = w"}, crewTests, "TestItemsOfAChunkThatAnotherHasClaimedAreEnded"},
-	{mutant{"M5*", "a runner may begin items for an hour", "internal/agent/crew/gang.go",
-		"g.runner.Until(least - c.bootTime())", "g.runner.Until(least - c.bootTime() + 3600e9)"}, crewTests, "TestNothingBeginsAfterTheStartDeadlineOfItsChunk"},
-	{mutant{"M6*", "an output that changed while it was stored counts", "internal/agent/crew/porter.go",
-		"sizeChanged(f, o.Size) || err == nil && n != o.Size {", "sizeChanged(f, o.Size) && n < 0 {"}, crewTests, "TestAnOutputThatChangesWhileItIsStoredFailsItsItem"},
-	{mutant{"M6*", "a digest is of what was sent, though the store has other bytes", "internal/agent/crew/porter.go",
-		"if body.ended { // all of it", "if body.ended || body.n > 0 { // all of it"}, crewTests, "TestADigestIsOfWhatTheStoreHolds"},
+	{mutant{"M1", "items of a chunk that another has claimed run on", "internal/agent/maprunner/orders.go",
+		"c.killTries(func(t *try) bool { return t.chunk == w })", "_ = w"}, runnerTests, "TestItemsOfAChunkThatAnotherHasClaimedAreEnded"},
+	{mutant{"M5*", "a runner may begin items for an hour", "internal/agent/maprunner/groups.go",
+		"g.executor.Until(least - c.bootTime())", "g.executor.Until(least - c.bootTime() + 3600e9)"}, runnerTests, "TestNothingBeginsAfterTheStartDeadlineOfItsChunk"},
+	{mutant{"M6*", "an output that changed while it was stored counts", "internal/agent/maprunner/uploads.go",
+		"sizeChanged(f, o.Size) || err == nil && n != o.Size {", "sizeChanged(f, o.Size) && n < 0 {"}, runnerTests, "TestAnOutputThatChangesWhileItIsStoredFailsItsItem"},
+	{mutant{"M6*", "a digest is of what was sent, though the store has other bytes", "internal/agent/maprunner/uploads.go",
+		"if body.ended { // all of it", "if body.ended || body.n > 0 { // all of it"}, runnerTests, "TestADigestIsOfWhatTheStoreHolds"},
 	{mutant{"E6", "outputs are not named before the exit", "internal/agent/save.go",
 		"if err := removal.NameOutputs(ctx, o.World, o.Path, attempt, rank, o.id, exit.Outputs); err != nil {", "if err := error(nil); rank < 0 && err != nil {"}, agentTests, "TestOutputsAreNamedBeforeTheExit"},
 	{mutant{"E6", "gc is not looked for after outputs are named", "internal/agent/save.go",
@@ -86,8 +86,8 @@ var testedMutants = []testedMutant{
 		"if p.Seal == \"\" || b.Children > 0 ||", "if p.Seal == \"\" ||"}, ledgerTests, "TestASnapshotIsNotAllOfAChunkThatHandedItemsOver"},
 	{mutant{"M12*", "a membership listing of the round before is compared with one of this round", maprollFile,
 		" && m.Members.round == m.Inventory.Map.Round\n\there", "\n\there"}, ledgerTests, "TestAMembershipListingIsOfOneRound"},
-	{mutant{"E5", "the job's log is looked at every minute", "internal/agent/crew/orders.go",
-		"c.polled = c.bootTime() + farPoll", "c.polled = c.bootTime() + 4*farPoll"}, crewTests, "TestTheJobsLogIsLookedAtInTime"},
+	{mutant{"E5", "the job's log is looked at every minute", "internal/agent/maprunner/orders.go",
+		"c.nextPoll = c.bootTime() + farPoll", "c.nextPoll = c.bootTime() + 4*farPoll"}, runnerTests, "TestTheJobsLogIsLookedAtInTime"},
 	{mutant{"E6", "a submit that is young by the store's clock is removed", "internal/engine/gc/collect.go",
 		"!c.g.options.unfinished(j, c.now) {", "!c.g.options.unfinished(j, c.now) && c == nil {"}, engineTests, "TestASubmitThatIsYoungByTheStoresClockStays"},
 	{mutant{"L1*", "an upload that is no longer known was certainly not written", "store/s3/errors.go",

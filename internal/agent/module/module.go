@@ -2,7 +2,7 @@
 // file, which knows the protocol of package stream; and worker_toolkit, for scripts
 // written for simple-sagemaker, which knows the contract's variables. They know
 // nothing else. Proved by its own tests, which run worker_toolkit beside what that
-// tool has, and by those of agent and crew.
+// tool has, and by those of agent and maprunner.
 package module
 
 import (

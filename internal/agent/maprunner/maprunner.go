@@ -1,0 +1,403 @@
+// Package maprunner is the map runner, an agent's part in a map: it works through the chunks
+// that its mapagent.MapMember owns, a process for each try of an item, many thousands a
+// second where they are small.
+//
+//	MapMember -- loop == group == spawner == items     groups are as many as cores;
+//	    store     |        |-- recorder                  where items have limits, one,
+//	              |-- reader, one for each chunk        with a supervisor for each item
+//	              |-- prefetch cache, where items name files to fetch
+//	              `-- uploaders, where outputs are declared
+//
+// One goroutine, the loop, calls all of the member's and chunks' methods and decides
+// everything; it waits for nothing but the store. A group starts tries and reports how
+// they ended. Its output recorder records what they print, before the loop hears of
+// their end. A reader reads the items of a chunk ahead, and the prefetch cache fetches
+// the files of the next ones. Uploaders store and verify the outputs of a try; only then
+// its result is given to its chunk.
+//
+// It refuses to know how an agent gets ready, targets and command lines. Proved by
+// its tests: real small programs, hostile ones among them, over the memory store
+// and the real ledger.
+package maprunner
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/maprunner/prefetch"
+	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record"
+	"github.com/drover-run/drover/internal/record/redact"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+// Config is what an agent gives its map runner.
+type Config struct {
+	World protocol.World
+	Job   job.Job
+	ID    string        // the agent's
+	Self  protocol.Host // its process
+	Slots int           // items at once
+	// Near says that the store answers in microseconds: it is then asked and told
+	// more often.
+	Near bool
+	Root string // the agent's own folder; outputs are staged below it
+	// Token marks all processes of items, beside Token-0, Token-1 ... of those that
+	// have a tree each: see proc.Command.
+	Token string
+
+	Out    *record.Writer
+	Redact *redact.Redactor
+	Note   func(text string)
+	// ChangeHeartbeat changes what the next heartbeat says; now has it come at once.
+	ChangeHeartbeat func(now bool, change func(*protocol.Heartbeat))
+	Log             *slog.Logger
+
+	// Notice says that the agent must go. One value.
+	Notice <-chan Notice
+	// Struck is closed when an engine has sent SIGTERM to all processes of this
+	// machine, before Notice says why: see struck. Nil: it never does.
+	Struck <-chan struct{}
+	// Sooner is closed when the agent has less time since than Notice said.
+	Sooner <-chan struct{}
+	// Prepared comes once, when all is prepared. CancelPreparation is called when it need not
+	// come any more.
+	Prepared          <-chan Prepared
+	CancelPreparation func()
+	// JobRemoved is called when the job was removed: no agent writes for it any more (E6).
+	JobRemoved func()
+	// NoteLeftovers is called when no item runs any more, if any could have.
+	NoteLeftovers func()
+	// WriteNotice leaves word for the programs that items should end, and why; left is the time
+	// that they have, 0: as long as they take. "" takes it back.
+	WriteNotice func(why string, left time.Duration)
+	// OpenPlace opens a bucket of any owner by its URL, for items that are objects. Nil:
+	// such fail.
+	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
+	// MaxStored is the most bytes that one try may leave as outputs; 0 is no limit.
+	MaxStored int64
+	// Patience is how long results wait for room in a full store.
+	Patience time.Duration
+
+	open  func(context.Context, proc.SpawnerConfig) (processExecutor, error) // tests; nil: proc.OpenSpawner
+	pause func(context.Context, time.Duration) error                         // tests; nil: between two requests for a file, by the clock
+}
+
+// Notice is why an agent must leave before its job has ended.
+type Notice struct {
+	Asked bool   // by a person, not by the machine
+	Why   string // one sentence
+	// Signal is what items get before SIGTERM, which follows after the grace; 0: nothing.
+	Signal syscall.Signal
+	// ForGood says that no engine is to start another agent in its place.
+	ForGood bool
+}
+
+// Prepared is what items are run with.
+type Prepared struct {
+	Failed error // why nothing can be run; the rest is empty then
+
+	Path string   // the program, absolute
+	Name string   // its argv[0]; "": Path
+	Args []string // with placeholders
+	Dir  string   // the folder that all items work in
+	// Environ is what each item's environment begins with.
+	Environ []string
+	Cores   []int    // the only cores for items that have limits; nil: all
+	Memory  int64    // that was set apart for all items, and the most that one gets; 0: not known
+	GPUs    []string // CUDA_VISIBLE_DEVICES by slot; nil: as the machine has it
+}
+
+const (
+	// nearPoll is how long a cancel is waited for by a person at this machine.
+	nearPoll = 200 * time.Millisecond
+	// farPoll is E5's.
+	farPoll = protocol.HeartbeatEvery
+	// nearHeartbeat is how often a person sees the counts move.
+	nearHeartbeat = time.Second
+	// exitLater is EX_TEMPFAIL: engines that restart on failure start another agent.
+	exitLater = 75
+)
+
+// mapRunner is one run of Run.
+type mapRunner struct {
+	Config
+	member    *mapagent.MapMember
+	order     mapagent.MapOrder
+	prepared  *Prepared
+	manifests manifests // of the items
+	clock     store.Clock
+
+	chunks        []*chunk        // by chunk
+	groups        []*slotGroup    // none before all is prepared
+	openedFor     openedFor       // what the groups were opened for
+	tries         map[uint64]*try // sent, or about to be, by command
+	alone         *try            // it waits until nothing else runs
+	serial        uint32          // of commands
+	pace          pace
+	pauseUntil    time.Duration    // nothing is sent before
+	startDeadline time.Duration    // what the groups were told last
+	storing       int              // tries with outputs that are being stored
+	usualBytes    int64            // bytes that one leaves, lately
+	waitingBytes  int64            // bytes of these outputs
+	files         *manifest.Stored // those that were stored, beside it
+	cache         *prefetch.Cache  // nil: items name no files that are to be fetched, or not all is prepared yet
+	arrived       <-chan struct{}
+	waiting       []*try // that were taken from their chunks and have no files yet
+
+	heldEnds []heldEnd // oldest first
+
+	reports    chan report
+	pages      chan page
+	stored     chan uploaded
+	uploadTime uploadTime
+	queue      *uploadQueue  // to the uploaders
+	leaving    atomic.Bool   // an agent that must go does not wait for room
+	mustGo     chan struct{} // closed with it
+	notice     Notice        // valid when hurry is closed
+
+	warning warning // to programs, of their end
+
+	life       context.Context // of the goroutines, until shut
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup // shelves, uploaders, and the one that waits for the notice
+
+	indexes  chan func(context.Context) error // of storeIndexes, which has ended when index is done
+	indexing sync.WaitGroup
+
+	leavesWhenIdle                     bool               // it leaves once nothing runs: see goes
+	nextPoll, nextClaim, nextHeartbeat time.Duration      // when it is due next
+	lastHeartbeat                      protocol.Heartbeat // what the last heartbeat said of the work
+}
+
+// Run works until the job has ended, nothing is left for this agent, or it must
+// go. It returns the status that the agent should end with; what it started is
+// gone then.
+func Run(ctx context.Context, c Config) (status int, err error) {
+	if c.open == nil {
+		c.open = func(ctx context.Context, s proc.SpawnerConfig) (processExecutor, error) {
+			return proc.OpenSpawner(ctx, s)
+		}
+	}
+	w := &mapRunner{Config: c, clock: c.World.Store.Clock(), tries: map[uint64]*try{}, mustGo: make(chan struct{}),
+		reports: make(chan report, 8), pages: make(chan page), stored: make(chan uploaded), indexes: make(chan func(context.Context) error, maxIndexes), queue: newUploadQueue()}
+	w.member = mapagent.NewMapMember(c.World, c.Job, c.ID, c.Self, mapagent.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.queueIndex})
+	w.life, w.cancel = context.WithCancel(ctx)
+	w.uploadTime.openContext(w.life)
+	w.goroutines.Go(w.watchNotice)
+	w.indexing.Go(w.storeIndexes)
+	for range uploaders(c.Slots) {
+		w.goroutines.Go(w.runUploader)
+	}
+	status, err = w.runLoop(ctx)
+	if close(w.indexes); err != nil {
+		w.cancel()
+	}
+	w.indexing.Wait()
+	w.shutDown(err)
+	return status, err
+}
+
+// watchNotice ends with the notice, or with life. Programs hear of it at once. It closes
+// hurry, which also ends a wait for room in the store.
+func (c *mapRunner) watchNotice() {
+	select {
+	case c.notice = <-c.Notice:
+		c.leaving.Store(true)
+		left := c.gracePeriod()
+		if c.notice.Signal != 0 {
+			left *= 2
+		}
+		c.warnPrograms(cmp.Or(c.notice.Why, "the agent leaves"), left)
+		close(c.mustGo)
+	case <-c.life.Done():
+	}
+}
+
+// maxIndexes may wait before the loop does.
+const maxIndexes = 16
+
+// queueIndex has indexes stored beside the loop, which waits for the store often enough.
+func (c *mapRunner) queueIndex(store func(context.Context) error) { c.indexes <- store }
+
+// storeIndexes stores them until the loop is over.
+func (c *mapRunner) storeIndexes() {
+	for store := range c.indexes {
+		_ = store(c.life) // a store that is full loses nothing by it
+	}
+}
+
+// runLoop is the runner's one decider.
+func (c *mapRunner) runLoop(ctx context.Context) (status int, err error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-c.mustGo:
+			return c.leaveEarly(ctx)
+		case k := <-c.Prepared:
+			c.Prepared = nil
+			err = c.beginPrepared(ctx, k)
+		case r := <-c.reports:
+			err = c.handleReport(ctx, r)
+		case p := <-c.pages:
+			err = c.acceptPage(p)
+		case s := <-c.stored:
+			err = c.acceptUploaded(s)
+		case <-c.arrived:
+		case <-timer.C:
+		case <-ctx.Done():
+			return fault.ExitDrover, context.Cause(ctx)
+		}
+		if err != nil {
+			return fault.ExitDrover, err
+		}
+		gone, err := c.handleDueWork(ctx)
+		if err != nil {
+			return fault.ExitDrover, err
+		}
+		if gone {
+			return c.order.Status, nil
+		}
+		timer.Reset(c.timeUntilDue())
+	}
+}
+
+// handleDueWork does what is due: the job's log, the chunks' flushes, chunks, tries.
+func (c *mapRunner) handleDueWork(ctx context.Context) (gone bool, err error) {
+	if c.bootTime() >= c.nextPoll || c.leavesWhenIdle && len(c.tries) == 0 { // before it would seek
+		if gone, err = c.pollOrder(ctx); gone || err != nil {
+			return gone, err
+		}
+	}
+	if c.order.Do != mapagent.Cease {
+		err = c.flushChunks(ctx) // in a drain, what ends is not kept until the last item has
+	}
+	if c.member.TooMany() {
+		c.recallQueued()
+		c.nextPoll = 0
+	}
+	if err == nil && c.jobWasStopped() {
+		err = c.endIdleChunks(ctx)
+	}
+	if err == nil {
+		err = c.reopenGroups(ctx)
+	}
+	c.releaseHeldBack(false)
+	if err == nil {
+		err = c.fillGroups(ctx)
+	}
+	if err == nil && c.slotsAreIdle() && c.bootTime() >= c.nextClaim {
+		err = c.claimChunk(ctx)
+	}
+	c.extendStartDeadline()
+	c.updateHeartbeat()
+	return false, err
+}
+
+// bootTime is the boot time, by which all is measured.
+func (c *mapRunner) bootTime() time.Duration { return c.clock.Boot() }
+
+// timeUntilDue is how long nothing is due.
+func (c *mapRunner) timeUntilDue() time.Duration {
+	due := min(c.nextPoll, c.nextHeartbeat)
+	if c.slotsAreIdle() {
+		due = min(due, c.nextClaim)
+	}
+	now := c.bootTime()
+	for _, w := range c.chunks {
+		if c.order.Do != mapagent.Cease {
+			due = min(due, now+w.timeUntilFlush(now))
+		}
+	}
+	if c.pauseUntil > now {
+		due = min(due, c.pauseUntil)
+	}
+	if len(c.heldEnds) > 0 {
+		due = min(due, c.heldEnds[0].until)
+	}
+	return max(0, due-now)
+}
+
+// jobWasStopped says that the job was: each chunk is wound up once nothing of it runs.
+func (c *mapRunner) jobWasStopped() bool {
+	return c.order.Do == mapagent.Drain || c.order.Do == mapagent.Cease
+}
+
+// slotsAreIdle says that slots are free and the chunks have nothing for them. While the job
+// is paused or was stopped, others' chunks may want tending.
+func (c *mapRunner) slotsAreIdle() bool {
+	if c.order.Do != mapagent.Work {
+		return len(c.tries) == 0 && (len(c.chunks) == 0 || !c.jobWasStopped())
+	}
+	if c.prepared == nil || c.alone != nil || !c.openedFor.hasSameLimits(c.order.Limits) {
+		return false
+	}
+	if c.cache != nil {
+		return c.itemsInStock() < max(fetchesAtOnce, c.Slots) // files take their time: what comes next is known before a slot is free
+	}
+	return c.groupWithMostRoom() != nil
+}
+
+// updateHeartbeat tells the heartbeat how far the work is, when that has changed.
+func (c *mapRunner) updateHeartbeat() {
+	if c.bootTime() < c.nextHeartbeat {
+		return
+	}
+	if c.nextHeartbeat = math.MaxInt64; c.prepared == nil {
+		return // nothing to tell before
+	}
+	c.nextHeartbeat = c.bootTime() + protocol.HeartbeatEvery
+	if c.Near {
+		c.nextHeartbeat = c.bootTime() + nearHeartbeat
+	}
+	var b protocol.Heartbeat
+	c.member.FillHeartbeat(&b)
+	if b.Recorded == c.lastHeartbeat.Recorded && b.Failed == c.lastHeartbeat.Failed && b.Flight == c.lastHeartbeat.Flight && slices.Equal(b.Chunks, c.lastHeartbeat.Chunks) {
+		return
+	}
+	c.lastHeartbeat = b
+	c.ChangeHeartbeat(c.Near, func(to *protocol.Heartbeat) {
+		to.Recorded, to.Failed, to.Flight, to.Chunks = b.Recorded, b.Failed, b.Flight, b.Chunks
+	})
+}
+
+// shutTime bounds the storing of output when the map runner ends with an error: a full
+// store would never take it.
+const shutTime = 10 * time.Second
+
+// shutDown ends all that still runs and all goroutines.
+func (c *mapRunner) shutDown(err error) {
+	c.cancel()
+	for _, g := range c.groups {
+		g.stopPassingOn()
+	}
+	if err != nil { // a recorder may wait for a store that takes nothing
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), shutTime)
+		defer cancel()
+		if err := c.Out.Close(ctx); err != nil {
+			c.Log.Warn("log not stored", "err", err)
+		}
+	}
+	for _, g := range c.groups {
+		g.closeExecutor()
+	}
+	c.goroutines.Wait()
+	c.uploadTime.endForGood()
+	if c.cache != nil {
+		c.cache.Close()
+	}
+	c.removeStaged()
+}

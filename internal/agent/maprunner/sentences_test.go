@@ -1,0 +1,41 @@
+package maprunner
+
+import (
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/job"
+)
+
+func TestATryThatIsBeyondItsLimitsSaysWhich(t *testing.T) {
+	c := &mapRunner{prepared: &Prepared{Memory: 1 << 30}}
+	c.Job.Spec.Memory = 1 << 30
+	c.openedFor.limits = job.Limits{Memory: 1 << 30, Processes: 8}
+	c.order.Step = 2
+	now := time.Now()
+	for want, exit := range map[string]proc.Exit{
+		"too many processes: limit of 8":        {Code: 1, Crowd: true},
+		"killed from outside, or out of memory": {Code: 137, Lost: true},
+	} {
+		r := c.tryResult(&try{Try: mapagent.Try{Item: 3}}, &proc.Spawned{Began: now, Ended: now, Exit: exit}, &excerpt{})
+		if !r.Failed || r.Why != want {
+			t.Errorf("it fails with %q, want %q", r.Why, want)
+		}
+	}
+}
+
+func TestOutputsThatAreTooLargeSayWhatAllowsMore(t *testing.T) {
+	c := &mapRunner{}
+	c.MaxStored = 1 << 20
+	for disk, want := range map[job.Bytes]string{
+		0:       "its outputs are 2 MB, above 1 MB: the size of this file system; --disk allows more",
+		1 << 20: "its outputs are 2 MB, above 1 MB: --disk",
+	} {
+		c.Job.Spec.Disk = disk
+		if got := c.exceedsDiskLimit(&try{outputBytes: 2 << 20}); got != want {
+			t.Errorf("with --disk %d: %q, want %q", disk, got, want)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package maprunner
+
+import (
+	"testing"
+
+	"github.com/drover-run/drover/internal/proc"
+)
+
+func TestAnErrandWithMoreMemoryTakesTheRoomOfOthers(t *testing.T) {
+	t.Parallel()
+	m := newTreeExecutor(t.Context(), treeConfig{slots: 4, room: 400, limits: proc.Limits{Memory: 100}})
+	for _, c := range []struct {
+		used, asks int64
+		fits       bool
+	}{{0, 0, true}, {300, 0, true}, {300, 200, false}, {200, 200, true}, {0, 900, true}, {100, 900, false}} {
+		m.used = c.used
+		if got := m.memorySuffices(proc.Errand{Memory: c.asks}); got != c.fits {
+			t.Errorf("beside %d one with %d fits: %v", c.used, c.asks, got)
+		}
+	}
+	if m.room = 0; !m.memorySuffices(proc.Errand{}) {
+		t.Error("where it is not known what there is nothing runs beside others")
+	}
+}
