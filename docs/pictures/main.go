@@ -92,8 +92,8 @@ func rowsOf(screen vt10x.Terminal) int {
 	return 0
 }
 
-// draw writes the screen as an SVG. A run of cells in one style is one element whose
-// place is counted in cells, so that the columns stand in line in whatever font is there.
+// draw writes the screen as an SVG. A run of cells in one style is one element, placed by
+// counting cells, so that the columns stand in line in whatever font is there.
 func draw(screen vt10x.Terminal, title string) string {
 	rows := rowsOf(screen)
 	width, height := 2*margin+columns*cellWidth, bar+2*margin+float64(rows)*cellHeight

@@ -139,8 +139,8 @@ func (w *workspace) clearFolder(dir string) error {
 	return nil
 }
 
-// emptyMachine takes away what is in the folders of the contract on a machine whose own they
-// are: an agent before this one may have left it.
+// emptyMachine empties the folders of the contract where they are the machine's own: an
+// agent before this one may have left files there.
 func (w *workspace) emptyMachine() error {
 	if w.root == w.own {
 		return nil

@@ -19,9 +19,9 @@ import (
 // machineVariable says to a copy of this program that it is on a machine of its own.
 const machineVariable = "DROVER_TEST_MACHINE"
 
-// onMachineOfItsOwn plays the test again in a copy of this program whose "/" has a layer of
-// its own, so that /opt/ml and /state can be the machine's. It returns whether this is the
-// copy.
+// onMachineOfItsOwn plays the test again in a copy of this program with a layer of its own
+// over "/", so that /opt/ml and /state can be the machine's. It returns whether this is
+// the copy.
 func onMachineOfItsOwn(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(machineVariable) != "" {
@@ -59,7 +59,7 @@ func testProgram(t *testing.T) string {
 	return path
 }
 
-// own is an agent on a machine whose /opt/ml and /state are folders like any other.
+// own is an agent on a machine that has /opt/ml and /state as folders like any other.
 func own(c *Config) { c.Machine.Root = "/" }
 
 func TestAMachineWhoseFoldersAreThePrograms(t *testing.T) {

@@ -15,8 +15,8 @@ type Cost struct {
 	Requests protocol.Requests // however long its program or its items take
 	Minute   protocol.Requests // so many more in each minute that it works
 	Price    price.Store
-	// Here says that the job's facts are in such a store. Else the price is S3's, for
-	// who thinks of moving there.
+	// Here says that the job's facts are in such a store. Else the price is S3's, for a
+	// user that thinks of moving there.
 	Here bool
 }
 

@@ -25,8 +25,8 @@ import (
 	storemem "github.com/drover-run/drover/store/mem"
 )
 
-// desk is where commands are typed: a folder, a store in memory, and a place
-// whose agents are functions of the test.
+// desk is an engine with a folder to type commands in, a store in memory, and a target
+// with functions of the test as its agents.
 type desk struct {
 	*Engine
 	t    *testing.T

@@ -50,8 +50,8 @@ func New(s session.Session, p Passes) *Engine {
 	return &Engine{Session: &s, Passes: p, Code: &code.Locator{Session: &s}, Inputs: &inputs.Finder{Session: &s}, passes: &passes{made: map[passKey]madePass{}}, given: &given{}}
 }
 
-// The pace at which an attached engine looks. A folder store and a local driver
-// answer in microseconds; quickest is for the first moments, when somebody waits.
+// The pace at which an attached engine looks. A folder store and a local driver answer
+// in microseconds; quickest is for the first moments, when the user waits.
 const (
 	quickest = 10 * time.Millisecond
 	slowest  = 250 * time.Millisecond
@@ -173,8 +173,8 @@ func fewer(before, now []attached.Machine) bool {
 // said, and the job stays as it is.
 func (e *Engine) startPlacement(ctx context.Context, d driver.Opened, j job.Job, placed protocol.Placed) error {
 	if d.Attached {
-		// Its agents inherit what this command has: without a secret the job would
-		// fail for good, and here somebody can still be asked.
+		// Its agents inherit what this command has: without a secret the job would fail
+		// for good, and here the user can still be asked.
 		if _, err := job.Resolve(j.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
 			return err
 		}
@@ -289,8 +289,8 @@ func (e *Engine) Cancel(ctx context.Context, p job.Path, reason string) (stands 
 	return e.waitUntilSettled(ctx, p, stands, err)
 }
 
-// Drain is Cancel of a map whose items that run may end. told is called once that
-// is durable, before it is waited for.
+// Drain is Cancel of a map that lets its running items end. told is called once the order
+// is durable, before the wait for them.
 func (e *Engine) Drain(ctx context.Context, p job.Path, reason string, told func()) (stands bool, err error) {
 	stands, err = control.DrainJob(ctx, e.World, p, e.Caller.By, reason)
 	if err == nil && stands {
@@ -347,11 +347,11 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 			return err
 		}
 	}
-	return nil // whoever looks next takes the rest away
+	return nil // a later command takes the rest away
 }
 
-// stopLeftAgents takes away what a target still holds of jobs that settled while nobody
-// was attached. It is a courtesy: what cannot be asked or taken stays.
+// stopLeftAgents takes away what a target still holds of jobs that settled while no
+// command line was attached. It does as much as it can: what cannot be asked or taken stays.
 func (e *Engine) stopLeftAgents(ctx context.Context, target string) {
 	d, err := e.Driver(target)
 	if err != nil {

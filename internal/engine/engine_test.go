@@ -172,7 +172,7 @@ func TestATargetThatRefusesIsSaidAndTheJobStays(t *testing.T) {
 	}
 }
 
-// Rule J1 of docs/protocol.md: a start whose answer was lost is found again by its name.
+// Rule J1 of docs/protocol.md: a start that lost its answer is found again by its name.
 func TestAStartWhoseAnswerWasLostIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -241,7 +241,7 @@ func TestInterruptLetsTheAgentsGoAndResumeGoesOn(t *testing.T) {
 	d.check(d.Interrupt(t.Context(), p, 0))
 }
 
-// Somebody else's Ctrl-C is not undone by who merely watches.
+// A command line that only watches does not undo another one's Ctrl-C.
 func TestWhoWatchesDoesNotUndoAnInterruption(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -24,8 +24,8 @@ const (
 	HitProgram Hit = "program" // SIGKILL for one of its programs that stay
 )
 
-// Strike lets a hit befall the agent whose heartbeat b is. pick chooses one of its
-// programs, and pause says how long it is stopped for. did is false when it has
+// Strike does a hit to the agent that has the heartbeat b. pick chooses one of its
+// programs, and pause says how long it is stopped for. did is false when the agent has
 // ended, runs no such program, or is not on this machine.
 func (e *Engine) Strike(ctx context.Context, j job.Job, b protocol.Heartbeat, h Hit, pick uint64, pause time.Duration) (did bool, err error) {
 	id := proc.Identity(b.Host)

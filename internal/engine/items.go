@@ -159,8 +159,8 @@ func checkNames(ctx context.Context, s job.Spec, l *manifest.List) error {
 	return t.CheckNames(ctx, func() iter.Seq2[manifest.Item, error] { return l.Reader().Range(ctx, 1, l.Count()) }, l.Count())
 }
 
-// decideMap decides what a map's command comes to, given the newest job of its task:
-// its own, whose failed items and new lines it runs, or another.
+// decideMap decides what a map's command comes to, given the newest job of its task: it
+// goes on with that job, and runs the failed items and the new lines, or makes another.
 func (e decider) decideMap(ctx context.Context, p *Plan, force bool) error {
 	rep := p.before
 	old := rep.Job

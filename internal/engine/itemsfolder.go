@@ -12,8 +12,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// itemsFolder is where a command keeps a map's items while it lives. It may be killed:
-// then the next map's command takes the folder away, for nobody holds its lock.
+// itemsFolder is where a command keeps a map's items while it lives. The command may be
+// killed: then the folder's lock is free, and the next map's command removes the folder.
 type itemsFolder struct {
 	dir  string
 	lock *os.File

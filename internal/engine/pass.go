@@ -19,7 +19,7 @@ import (
 type Passes struct {
 	// Store is how agents name the store, where it is not as this process does.
 	Store string
-	// Machine is how agents name the store whose machines have credentials of their own;
+	// Machine is how agents name the store on machines that have credentials of their own;
 	// nil: as Store says.
 	Machine func() (string, error)
 	// Make gives what agents with these rights open it with where they inherit
@@ -45,7 +45,7 @@ type passes struct {
 	made map[passKey]madePass
 }
 
-// passKey is whom a pass is for: the agents of a task, in images or not.
+// passKey says which agents a pass is for: those of a task, in images or not.
 type passKey struct {
 	task   string
 	images bool
@@ -91,8 +91,8 @@ func (e *Engine) noteOfPass(ctx context.Context, p *Plan) error {
 	return err
 }
 
-// storeOf is how the agents of a target name the store: with an identity of their own they have
-// no use for a profile of this machine, whose name is none of theirs.
+// storeOf is how the agents of a target name the store. Agents with an identity of their own
+// have no use for a profile of this machine, and get a name without it.
 func (e *Engine) storeOf(p driver.Properties) (string, error) {
 	if p.Identity == "" || e.Passes.Machine == nil {
 		return e.Boot.Store, nil
@@ -104,17 +104,17 @@ func (e *Engine) storeOf(p driver.Properties) (string, error) {
 	return name, nil
 }
 
-// renewal has the passes of a job's agents renewed while somebody is attached.
+// renewal renews the passes of a job's agents while a command line is attached.
 type renewal struct {
 	e    *Engine
 	d    driver.Opened
 	j    job.Job
-	next time.Time // zero: at once, as nobody knows how old theirs are
+	next time.Time // zero: at once, as the age of theirs is not known
 	off  bool
 }
 
-// begun says that agents were just started. What they are is asked for; where nobody
-// says, the next look renews theirs.
+// begun says that agents were just started. The driver's properties tell whether they run
+// in images.
 func (r *renewal) begun(ctx context.Context) {
 	if r.e.Passes.Make == nil || r.off {
 		return

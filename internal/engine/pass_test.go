@@ -31,7 +31,7 @@ func (c *counter) Start(ctx context.Context, r driver.Request) (driver.Handle, e
 	return driver.Handle{}, err
 }
 
-// passing is an engine whose passes are a, b, c, ..., good for a life each.
+// passing is an engine that makes the passes a, b, c, ..., good for a life each.
 func passing(life time.Duration) (e *Engine, clock *storetest.Clock, asked *[]store.Rights) {
 	clock, asked = &storetest.Clock{}, new([]store.Rights)
 	w := protocol.World{Store: store.New(mem.New(), store.Options{Clock: clock})}
@@ -73,16 +73,16 @@ func TestAPassForAgentsInImagesIsTheirOwn(t *testing.T) {
 	}
 }
 
-// While somebody is attached, agents that live are handed a newer pass at half of
-// its life; those that are gone are not started, and neither is anybody where
-// agents inherit what we have.
+// While a command line is attached, agents that live are handed a newer pass at half of
+// its life. Agents that are gone are not started, and no agent is where agents inherit
+// what this process has.
 func TestPassesOfLiveAgentsAreRenewedAtHalfTheirLife(t *testing.T) {
 	e, clock, _ := passing(time.Hour)
 	d := &counter{}
 	j := job.Job{ID: "j", Spec: job.Spec{Project: "demo", Task: "train"}}
 	r := renewal{e: e, d: driver.Opened{Driver: d}, j: j}
 	rows := []attached.Machine{{Placement: 1}, {Placement: 2, Alive: true}, {Placement: 2, Index: 1}}
-	for range 7 { // every ten minutes, from the moment somebody attaches
+	for range 7 { // every ten minutes, from the attach on
 		r.look(t.Context(), rows)
 		if err := clock.Sleep(t.Context(), 10*time.Minute); err != nil {
 			t.Fatal(err)

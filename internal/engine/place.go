@@ -243,8 +243,8 @@ func (e planner) checkNewItemsAreSeen(ctx context.Context, p *Plan) error {
 	return nil
 }
 
-// checkOffer finds out what the job would run in on a target whose kind p.Offer says,
-// and asks whether it fits.
+// checkOffer finds out in which container, if any, the job would run on its target, and
+// asks the target whether the job fits.
 func (e planner) checkOffer(ctx context.Context, p *Plan) (err error) {
 	n := needs(p.Spec)
 	if !p.Properties.Containers {
@@ -270,8 +270,8 @@ func (e planner) checkOffer(ctx context.Context, p *Plan) (err error) {
 	return nil
 }
 
-// noContainers is for a target that runs programs on the machine as it is: who
-// asked for an image did not mean that. The seed's rules take a command as it is.
+// noContainers refuses an image for a target that runs programs on the machine as it is:
+// the user expects the image. Under the seed's rules the image is ignored instead.
 func (e planner) noContainers(p *Plan) error {
 	if !p.Spec.Container.Set() || p.Spec.Rules == job.SSM {
 		return nil

@@ -75,8 +75,8 @@ func TestAPlaceHearsHowManyItemsRunAtOnce(t *testing.T) {
 	}
 }
 
-// A target that runs programs as they are refuses an image, but for the seed's
-// users, whose command lines hold what means nothing here.
+// A target that runs programs as they are refuses an image, except from command lines of
+// the seed, which name an image that means nothing here.
 func TestAnImageNeedsContainers(t *testing.T) {
 	d := newDesk(t)
 	spec := job.Spec{Project: "demo", Program: "train.sh", On: mem.Name, Container: job.Container{Framework: "pytorch"}}

@@ -238,8 +238,8 @@ func (e planner) resolveEnvironment(ctx context.Context, p Plan) (env.Plan, erro
 	return env.Resolve(ctx, e.Code.PythonRequest(p.Spec, p.ship))
 }
 
-// checkPackages refuses a job whose Linux packages are missing, where the machine is
-// ours and nobody has said that they may be installed.
+// checkPackages refuses a job with missing Linux packages, where the machine is this one
+// and the user has not said that they may be installed.
 func (e planner) checkPackages(ctx context.Context, p Plan) error {
 	if p.Spec.Packages || p.Spec.NoEnv || p.ship.Nothing {
 		return nil

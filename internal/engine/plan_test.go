@@ -43,7 +43,7 @@ func cancelled(d *desk, p job.Path) {
 	d.check(err)
 }
 
-// interrupted: it began, and nobody works on it.
+// interrupted: it began, and has no agents.
 func interrupted(d *desk, p job.Path) {
 	m := d.member(p)
 	for range 2 {
@@ -57,7 +57,7 @@ func running(d *desk, p job.Path) {
 	d.check(liveness.WriteHeartbeat(d.t.Context(), d.World, p, protocol.Heartbeat{Agent: "1-0-x", Phase: "running"}))
 }
 
-// stopping: it runs, and somebody has cancelled it.
+// stopping: it runs, and a user has cancelled it.
 func stopping(d *desk, p job.Path) {
 	running(d, p)
 	_, err := control.CancelJob(d.t.Context(), d.World, p, "cli-9", "wrong data")
@@ -91,7 +91,7 @@ func TestASecondCommand(t *testing.T) {
 		force   bool
 		want    Action
 		note    string // a part of it
-		since   int    // first place whose checkpoints count
+		since   int    // checkpoints count from this place on
 		changed []string
 		refused string // the fault's text, a part of it
 	}{

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// far is a target whose agents see nothing of this machine and have an identity of their own.
+// far is a target with agents that see nothing of this machine and have an identity of their own.
 func far(d driver.Driver) driver.Opened {
 	return driver.Opened{Driver: d, Properties: driver.Properties{Apart: true, Containers: true, Stores: []string{"s3", "gs"}, Identity: "the role drover-agents"}}
 }
@@ -68,7 +68,8 @@ func TestNoCredentialIsMadeForAgentsWithTheirOwn(t *testing.T) {
 	}
 }
 
-// far's account is known to its driver alone, which says in an offer as whom agents will be there.
+// accounted is a driver that alone knows the account of far, and says in an offer which role its
+// agents will have.
 type accounted struct{ driver.Driver }
 
 func (a accounted) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {

@@ -29,8 +29,8 @@ var errBeside = errors.New("another job beside the live one")
 // More than one is a collision of names, which have six hex digits of a digest.
 const maxBeside = 8
 
-// beside is a task whose log must say, before a command's job is submitted, that jobs with
-// its settings are another task's.
+// beside is a task that needs an entry in its log before a command's job is submitted: that
+// jobs with the settings of this one belong to another task.
 type beside struct {
 	task job.Path
 	live string // the job with other settings
@@ -47,7 +47,7 @@ func (e *Engine) newDecider() decider { return decider{e} }
 func (e decider) decideAction(ctx context.Context, p *Plan) error {
 	if p.undecided == nil {
 		p.inherited = nil
-		if p.Properties.Inherits() && p.Spec.Rules != job.SSM { // whose tasks go by their names alone
+		if p.Properties.Inherits() && p.Spec.Rules != job.SSM { // under the seed's rules a task goes by its name alone
 			p.inherited = e.inherited(p.Spec, false)
 		}
 		blank := *p
@@ -280,8 +280,9 @@ func (p *Plan) decideUnsettled() error {
 	return nil
 }
 
-// anotherCommand refuses a command of a named task whose job has not ended and is another
-// command's, or is live and has other settings. A task without a name has a job beside it.
+// anotherCommand refuses a command of a named task if the task's job has not ended and is
+// another command's, or is live and has other settings. In a task without a name, a job
+// is started beside that one.
 func (p *Plan) anotherCommand(live bool) error {
 	d, id := p.differ, p.before.Job.Short
 	other := d.changedForLiveJob()
@@ -313,8 +314,8 @@ type differ struct {
 	inherited []string // names of variables
 }
 
-// differences finds out what differs between the plan and an earlier job, whose agents
-// were placed so.
+// differences finds out what differs between the plan and an earlier job, given the
+// placements of that job's agents.
 func (p *Plan) differences(old job.Job, placed []protocol.Placed) (d differ) {
 	s, o := p.Spec, old.Spec
 	d.code, d.python = !p.codeIsSame(old.Code), p.Environment.Digest != "" && p.Environment.Digest != old.Environment

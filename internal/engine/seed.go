@@ -14,7 +14,7 @@ import (
 // What a command means by the rules of simple-sagemaker (job.SSM), where that is not
 // what it means by drover's own: docs/design/008-the-seeds-rules.md.
 
-// decideBySSM decides for a task whose newest job has settled, or is gone: it is complete
+// decideBySSM decides for a task with a newest job that has settled, or is gone: it is complete
 // when the last job of the same type has succeeded, whatever has changed since.
 func (e decider) decideBySSM(ctx context.Context, p *Plan, task tasks.Task, force bool) error {
 	rep, err := e.lastOfType(ctx, p, task)

@@ -33,8 +33,8 @@ func (e planner) readStdin(_ context.Context, p *Plan) error {
 	return err
 }
 
-// stdinGone refuses to go on with a job whose program had a standard input that this
-// command does not have.
+// stdinGone refuses to go on with a job that had a standard input which this command does
+// not have.
 func stdinGone(j job.Job) error {
 	hint, what := "Give it again: ... | drover resume "+j.Short+"; or end the job with drover cancel "+j.Short+".", "pipe"
 	if strings.HasPrefix(j.Spec.StdinOf, "file:") {

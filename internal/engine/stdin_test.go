@@ -11,7 +11,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// distant is a place whose agents do not live beside the command line.
+// distant is a target with agents that do not live beside the command line.
 func distant(d driver.Driver) driver.Opened {
 	o := mem.Open(d)
 	o.Stdin = false
@@ -70,7 +70,7 @@ func TestItemsHaveNoStandardInput(t *testing.T) {
 }
 
 // A command with another standard input is another job beside one that is live, and no
-// command goes on with a job whose standard input it does not have.
+// command goes on with a job without that job's standard input.
 func TestAJobGoesOnWithItsStandardInputAlone(t *testing.T) {
 	d := newDesk(t)
 	d.Caller.Input = piped(t, "1\n")

@@ -26,7 +26,7 @@ import (
 	storemem "github.com/drover-run/drover/store/mem"
 )
 
-// away is a place whose agents see the files of some folders' file systems alone.
+// away is a target with agents that see the files of some folders' file systems alone.
 func away(d driver.Driver, shown []string) driver.Opened {
 	o := mem.Open(d)
 	o.Shown = shown
@@ -243,7 +243,7 @@ func TestGCKeepsTheFilesOfItems(t *testing.T) {
 	d.gcKeeps(named...)
 }
 
-// A job whose agents bring no files gets no items that need them.
+// A job with agents that bring no files gets no items that need them.
 func TestItemsWithFilesAreNotAddedToAJobWithout(t *testing.T) {
 	d := newDesk(t)
 	d.Drivers[mem.Name] = away(d.mem, nil)

@@ -45,9 +45,9 @@ var largePackages = map[string]struct {
 	"bench":                    {3100, "a section a file"},
 }
 
-// mostPronounLines is how many lines of comments may have a pronoun for a person, as "who" and
-// "somebody": the subject of a sentence is a noun. It may only become smaller.
-const mostPronounLines = 61
+// mostPronounLines is how many lines of comments may have one of the words of pronoun: the
+// subject of a sentence is a noun. It may only become smaller.
+const mostPronounLines = 1
 
 var pronoun = regexp.MustCompile(`(?i)\b(who|whoever|whom|whose|somebody|nobody|everybody|anybody|someone|anyone|everyone|he|him|his|she|her)\b`)
 

@@ -44,9 +44,9 @@ type Judge struct {
 	writers func() map[written.ID]written.Process
 }
 
-// newJudge makes the judge for a command whose code is in dir, and remembers what the
-// command prints into. That may go wrong, as in a home that cannot be written to: the
-// next command then sees a file more than this one.
+// newJudge makes the judge for a command with its code in dir, and remembers the files
+// that the command prints into. Remembering may fail, as in a home that cannot be written
+// to: the next command then counts one file more as code than this one.
 func (l *Locator) newJudge(s job.Spec, dir string) *Judge {
 	j := &Judge{own: map[written.ID]bool{}, named: map[string]bool{}, brought: map[string]bool{}, writers: sync.OnceValue(written.Writers)}
 	if real, err := filepath.EvalSymlinks(dir); err == nil {

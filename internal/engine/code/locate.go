@@ -298,8 +298,8 @@ func (l *Locator) FindProgram(s job.Spec, apart bool) (dir, script string, err e
 	return dir, "", l.checkOnPath(s.Program)
 }
 
-// OtherPrograms says whether a job runs where other programs are than here: those of the
-// image that was named. What the target chooses has nothing that anybody means.
+// OtherPrograms says whether a job runs where other programs are than here: those of an
+// image that the user named. An image that the target chooses does not count.
 func OtherPrograms(o driver.Properties, s job.Spec) bool {
 	return o.Apart && (!o.Containers || s.Image != "" || s.Dockerfile != "" || s.Framework != "")
 }
@@ -379,7 +379,7 @@ func (l *Locator) checkOnPath(name string) error {
 	return fault.New(fault.Invalid, hint, "find program: %q is not a file here and not on PATH", name)
 }
 
-// nearestFile finds the file beside a mistyped one whose name is closest to it.
+// nearestFile finds the file beside a mistyped one that has the closest name.
 func (l *Locator) nearestFile(name string) string {
 	dir := filepath.Dir(name)
 	full := dir

@@ -7,8 +7,9 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// PythonFile is job.Code.Python of a program whose code is known: what a Python interpreter
-// runs that is named as the program, which is then given its environment as a script is.
+// PythonFile is job.Code.Python of a program with known code: the file that a Python
+// interpreter, named as the program, runs. The job then gets the file's environment, as
+// for a script.
 func (l *Locator) PythonFile(s job.Spec, ship Shipment) string {
 	if ship.Nothing || ship.Script != "" {
 		return ""

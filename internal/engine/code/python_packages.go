@@ -131,8 +131,8 @@ func mentioned(files []bundle.Entry, args string, packages map[string]string) []
 }
 
 // srcFolders are the folders src of projects from the script's folder up to the code
-// folder that hold packages which nobody has installed: src/mypk/__init__.py, or any
-// module where the project's own files speak of src.
+// folder that hold packages which are not installed: src/mypk/__init__.py, or any module
+// where the project's own files speak of src.
 func srcFolders(code bundle.List, script string) (found []string) {
 	for dir := path.Dir(script); ; dir = path.Dir(dir) {
 		src := path.Join(dir, "src")

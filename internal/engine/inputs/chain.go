@@ -39,7 +39,7 @@ func (w *Finder) FindTaskInput(ctx context.Context, in job.Input, ref job.TaskRe
 	}
 	if p.Job == "" {
 		hint := "drover status lists what there is"
-		if rules != job.SSM { // whose --iit names no project
+		if rules != job.SSM { // in which --iit names no project
 			hint += "; another project's is task:PROJECT/" + ref.Task + "/" + ref.What
 		}
 		hint += "."
@@ -113,8 +113,8 @@ func gone(in job.Input, ref job.TaskRef, why string) error {
 	return fault.New(fault.Missing, "Run task "+ref.Task+" again: its command with --force.", "read input %s: the %s of task %s is gone: %s", in.Name, ref.What, ref.Task, why)
 }
 
-// ended refuses a task whose newest job has not succeeded: what an older one left
-// is seldom what is meant.
+// ended refuses a task if its newest job has not succeeded: the output of an older job is
+// seldom what is meant.
 func ended(in job.Input, ref job.TaskRef, rep views.Report) error {
 	switch {
 	case rep.Run.Settled == nil:
@@ -180,10 +180,10 @@ func (w *Finder) StateIsComplete(ctx context.Context) func(protocol.Saved) (bool
 	}
 }
 
-// OutputsOf merges one output of all ranks of a job: of the attempt that settled it,
-// or of the current one as far as it is stored. Of a rank whose program has not ended
-// there are the files which its newest generation holds, and of other outputs those of
-// the newest attempt in which it has.
+// OutputsOf merges one output of all ranks of a job: of the attempt that settled it, or
+// of the current one as far as it is stored. For a rank with a program that has not ended
+// these are the files which its newest generation holds, and of other outputs those of the
+// newest attempt in which it ended.
 func (w *Finder) OutputsOf(ctx context.Context, rep views.Report, name string) (tree.Tree, []tree.Collision, error) {
 	attempt := rep.Run.Attempt()
 	if s := rep.Run.Settled; s != nil {

@@ -1,5 +1,5 @@
-// Package session holds what all parts of an engine work with: the store, the targets and their names, and who
-// types, where. It decides nothing. Proved by the tests of package engine.
+// Package session holds what all parts of an engine work with: the store, the targets and their
+// names, and the caller of a command. It decides nothing. Proved by the tests of package engine.
 package session
 
 import (
@@ -34,7 +34,7 @@ type Session struct {
 	OpenPlace func(ctx context.Context, url string) (store.Bucket, error)
 }
 
-// Caller says who types, and where.
+// Caller is the user of a command, and where it is typed.
 type Caller struct {
 	User    string
 	Host    string
@@ -65,7 +65,7 @@ type Caller struct {
 
 // Images says where images come from.
 type Images struct {
-	Region string // whose registry has SageMaker's images; "": us-east-1
+	Region string // the region with the registry of SageMaker's images; "": us-east-1
 	Mirror string // registry prefix that stands for it; "": none
 	// Pin looks up what an image that is to be built begins from, which is part of
 	// its name. Nil: the plan's name may not be the one that Build gives.
