@@ -22,7 +22,6 @@ var tallReceivers = map[string]struct {
 	why  string
 }{
 	"internal/agent/maprunner.mapRunner": {88, "the map runner is to become types of one job each"},
-	"store/s3.Bucket":                    {52, "a bucket, its pieces and its resumed uploads share one client"},
 	"internal/agent.agent":               {50, "the stages of an agent, one after the other"},
 	"internal/proc.spawner":              {45, "one process with one loop; its parts share the loop's state"},
 	"driver/docker.Driver":               {43, "a driver's five methods, and what each asks of the daemon"},

@@ -49,12 +49,12 @@ func wantsPayer(s said) bool {
 }
 
 // wrapRefusal says what an answer means for the object, and what to do next.
-func (b *Bucket) wrapRefusal(c *call, status int, s said, signed bool) error {
+func (conn *connection) wrapRefusal(c *call, status int, s said, signed bool) error {
 	lost := store.ErrBusy
 	if c.landed != nil && c.landed() {
 		lost = store.ErrUnclear
 	}
-	bucket := scheme + b.name
+	bucket := scheme + conn.name
 	switch {
 	case status == http.StatusPreconditionFailed: // nothing of ours but Create has a condition
 		return fmt.Errorf("%s: %w", c.doing, store.ErrExists)
@@ -62,7 +62,7 @@ func (b *Bucket) wrapRefusal(c *call, status int, s said, signed bool) error {
 		return fmt.Errorf("%s: %w", c.doing, errNoSession)
 	case status == http.StatusNotFound && (noBucket(s) || !c.names):
 		return fault.New(fault.Missing, "Make it with gcloud storage buckets create "+bucket+", or name another with --store.",
-			"%s: there is no bucket %s", c.doing, b.name)
+			"%s: there is no bucket %s", c.doing, conn.name)
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%s: %w", c.doing, store.ErrNotExist)
 	case status == http.StatusTooManyRequests, status == http.StatusForbidden && throttled(s):
@@ -75,7 +75,7 @@ func (b *Bucket) wrapRefusal(c *call, status int, s said, signed bool) error {
 		return fmt.Errorf("%s: %d %s: %w", c.doing, status, s.Message, lost)
 	case wantsPayer(s):
 		return fault.New(fault.Invalid, "Name the project that pays: export GOOGLE_CLOUD_QUOTA_PROJECT=PROJECT.", "%s: %s", c.doing, s.Message)
-	case status == http.StatusUnauthorized && signed && b.given.PassFile != "":
+	case status == http.StatusUnauthorized && signed && conn.given.PassFile != "":
 		// The maker of the credential may renew it.
 		return fmt.Errorf("%s: %w: %s: %w", c.doing, errStale, s.Message, store.ErrBusy)
 	case status == http.StatusUnauthorized && signed:

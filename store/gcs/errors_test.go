@@ -167,7 +167,7 @@ func TestARequestInWhichNothingMovesEnds(t *testing.T) {
 			}()
 			return ours, nil
 		}
-		b.client = newClient(silent)
+		b.conn.client = newClient(silent)
 		begun := time.Now()
 		err = b.Put(t.Context(), "beat", strings.NewReader("x"))
 		if !errors.Is(err, store.ErrUnclear) || !strings.Contains(fmt.Sprint(err), "nothing moves for 15s") {

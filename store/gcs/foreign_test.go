@@ -66,7 +66,7 @@ func TestWithoutCredentialsItIsAskedAsAPublicOneAndThatIsSaid(t *testing.T) {
 		b := signed(t, f, func(context.Context) (google.Token, error) {
 			return google.Token{}, fault.Wrap(c.why, fault.Denied, google.SignInHint, "find credentials")
 		})
-		b.given.Unsigned = c.say
+		b.conn.given.Unsigned = c.say
 		for range 2 {
 			_, _, err := b.List(t.Context(), "", "", 10)
 			if (err == nil) != c.want {

@@ -12,17 +12,13 @@
 package gcs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/drover-run/drover/cloud/google"
 	"github.com/drover-run/drover/fault"
@@ -61,12 +57,7 @@ type Options struct {
 // any number of processes and machines, may share one.
 type Bucket struct {
 	place
-	clock    store.Clock
-	client   *http.Client
-	tokens   *google.Tokens // nil: anonymous
-	source   google.Source  // of tokens; unused with a pass
-	patience func(size int64) time.Duration
-	unsigned sync.Once // says that it is asked without credentials
+	conn *connection
 }
 
 var _ store.Bucket = (*Bucket)(nil)
@@ -83,46 +74,23 @@ func Open(ctx context.Context, text string, o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bucket{place: p, clock: o.Clock, client: newClient(google.Transport()), patience: patience}
-	if b.clock == nil {
-		b.clock = store.System
+	c := &connection{place: p, clock: o.Clock, client: newClient(google.Transport()), patience: patience}
+	if c.clock == nil {
+		c.clock = store.System
 	}
-	b.source = google.Source{Account: p.given.Account, Clock: b.clock}
+	c.source = google.Source{Account: p.given.Account, Clock: c.clock}
 	switch {
 	case p.given.Anonymous || !strings.HasPrefix(p.endpoint, "https:"):
 	case o.PassFile != "":
-		file := google.FileSource{Path: o.PassFile, Clock: b.clock}
+		file := google.FileSource{Path: o.PassFile, Clock: c.clock}
 		if _, err := file.Read(); err != nil {
-			return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store %s: read the credential", b)
+			return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store %s: read the credential", p)
 		}
-		b.tokens = google.NewTokens(b.clock, tokenOf(file))
+		c.tokens = google.NewTokens(c.clock, tokenOf(file))
 	default:
-		b.tokens = google.NewTokens(b.clock, b.objectToken)
+		c.tokens = google.NewTokens(c.clock, c.objectToken)
 	}
-	return b, nil
-}
-
-// objectToken is one for objects alone.
-func (b *Bucket) objectToken(ctx context.Context) (google.Token, error) {
-	t, err := b.source.Token(ctx, google.Objects)
-	return t, storeBusy(err)
-}
-
-// tokenOf is the newest token of a pass. One that has ended is waited for: a command that is
-// attached may renew it.
-func tokenOf(file google.FileSource) func(context.Context) (google.Token, error) {
-	return func(ctx context.Context) (google.Token, error) {
-		t, err := file.Token(ctx)
-		if err = storeBusy(err); err != nil && !errors.Is(err, store.ErrBusy) {
-			return t, fault.Wrap(errors.Unwrap(err), fault.Denied, renewHint, "read the credential")
-		}
-		return t, err
-	}
-}
-
-// chargedProject is the project that is charged for requests; "": what credentials say.
-func (b *Bucket) chargedProject() string {
-	return cmp.Or(b.given.Project, os.Getenv("GOOGLE_CLOUD_QUOTA_PROJECT"))
+	return &Bucket{place: p, conn: c}, nil
 }
 
 // Create implements store.Bucket.
@@ -151,7 +119,7 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if err := b.checkKey(key); err != nil {
 		return err
 	}
-	resp, err := b.sendRequest(ctx, &call{doing: "delete " + key + " in " + b.String(), landed: always, names: true, absent: true,
+	resp, err := b.conn.sendRequest(ctx, &call{doing: "delete " + key + " in " + b.String(), landed: always, names: true, absent: true,
 		method: http.MethodDelete, url: b.objectURL(key)})
 	if err != nil {
 		return err
@@ -172,8 +140,4 @@ func (b *Bucket) checkPrefix(prefix string) error {
 		return store.CheckName(prefix)
 	}
 	return store.CheckPrefix(prefix)
-}
-
-func (b *Bucket) describeRequest(verb, key string) string {
-	return fmt.Sprintf("%s %s in %s", verb, key, b)
 }

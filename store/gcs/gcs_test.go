@@ -23,7 +23,7 @@ func at(t *testing.T, endpoint, place string) *Bucket {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.client.CloseIdleConnections)
+	t.Cleanup(b.conn.client.CloseIdleConnections)
 	return b
 }
 

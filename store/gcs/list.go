@@ -92,7 +92,7 @@ func (b *Bucket) listPage(ctx context.Context, prefix string, q url.Values) ([]s
 	var answer listing
 	for try := 0; ; try++ {
 		answer = listing{}
-		resp, err := b.sendRequest(ctx, &call{doing: doing, method: http.MethodGet, url: b.endpoint + "/storage/v1/b/" + b.name + "/o?" + q.Encode()})
+		resp, err := b.conn.sendRequest(ctx, &call{doing: doing, method: http.MethodGet, url: b.endpoint + "/storage/v1/b/" + b.name + "/o?" + q.Encode()})
 		if err != nil {
 			return nil, "", err
 		}
@@ -107,7 +107,7 @@ func (b *Bucket) listPage(ctx context.Context, prefix string, q url.Values) ([]s
 		if try >= tries {
 			return nil, "", fmt.Errorf("%s: read the answer: %w: %w", doing, err, store.ErrBusy)
 		}
-		if stop := b.pauseBeforeTry(ctx, try, 0); stop != nil {
+		if stop := b.conn.pauseBeforeTry(ctx, try, 0); stop != nil {
 			return nil, "", fmt.Errorf("%s: %w", doing, stop)
 		}
 	}

@@ -91,14 +91,14 @@ func TestWhatGoogleRefusesHasANextStep(t *testing.T) {
 func TestAnUploadThatWentElsewhereIsRefused(t *testing.T) {
 	const another = "Name another store with --store."
 	b := at(t, serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})), "gs://b-1")
-	u := &upload{b: b, doing: "create k", query: map[string][]string{}, size: 100}
+	u := &upload{conn: b.conn, doing: "create k", query: map[string][]string{}, size: 100}
 	refusedWith(t, u.beginSession(t.Context()), fault.Invalid, "create k: "+b.endpoint+" began no upload", another)
 
 	_, err := u.parseKept("bytes=0-100")
 	refusedWith(t, err, fault.Lost, `create k: the server says it has "bytes=0-100" of 100 bytes`, "")
 
 	answer := &http.Response{Body: io.NopCloser(strings.NewReader(`{"size":"3","crc32c":"AAAAAA=="}`))}
-	err = b.confirmStored("create k", answer, kept{Size: "4", CRC32C: "BBBBBB=="})
+	err = b.conn.confirmStored("create k", answer, kept{Size: "4", CRC32C: "BBBBBB=="})
 	refusedWith(t, err, fault.Lost, "create k: the server has 3 bytes with CRC32C AAAAAA==, and 4 with BBBBBB== were sent",
 		"Look at what stands between here and "+b.endpoint+", or name another store with --store.")
 	if !errors.Is(err, store.ErrCorrupt) {
@@ -122,14 +122,14 @@ func TestACredentialThatCannotBeMadeSaysWhy(t *testing.T) {
 	g := &gcstest.Google{}
 	_, over := fakeGoogle(t, g)
 	b := reaches(t, over, "gs://b-1", Options{})
-	b.source.Over = func() *http.Transport {
+	b.conn.source.Over = func() *http.Transport {
 		way := &http.Transport{TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 		way.RegisterProtocol("https", empty{})
 		return way
 	}
 	_, err := b.Pass(t.Context(), agents, "")
 	refusedWith(t, err, fault.Lost, "narrow the token: the server has answered, and given none", "Try again, or "+machine)
-	_, err = b.source.Narrow(t.Context(), google.Token{Value: "ya29.person"}, nil, "")
+	_, err = b.conn.source.Narrow(t.Context(), google.Token{Value: "ya29.person"}, nil, "")
 	refusedWith(t, err, fault.Bug, "narrow the token: ", "")
 }
 

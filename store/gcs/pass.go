@@ -33,12 +33,12 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, account string) (stor
 		return store.Pass{}, fault.New(fault.Invalid, "Name a service account: drover config set agent_role NAME@PROJECT.iam.gserviceaccount.com.",
 			"%s: %q is not a Google account that can be used", doing, account)
 	}
-	if b.tokens == nil {
+	if b.conn.tokens == nil {
 		return store.Pass{}, nil
 	}
 	var made google.Token
 	busy := func(err error) bool { return errors.Is(err, store.ErrBusy) }
-	err := cloud.Retry(ctx, b.clock, passWait, busy, func(ctx context.Context) (err error) {
+	err := cloud.Retry(ctx, b.conn.clock, passWait, busy, func(ctx context.Context) (err error) {
 		made, err = b.narrowedToken(ctx, r, account)
 		return storeBusy(err)
 	})
@@ -56,12 +56,12 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, account string) (stor
 
 // narrowedToken is a token that may do r and no more, and has been tried.
 func (b *Bucket) narrowedToken(ctx context.Context, r store.Rights, account string) (made google.Token, err error) {
-	root, err := b.source.Token(ctx, google.Platform)
+	root, err := b.conn.source.Token(ctx, google.Platform)
 	if err == nil && account != "" {
-		root, err = b.source.Impersonate(ctx, root, account)
+		root, err = b.conn.source.Impersonate(ctx, root, account)
 	}
 	if err == nil {
-		made, err = b.source.Narrow(ctx, root, b.accessBoundary(r), narrowHint)
+		made, err = b.conn.source.Narrow(ctx, root, b.accessBoundary(r), narrowHint)
 	}
 	switch {
 	case errors.Is(err, google.ErrNoToken):
@@ -78,8 +78,8 @@ func (b *Bucket) tryToken(ctx context.Context, t google.Token, r store.Rights) e
 	if len(r.Read) == 0 {
 		return nil
 	}
-	trial := &Bucket{place: b.place, clock: b.clock, client: b.client, patience: b.patience,
-		tokens: google.NewTokens(b.clock, func(context.Context) (google.Token, error) { return t, nil })}
+	trial := &Bucket{place: b.place, conn: &connection{place: b.place, clock: b.conn.clock, client: b.conn.client, patience: b.conn.patience,
+		tokens: google.NewTokens(b.conn.clock, func(context.Context) (google.Token, error) { return t, nil })}}
 	_, _, err := trial.List(ctx, r.Read[0], "", 1)
 	if fault.KindOf(err) == fault.Denied {
 		return fault.Wrap(err, fault.Denied, "Boundaries want uniform access to the bucket: gcloud storage buckets update "+scheme+b.name+

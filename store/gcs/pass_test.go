@@ -70,12 +70,12 @@ func reaches(t *testing.T, over func() *http.Transport, place string, o Options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.source.Over = over
+	b.conn.source.Over = over
 	if o.PassFile == "" {
-		b.tokens = google.NewTokens(b.clock, b.objectToken)
+		b.conn.tokens = google.NewTokens(b.conn.clock, b.conn.objectToken)
 	}
 	way := over()
-	b.client = newClient(way)
+	b.conn.client = newClient(way)
 	t.Cleanup(way.CloseIdleConnections)
 	return b
 }
@@ -258,8 +258,8 @@ func TestAPassIsReadAgain(t *testing.T) {
 	}
 	path := keep(t, text("first", time.Hour))
 	b := signed(t, f, nil)
-	b.tokens = google.NewTokens(clock, tokenOf(google.FileSource{Path: path, Clock: clock}))
-	b.given.PassFile = path
+	b.conn.tokens = google.NewTokens(clock, tokenOf(google.FileSource{Path: path, Clock: clock}))
+	b.conn.given.PassFile = path
 	replace := func(token string, left time.Duration) {
 		t.Helper()
 		if err := os.WriteFile(path, text(token, left), 0o600); err != nil {

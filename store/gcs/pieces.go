@@ -20,7 +20,7 @@ func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 		return store.Whole{}, err
 	}
 	doing := b.describeRequest("look at", key)
-	resp, err := b.sendRequest(ctx, &call{doing: doing, names: true, method: http.MethodGet, url: b.objectURL(key) + "?fields=crc32c,generation,size,updated"})
+	resp, err := b.conn.sendRequest(ctx, &call{doing: doing, names: true, method: http.MethodGet, url: b.objectURL(key) + "?fields=crc32c,generation,size,updated"})
 	if err != nil {
 		return store.Whole{}, err
 	}

@@ -1,6 +1,7 @@
 package gcs
 
 import (
+	"fmt"
 	"net/url"
 	"os"
 	"strings"
@@ -159,11 +160,15 @@ func (b *Bucket) As(account string) string {
 func (b *Bucket) Profile() string { return b.given.Account }
 
 // objectURL is the address of key.
-func (b *Bucket) objectURL(key string) string {
-	return b.endpoint + "/storage/v1/b/" + b.name + "/o/" + url.PathEscape(b.prefix+key)
+func (p place) objectURL(key string) string {
+	return p.endpoint + "/storage/v1/b/" + p.name + "/o/" + url.PathEscape(p.prefix+key)
 }
 
 // uploadURL is the address that takes new objects.
-func (b *Bucket) uploadURL(q url.Values) string {
-	return b.endpoint + "/upload/storage/v1/b/" + b.name + "/o?" + q.Encode()
+func (p place) uploadURL(q url.Values) string {
+	return p.endpoint + "/upload/storage/v1/b/" + p.name + "/o?" + q.Encode()
+}
+
+func (p place) describeRequest(verb, key string) string {
+	return fmt.Sprintf("%s %s in %s", verb, key, p)
 }

@@ -50,7 +50,7 @@ func (b *Bucket) getGeneration(ctx context.Context, key string, off, n int64, ge
 		if !again(err) && !errors.Is(err, store.ErrCorrupt) || try >= tries {
 			return nil, err
 		}
-		if stop := b.pauseBeforeTry(ctx, try, 0); stop != nil {
+		if stop := b.conn.pauseBeforeTry(ctx, try, 0); stop != nil {
 			return nil, fmt.Errorf("%s: %w (last answer: %w)", r.doing, stop, err)
 		}
 	}
@@ -73,7 +73,7 @@ func (b *Bucket) openRange(ctx context.Context, key string, off, n int64, genera
 		if span := span(pos, n); span != "" {
 			c.header.Set("Range", span)
 		}
-		return b.sendRequest(ctx, c)
+		return b.conn.sendRequest(ctx, c)
 	}
 	resp, err := from(off, asked, generation)
 	var no forbidden
@@ -82,18 +82,18 @@ func (b *Bucket) openRange(ctx context.Context, key string, off, n int64, genera
 		return nil, fmt.Errorf("%s: %w", doing, store.ErrNotExist)
 	}
 	if errors.Is(err, errPastEnd) {
-		return &reader{b: b, doing: doing, body: http.NoBody}, nil
+		return &reader{conn: b.conn, doing: doing, body: http.NoBody}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := &reader{b: b, doing: doing, body: resp.Body, generation: resp.Header.Get("X-Goog-Generation"), moved: b.clock.Boot()}
+	r := &reader{conn: b.conn, doing: doing, body: resp.Body, generation: resp.Header.Get("X-Goog-Generation"), moved: b.conn.clock.Boot()}
 	if err := r.checkRange(resp, off, n); err != nil {
 		resp.Body.Close()
 		return nil, err
 	}
 	r.more = func(pos, n int64) (*http.Response, error) { return from(pos, n, r.generation) }
-	r.pause = func(try int) error { return b.pauseBeforeTry(ctx, try, 0) }
+	r.pause = func(try int) error { return b.conn.pauseBeforeTry(ctx, try, 0) }
 	r.stopped = func() error { return context.Cause(ctx) }
 	return r, nil
 }
@@ -118,7 +118,7 @@ func span(off, n int64) string {
 // reader is an object being read. Where that breaks off it goes on with the same
 // generation, from the next byte.
 type reader struct {
-	b          *Bucket
+	conn       *connection
 	doing      string
 	body       io.ReadCloser
 	pos        int64 // of the next byte
@@ -204,7 +204,7 @@ func (r *reader) Read(p []byte) (int, error) {
 			r.sum.Write(p[:n])
 		}
 		if n > 0 {
-			r.try, r.moved = 0, r.b.clock.Boot()
+			r.try, r.moved = 0, r.conn.clock.Boot()
 			return n, nil // whatever err is, the next Read meets it again
 		}
 		if err == io.EOF && r.end < 0 {
@@ -235,7 +235,7 @@ func (r *reader) resumeRead(err error) error {
 		if why := r.stopped(); why != nil {
 			return fmt.Errorf("%s: %w", r.doing, why)
 		}
-		if r.generation == "" || r.b.clock.Boot()-r.moved > giveUp {
+		if r.generation == "" || r.conn.clock.Boot()-r.moved > giveUp {
 			return fmt.Errorf("%s: %w: %w", r.doing, google.Bare(err), store.ErrBusy)
 		}
 		if stop := r.pause(r.try); stop != nil {

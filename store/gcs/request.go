@@ -1,6 +1,7 @@
 package gcs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,11 +10,14 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/drover-run/drover/cloud/google"
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 )
 
@@ -67,10 +71,10 @@ func always() bool { return true }
 
 // sendRequest sends c until the answer is clear, a few times. The answer's status is a
 // success; the caller closes its body.
-func (b *Bucket) sendRequest(ctx context.Context, c *call) (*http.Response, error) {
+func (conn *connection) sendRequest(ctx context.Context, c *call) (*http.Response, error) {
 	unclear, renewed := false, false
 	for try := 0; ; try++ {
-		resp, asked, err := b.sendOnce(ctx, c)
+		resp, asked, err := conn.sendOnce(ctx, c)
 		if err == nil {
 			return resp, nil
 		}
@@ -80,7 +84,7 @@ func (b *Bucket) sendRequest(ctx context.Context, c *call) (*http.Response, erro
 		}
 		unclear = unclear || errors.Is(err, store.ErrUnclear)
 		if again(err) && try < tries-1 {
-			stop := b.pauseBeforeTry(ctx, try, asked)
+			stop := conn.pauseBeforeTry(ctx, try, asked)
 			if stop == nil {
 				continue
 			}
@@ -102,17 +106,17 @@ func muddied(unclear bool, err error) error {
 }
 
 // pauseBeforeTry waits before the next try, at least as long as the server asked.
-func (b *Bucket) pauseBeforeTry(ctx context.Context, try int, asked time.Duration) error {
+func (conn *connection) pauseBeforeTry(ctx context.Context, try int, asked time.Duration) error {
 	step := min(firstStep<<min(try, 10), lastStep)
-	return b.clock.Sleep(ctx, asked+rand.N(step))
+	return conn.clock.Sleep(ctx, asked+rand.N(step))
 }
 
 // sendOnce sends c one time. asked is how long the server wants us to wait.
-func (b *Bucket) sendOnce(ctx context.Context, c *call) (resp *http.Response, asked time.Duration, err error) {
+func (conn *connection) sendOnce(ctx context.Context, c *call) (resp *http.Response, asked time.Duration, err error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
 	}
-	held, err := b.bearerToken(ctx, c)
+	held, err := conn.bearerToken(ctx, c)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
 	}
@@ -122,25 +126,25 @@ func (b *Bucket) sendOnce(ctx context.Context, c *call) (resp *http.Response, as
 			return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
 		}
 	}
-	w := newWatch(ctx, b.patience(c.size))
+	w := newWatch(ctx, conn.patience(c.size))
 	var sent atomic.Bool // it had a connection: before that nothing can have been done
-	req, err := b.newRequest(httptrace.WithClientTrace(w.ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}), c)
+	req, err := conn.newRequest(httptrace.WithClientTrace(w.ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}), c)
 	if err != nil {
 		w.endWatch()
 		return nil, 0, fmt.Errorf("%s: %w", c.doing, err)
 	}
-	held.Sign(req.Header, b.chargedProject())
+	held.Sign(req.Header, conn.chargedProject())
 	var body *sending
 	if c.size > 0 {
 		body = &sending{r: r, w: w, left: c.size, closed: make(chan struct{})}
 		req.Body, req.ContentLength = body, c.size
 	}
-	resp, err = b.client.Do(req)
+	resp, err = conn.client.Do(req)
 	w.pauseTimer()
 	if err != nil {
 		w.endWatch()
 		body.waitClosed()
-		return nil, 0, b.wrapBroken(ctx, c, body, w, sent.Load(), err)
+		return nil, 0, conn.wrapBroken(ctx, c, body, w, sent.Load(), err)
 	}
 	resp.Body = &watched{ReadCloser: resp.Body, w: w, body: body}
 	if resp.StatusCode < 300 || resp.StatusCode == statusIncomplete {
@@ -153,24 +157,24 @@ func (b *Bucket) sendOnce(ctx context.Context, c *call) (resp *http.Response, as
 		return resp, 0, nil
 	}
 	if resp.StatusCode == http.StatusUnauthorized && held.Value != "" {
-		b.tokens.Reject(held.Value)
+		conn.tokens.Reject(held.Value)
 	}
-	return nil, wanted(resp.Header), b.wrapRefusal(c, resp.StatusCode, said, held.Value != "")
+	return nil, wanted(resp.Header), conn.wrapRefusal(c, resp.StatusCode, said, held.Value != "")
 }
 
-func (b *Bucket) bearerToken(ctx context.Context, c *call) (google.Token, error) {
-	if b.tokens == nil || c.free {
+func (conn *connection) bearerToken(ctx context.Context, c *call) (google.Token, error) {
+	if conn.tokens == nil || c.free {
 		return google.Token{}, nil
 	}
-	held, err := b.tokens.Get(ctx)
-	if b.given.Unsigned != nil && errors.Is(err, google.ErrNone) {
-		b.unsigned.Do(b.given.Unsigned)
+	held, err := conn.tokens.Get(ctx)
+	if conn.given.Unsigned != nil && errors.Is(err, google.ErrNone) {
+		conn.unsigned.Do(conn.given.Unsigned)
 		return google.Token{}, nil
 	}
 	return held, err
 }
 
-func (b *Bucket) newRequest(ctx context.Context, c *call) (*http.Request, error) {
+func (conn *connection) newRequest(ctx context.Context, c *call) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, c.method, c.url, nil)
 	if err != nil {
 		return nil, err
@@ -181,7 +185,7 @@ func (b *Bucket) newRequest(ctx context.Context, c *call) (*http.Request, error)
 }
 
 // wrapBroken says what became of a request without an answer.
-func (b *Bucket) wrapBroken(ctx context.Context, c *call, body *sending, w *watch, sent bool, err error) error {
+func (conn *connection) wrapBroken(ctx context.Context, c *call, body *sending, w *watch, sent bool, err error) error {
 	if body != nil && body.err != nil {
 		return fmt.Errorf("%s: %w", c.doing, body.err)
 	}
@@ -195,7 +199,7 @@ func (b *Bucket) wrapBroken(ctx context.Context, c *call, body *sending, w *watc
 		}
 		return fmt.Errorf("%s: %w", c.doing, why)
 	}
-	if why := distrusted(err, b.endpoint); why != nil {
+	if why := distrusted(err, conn.endpoint); why != nil {
 		return fmt.Errorf("%s: %w", c.doing, why)
 	}
 	return fmt.Errorf("%s: %w: %w", c.doing, w.stallReason(err), fate)
@@ -208,4 +212,39 @@ func wanted(h http.Header) time.Duration {
 		return 0
 	}
 	return min(time.Duration(n)*time.Second, maxAsked)
+}
+
+// connection sends the requests of a bucket, signed where they are to be, and translates
+// what went wrong. All that works on the bucket shares it.
+type connection struct {
+	place
+	clock    store.Clock
+	client   *http.Client
+	tokens   *google.Tokens // nil: anonymous
+	source   google.Source  // of tokens; unused with a pass
+	patience func(size int64) time.Duration
+	unsigned sync.Once // says that it is asked without credentials
+}
+
+// objectToken is one for objects alone.
+func (conn *connection) objectToken(ctx context.Context) (google.Token, error) {
+	t, err := conn.source.Token(ctx, google.Objects)
+	return t, storeBusy(err)
+}
+
+// tokenOf is the newest token of a pass. One that has ended is waited for: a command that is
+// attached may renew it.
+func tokenOf(file google.FileSource) func(context.Context) (google.Token, error) {
+	return func(ctx context.Context) (google.Token, error) {
+		t, err := file.Token(ctx)
+		if err = storeBusy(err); err != nil && !errors.Is(err, store.ErrBusy) {
+			return t, fault.Wrap(errors.Unwrap(err), fault.Denied, renewHint, "read the credential")
+		}
+		return t, err
+	}
+}
+
+// chargedProject is the project that is charged for requests; "": what credentials say.
+func (conn *connection) chargedProject() string {
+	return cmp.Or(conn.given.Project, os.Getenv("GOOGLE_CLOUD_QUOTA_PROJECT"))
 }

@@ -23,7 +23,7 @@ func (b *Bucket) Drop(ctx context.Context, key, at string) error {
 	if err := b.checkKey(key); err != nil {
 		return err
 	}
-	u := &upload{b: b, doing: b.describeRequest("drop what was sent of", key)}
+	u := &upload{conn: b.conn, doing: b.describeRequest("drop what was sent of", key)}
 	if u.session = u.markedSession(at); u.session != "" {
 		u.abandonSession(ctx)
 	}
@@ -36,10 +36,10 @@ func (u *upload) sessionMark(uri string) string { return u.want.Size + " " + u.w
 // markedSession is the address in what mark gave; "" if it is none of this bucket's.
 func (u *upload) markedSession(at string) string {
 	fields := strings.SplitN(at, " ", 3)
-	if len(fields) != 3 || !strings.HasPrefix(u.b.endpoint+fields[2], strings.TrimSuffix(u.b.uploadURL(nil), "?")+"?") {
+	if len(fields) != 3 || !strings.HasPrefix(u.conn.endpoint+fields[2], strings.TrimSuffix(u.conn.uploadURL(nil), "?")+"?") {
 		return ""
 	}
-	return u.b.endpoint + fields[2]
+	return u.conn.endpoint + fields[2]
 }
 
 // adoptSession goes on with an earlier session, or throws it away if it is of another body.

@@ -20,7 +20,7 @@ func signed(t *testing.T, f http.Handler, find func(context.Context) (google.Tok
 	server := httptest.NewTLSServer(f)
 	t.Cleanup(server.Close)
 	b := at(t, server.URL, "gs://b-1")
-	b.client, b.tokens = newClient(server.Client().Transport), google.NewTokens(b.clock, find)
+	b.conn.client, b.conn.tokens = newClient(server.Client().Transport), google.NewTokens(b.conn.clock, find)
 	return b
 }
 
@@ -49,17 +49,17 @@ func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 func TestNoTokenGoesWhereItCanBeRead(t *testing.T) {
 	f := newFake() // over http
 	b := at(t, serve(t, f), "gs://b-1")
-	if b.tokens != nil {
+	if b.conn.tokens != nil {
 		t.Error("credentials for an http:// endpoint")
 	}
 	b, err := Open(t.Context(), "gs://b-1", Options{Anonymous: true})
-	if err != nil || b.tokens != nil {
-		t.Errorf("anonymous: %v, %v", b.tokens, err)
+	if err != nil || b.conn.tokens != nil {
+		t.Errorf("anonymous: %v, %v", b.conn.tokens, err)
 	}
 	t.Setenv("STORAGE_EMULATOR_HOST", "127.0.0.1:4443")
 	b, err = Open(t.Context(), "gs://b-1", Options{})
-	if err != nil || b.tokens != nil || b.endpoint != "http://127.0.0.1:4443" {
-		t.Errorf("an emulator: %v, %v at %s", b.tokens, err, b.endpoint)
+	if err != nil || b.conn.tokens != nil || b.endpoint != "http://127.0.0.1:4443" {
+		t.Errorf("an emulator: %v, %v at %s", b.conn.tokens, err, b.endpoint)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestAProjectIsChargedThatTheCredentialsOrThePlaceName(t *testing.T) {
 	if f.payers["payer"] != 1 {
 		t.Errorf("the payers are %v", f.payers)
 	}
-	b.given.Project = "mine"
+	b.conn.given.Project = "mine"
 	if err := b.Delete(t.Context(), "k"); err != nil || f.payers["mine"] != 1 {
 		t.Errorf("%v; the payers are %v", err, f.payers)
 	}

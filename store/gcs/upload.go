@@ -104,7 +104,7 @@ func (b *Bucket) writeOrResume(ctx context.Context, verb, key string, body io.Re
 	if !large {
 		return 0, b.writeInOne(ctx, doing, q, meta, head, want)
 	}
-	u := &upload{b: b, doing: doing, query: q, meta: meta, body: body, size: size, want: want, begun: begun}
+	u := &upload{conn: b.conn, doing: doing, query: q, meta: meta, body: body, size: size, want: want, begun: begun}
 	if at != "" {
 		u.adoptSession(ctx, at)
 	}
@@ -118,7 +118,7 @@ func (b *Bucket) writeInOne(ctx context.Context, doing string, q url.Values, met
 	between := rand.Text() // 128 bits, which content does not hold
 	before := fmt.Sprintf("--%s\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n%s\r\n--%s\r\nContent-Type: application/octet-stream\r\n\r\n", between, meta, between)
 	after := "\r\n--" + between + "--\r\n"
-	resp, err := b.sendRequest(ctx, &call{doing: doing, landed: always, method: http.MethodPost, url: b.uploadURL(q),
+	resp, err := b.conn.sendRequest(ctx, &call{doing: doing, landed: always, method: http.MethodPost, url: b.uploadURL(q),
 		header: http.Header{"Content-Type": {"multipart/related; boundary=" + between}},
 		open: func() (io.Reader, error) {
 			return io.MultiReader(strings.NewReader(before), bytes.NewReader(content), strings.NewReader(after)), nil
@@ -127,18 +127,18 @@ func (b *Bucket) writeInOne(ctx context.Context, doing string, q url.Values, met
 	if err != nil {
 		return err
 	}
-	return b.confirmStored(doing, resp, want)
+	return b.conn.confirmStored(doing, resp, want)
 }
 
 // confirmStored compares what the server says it has kept.
-func (b *Bucket) confirmStored(doing string, resp *http.Response, want kept) error {
+func (conn *connection) confirmStored(doing string, resp *http.Response, want kept) error {
 	defer resp.Body.Close()
 	var got kept
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&got); err != nil {
 		return fmt.Errorf("%s: read the answer: %w: %w", doing, err, store.ErrUnclear)
 	}
 	if got != want {
-		return fault.Wrap(store.ErrCorrupt, fault.Lost, "Look at what stands between here and "+b.endpoint+", or name another store with --store.",
+		return fault.Wrap(store.ErrCorrupt, fault.Lost, "Look at what stands between here and "+conn.endpoint+", or name another store with --store.",
 			"%s: the server has %s bytes with CRC32C %s, and %s with %s were sent", doing, google.Line(got.Size), google.Line(got.CRC32C), want.Size, want.CRC32C)
 	}
 	return nil
@@ -146,7 +146,7 @@ func (b *Bucket) confirmStored(doing string, resp *http.Response, want kept) err
 
 // upload is one large body on its way.
 type upload struct {
-	b     *Bucket
+	conn  *connection
 	doing string
 	query url.Values
 	meta  []byte
@@ -168,7 +168,7 @@ type upload struct {
 // runUpload begins a session, sends the body, and after every unclear answer asks what
 // the server has. It goes on while that grows, and for a while after.
 func (u *upload) runUpload(ctx context.Context, want kept) error {
-	begun, futile, moved := 0, 0, u.b.clock.Boot()
+	begun, futile, moved := 0, 0, u.conn.clock.Boot()
 	for try := 0; ; try++ {
 		before := u.kept
 		resp, asked, err := u.sendStep(ctx)
@@ -182,7 +182,7 @@ func (u *upload) runUpload(ctx context.Context, want kept) error {
 			u.adopted, u.there = false, u.kept
 		}
 		if resp != nil {
-			return u.b.confirmStored(u.doing, resp, want)
+			return u.conn.confirmStored(u.doing, resp, want)
 		}
 		if errors.Is(err, errNoSession) || errors.Is(err, errDamaged) {
 			u.session, u.kept, u.ask, u.adopted, u.there = "", 0, false, false, 0
@@ -190,11 +190,11 @@ func (u *upload) runUpload(ctx context.Context, want kept) error {
 			err = fmt.Errorf("%w: %w", err, store.ErrBusy)
 		}
 		if u.kept > before {
-			try, futile, moved = 0, 0, u.b.clock.Boot()
+			try, futile, moved = 0, 0, u.conn.clock.Boot()
 		} else if err == nil {
 			futile++ // it answers, and takes nothing
 		}
-		if err != nil && !again(err) || begun == tries || futile == maxFutile || u.b.clock.Boot()-moved > giveUp {
+		if err != nil && !again(err) || begun == tries || futile == maxFutile || u.conn.clock.Boot()-moved > giveUp {
 			if context.Cause(ctx) == nil && u.begun == nil {
 				u.abandonSession(ctx)
 			}
@@ -206,7 +206,7 @@ func (u *upload) runUpload(ctx context.Context, want kept) error {
 		if err == nil && (u.kept > before || u.kept == 0 && try == 0) {
 			continue // it goes well
 		}
-		if stop := u.b.pauseBeforeTry(ctx, try, asked); stop != nil {
+		if stop := u.conn.pauseBeforeTry(ctx, try, asked); stop != nil {
 			return muddied(u.unclear, fmt.Errorf("%s: %w", u.doing, stop))
 		}
 	}
@@ -231,7 +231,7 @@ func (u *upload) sendStep(ctx context.Context) (resp *http.Response, asked time.
 		// Without its last byte no object appears.
 		c.landed = func() bool { return rest.n == c.size }
 	}
-	resp, asked, err = u.b.sendOnce(ctx, c)
+	resp, asked, err = u.conn.sendOnce(ctx, c)
 	if err != nil && rest != nil && u.late > 0 && !again(err) {
 		// The end of the earlier process may reach the server after our question: then it
 		// has more than it said, and refuses what begins before.
@@ -255,7 +255,7 @@ func (u *upload) sendStep(ctx context.Context) (resp *http.Response, asked time.
 // beginSession asks for a session. That changes nothing yet, so a lost answer is no harm.
 func (u *upload) beginSession(ctx context.Context) error {
 	u.query.Set("uploadType", "resumable")
-	resp, err := u.b.sendRequest(ctx, &call{doing: u.doing, method: http.MethodPost, url: u.b.uploadURL(u.query),
+	resp, err := u.conn.sendRequest(ctx, &call{doing: u.doing, method: http.MethodPost, url: u.conn.uploadURL(u.query),
 		header: http.Header{"Content-Type": {"application/json; charset=UTF-8"}, "X-Upload-Content-Length": {strconv.FormatInt(u.size, 10)}},
 		open:   func() (io.Reader, error) { return bytes.NewReader(u.meta), nil },
 		size:   int64(len(u.meta))})
@@ -265,10 +265,10 @@ func (u *upload) beginSession(ctx context.Context) error {
 	resp.Body.Close()
 	at, err := url.Parse(resp.Header.Get("Location"))
 	if err != nil || at.RawQuery == "" {
-		return fault.New(fault.Invalid, "Name another store with --store.", "%s: %s began no upload", u.doing, u.b.endpoint)
+		return fault.New(fault.Invalid, "Name another store with --store.", "%s: %s began no upload", u.doing, u.conn.endpoint)
 	}
 	// The host is the one we were told of, whatever the server takes itself for.
-	u.session = u.b.endpoint + at.RequestURI()
+	u.session = u.conn.endpoint + at.RequestURI()
 	if u.begun != nil {
 		return u.begun(u.sessionMark(at.RequestURI()))
 	}
@@ -304,7 +304,7 @@ func (u *upload) abandonSession(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if resp, _, err := u.b.sendOnce(ctx, &call{doing: u.doing, free: true, method: http.MethodDelete, url: u.session}); err == nil {
+	if resp, _, err := u.conn.sendOnce(ctx, &call{doing: u.doing, free: true, method: http.MethodDelete, url: u.session}); err == nil {
 		resp.Body.Close()
 	}
 }

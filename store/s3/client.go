@@ -18,22 +18,22 @@ import (
 
 // connectClient makes the client from the place's words and this machine's
 // configuration: files and environment are read, nothing is sent.
-func (b *Bucket) connectClient(ctx context.Context) (*s3.Client, error) {
-	account, err := amazon.Open(ctx, amazon.Options{Profile: b.given.Profile, Region: b.given.Region, File: b.passFile, Clock: b.clock})
+func (c *connection) connectClient(ctx context.Context) (*s3.Client, error) {
+	account, err := amazon.Open(ctx, amazon.Options{Profile: c.given.Profile, Region: c.given.Region, File: c.passFile, Clock: c.clock})
 	switch {
-	case err != nil && b.passFile != "" && fault.Hint(err) == "":
-		return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store s3://%s", b.bucket)
+	case err != nil && c.passFile != "" && fault.Hint(err) == "":
+		return nil, fault.Wrap(err, fault.Invalid, renewHint, "open store s3://%s", c.bucket)
 	case err != nil:
-		return nil, fmt.Errorf("open store s3://%s: %w", b.bucket, err)
+		return nil, fmt.Errorf("open store s3://%s: %w", c.bucket, err)
 	}
-	b.account = account
+	c.account = account
 	cfg := account.Config
 	cfg.Region = cmp.Or(cfg.Region, anyRegion)
-	if b.given.Anonymous && b.passFile == "" {
+	if c.given.Anonymous && c.passFile == "" {
 		cfg.Credentials = aws.AnonymousCredentials{}
 	}
-	client := s3.NewFromConfig(cfg, b.adjustOptions)
-	if b.passFile != "" {
+	client := s3.NewFromConfig(cfg, c.adjustOptions)
+	if c.passFile != "" {
 		return client, nil
 	}
 	// It is part of the store's name, which agents have as an argument and records hold.
@@ -41,7 +41,7 @@ func (b *Bucket) connectClient(ctx context.Context) (*s3.Client, error) {
 	if why := (Options{Endpoint: at}).whatIsWrong(); why != "" {
 		at, _, _ = strings.Cut(store.Shown(at), "?")
 		return nil, fault.New(fault.Invalid, "Write it as http://host:9000 or https://host: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config.",
-			"open store s3://%s: %q is not the address of a server: %s", b.bucket, at, why)
+			"open store s3://%s: %q is not the address of a server: %s", c.bucket, at, why)
 	}
 	return client, nil
 }
@@ -50,13 +50,13 @@ func (b *Bucket) connectClient(ctx context.Context) (*s3.Client, error) {
 const anyRegion = "us-east-1"
 
 // adjustOptions is how we differ from the SDK's defaults.
-func (b *Bucket) adjustOptions(o *s3.Options) {
-	if b.given.Endpoint != "" {
-		o.BaseEndpoint = aws.String(strings.TrimRight(b.given.Endpoint, "/"))
+func (c *connection) adjustOptions(o *s3.Options) {
+	if c.given.Endpoint != "" {
+		o.BaseEndpoint = aws.String(strings.TrimRight(c.given.Endpoint, "/"))
 	}
 	// A server behind one name has no names for its buckets, and a certificate
 	// for *.s3.amazonaws.com is good for none with a dot in its name.
-	o.UsePathStyle = b.given.PathStyle || o.BaseEndpoint != nil || strings.Contains(b.bucket, ".")
+	o.UsePathStyle = c.given.PathStyle || o.BaseEndpoint != nil || strings.Contains(c.bucket, ".")
 	// We send a checksum with every body, as a header: other servers refuse the
 	// trailers that the SDK would add by itself.
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
@@ -67,51 +67,51 @@ func (b *Bucket) adjustOptions(o *s3.Options) {
 
 // mendRequest corrects the region, credentials or clock as an answer says, and says whether
 // to send the request again.
-func (b *Bucket) mendRequest(ctx context.Context, asked *client, a answer) bool {
+func (c *connection) mendRequest(ctx context.Context, asked *client, a answer) bool {
 	var none *amazon.NoCredentials
 	switch {
 	case errors.As(a.Err, &none):
-		return b.dropSigning(asked, none)
+		return c.dropSigning(asked, none)
 	case a.Expired():
-		return b.account.Credentials.Renew()
+		return c.account.Credentials.Renew()
 	case a.Code == "RequestTimeTooSkewed":
 		return true // the server's time was taken from the answer, and is signed by
 	case a.Status == http.StatusMovedPermanently, a.Status == http.StatusTemporaryRedirect,
 		a.Code == "AuthorizationHeaderMalformed", a.Code == "IllegalLocationConstraintException":
-		return b.findRegion(ctx, asked, a)
+		return c.findRegion(ctx, asked, a)
 	}
 	return false
 }
 
 // dropSigning goes on without credentials, where that is allowed.
-func (b *Bucket) dropSigning(asked *client, none *amazon.NoCredentials) bool {
-	if b.given.Unsigned == nil || !none.Nowhere() {
+func (c *connection) dropSigning(asked *client, none *amazon.NoCredentials) bool {
+	if c.given.Unsigned == nil || !none.Nowhere() {
 		return false
 	}
-	b.turning.Lock()
-	defer b.turning.Unlock()
-	if b.client.Load() == asked {
+	c.turning.Lock()
+	defer c.turning.Unlock()
+	if c.client.Load() == asked {
 		o := asked.Options()
 		o.Credentials = aws.AnonymousCredentials{}
-		b.client.Store(b.newClient(another(o)))
-		b.unsigned.Store(true)
-		b.given.Unsigned()
+		c.client.Store(c.newClient(another(o)))
+		c.unsigned.Store(true)
+		c.given.Unsigned()
 	}
 	return true
 }
 
 // findRegion goes to the region where the bucket is.
-func (b *Bucket) findRegion(ctx context.Context, asked *client, a answer) bool {
-	b.turning.Lock()
-	defer b.turning.Unlock()
-	now := b.client.Load()
+func (c *connection) findRegion(ctx context.Context, asked *client, a answer) bool {
+	c.turning.Lock()
+	defer c.turning.Unlock()
+	now := c.client.Load()
 	if now != asked {
 		return true // another request has found it
 	}
 	region := a.Region
 	if region == "" {
 		// The header comes with a refusal too, and needs no right to the bucket.
-		out, err := now.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.bucket})
+		out, err := now.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &c.bucket})
 		if err != nil {
 			region = hear(err).Region
 		} else {
@@ -123,6 +123,6 @@ func (b *Bucket) findRegion(ctx context.Context, asked *client, a answer) bool {
 		return false
 	}
 	o.Region = region
-	b.client.Store(b.newClient(another(o)))
+	c.client.Store(c.newClient(another(o)))
 	return true
 }

@@ -72,8 +72,8 @@ func damaged(a answer) bool {
 
 // isHastyDenial: MinIO denies a write, once in some thousands, where it is just taking away the
 // folder that the last object of a prefix has left. Amazon means what it says.
-func (b *Bucket) isHastyDenial(a answer) bool {
-	return a.Code == "AccessDenied" && b.wrote.Load() && !b.isAmazons()
+func (c *connection) isHastyDenial(a answer) bool {
+	return a.Code == "AccessDenied" && c.wrote.Load() && !c.isAmazons()
 }
 
 // nameless: a refusal without S3's word for it. It was cut on its way, or comes
@@ -94,7 +94,7 @@ func full(a answer) bool {
 
 // wrapRefusal translates an answer into what store.Bucket promises. After a write
 // only an answer that cannot follow one that was done says "not written".
-func (b *Bucket) wrapRefusal(ctx context.Context, doing string, a answer, write bool) error {
+func (c *connection) wrapRefusal(ctx context.Context, doing string, a answer, write bool) error {
 	unclear := store.ErrBusy // to read again does no harm
 	if write {
 		unclear = store.ErrUnclear
@@ -110,43 +110,43 @@ func (b *Bucket) wrapRefusal(ctx context.Context, doing string, a answer, write 
 	case errors.As(a.Err, &creds) && creds.Away():
 		return fmt.Errorf("%s: find credentials: %w: %w", doing, creds, store.ErrBusy) // nothing was sent
 	case errors.As(a.Err, &creds):
-		return b.wrapDenied(doing, a)
+		return c.wrapDenied(doing, a)
 	case a.Status == 0:
-		return b.unreached(doing, a, unclear)
-	case a.Throttled(), b.credentialEnded(a):
+		return c.unreached(doing, a, unclear)
+	case a.Throttled(), c.credentialEnded(a):
 		return fmt.Errorf("%s: %w: %w", doing, a, store.ErrBusy)
 	case write && a.Status == http.StatusPreconditionFailed:
 		return fmt.Errorf("%s: %w", doing, store.ErrExists)
 	case a.Code == "NoSuchBucket":
-		return fault.Wrap(a, fault.Missing, "Check the name with aws s3 ls, or make it: aws s3 mb s3://"+b.bucket+".", "%s", doing)
+		return fault.Wrap(a, fault.Missing, "Check the name with aws s3 ls, or make it: aws s3 mb s3://"+c.bucket+".", "%s", doing)
 	case !write && a.Status == http.StatusNotFound && (a.Code == "NoSuchKey" || a.Code == "NoSuchVersion"):
 		return fmt.Errorf("%s: %w", doing, store.ErrNotExist)
 	case damaged(a):
-		return b.wrapSpoilt(doing, a, unclear)
-	case nameless(a) && b.damaged.Add(1) <= 10:
+		return c.wrapSpoilt(doing, a, unclear)
+	case nameless(a) && c.damaged.Add(1) <= 10:
 		return fmt.Errorf("%s: %w: %w", doing, a, unclear)
 	case a.Code == "ConditionalRequestConflict", a.Code == "OperationAborted", a.Code == "NoSuchUpload",
 		a.Status >= 500 && !final(a), a.Status < 300:
 		return fmt.Errorf("%s: %w: %w", doing, a, unclear)
 	}
-	return b.wrapDenied(doing, a)
+	return c.wrapDenied(doing, a)
 }
 
 // wrapSpoilt: what arrived was not what was sent. The net does that once in a great
 // while; what does it every time is between us and the server.
-func (b *Bucket) wrapSpoilt(doing string, err, again error) error {
-	if b.damaged.Add(1) > 10 {
+func (c *connection) wrapSpoilt(doing string, err, again error) error {
+	if c.damaged.Add(1) > 10 {
 		return fault.Wrap(err, fault.Lost, "Something between here and the server changes what is sent: try without HTTPS_PROXY and HTTP_PROXY.", "%s", doing)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, err, again)
 }
 
 // unreached: no answer came. A connection that was never made carried nothing.
-func (b *Bucket) unreached(doing string, a answer, unclear error) error {
+func (c *connection) unreached(doing string, a answer, unclear error) error {
 	var op *net.OpError
 	var dns *net.DNSError
 	var cert *tls.CertificateVerificationError
-	hint := b.reachHint()
+	hint := c.reachHint()
 	switch {
 	case errors.Is(a.Err, http.ErrSchemeMismatch):
 		unclear, hint = store.ErrBusy, "Write http:// in place of https:// in --store-endpoint, or where it is from: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config."
@@ -162,57 +162,57 @@ func (b *Bucket) unreached(doing string, a answer, unclear error) error {
 		return fault.Wrap(op2.Err, fault.Invalid, hint, "%s", doing)
 	}
 	// A write that may have arrived is not given up: it stays unclear.
-	if unclear == store.ErrBusy && !b.met.Load() && b.lostPatience() {
+	if unclear == store.ErrBusy && !c.met.Load() && c.lostPatience() {
 		return fault.Wrap(a, fault.Lost, hint, "%s", doing)
 	}
 	return fmt.Errorf("%s: %w: %w", doing, a, unclear)
 }
 
 // lostPatience with a server that has never answered.
-func (b *Bucket) lostPatience() bool {
-	now := int64(b.clock.Boot())
-	if b.tried.CompareAndSwap(0, now) {
+func (c *connection) lostPatience() bool {
+	now := int64(c.clock.Boot())
+	if c.tried.CompareAndSwap(0, now) {
 		return false
 	}
-	return now-b.tried.Load() >= int64(b.patience)
+	return now-c.tried.Load() >= int64(c.patience)
 }
 
-func (b *Bucket) reachHint() string {
-	if e := b.client.Load().Options().BaseEndpoint; e != nil {
+func (c *connection) reachHint() string {
+	if e := c.client.Load().Options().BaseEndpoint; e != nil {
 		return "Try curl -i " + *e + ", and see that --store-endpoint is right."
 	}
 	return "See whether this machine reaches Amazon: curl -I https://s3.amazonaws.com, or name a server of yours with --store-endpoint."
 }
 
 // wrapDenied reports what only a person can correct.
-func (b *Bucket) wrapDenied(doing string, a answer) error {
+func (c *connection) wrapDenied(doing string, a answer) error {
 	kind, hint := fault.Denied, ""
 	var creds *amazon.NoCredentials
 	switch {
 	case errors.As(a.Err, &creds):
-		return fault.Wrap(creds, fault.Denied, b.signInHint(), "%s: find credentials", doing)
+		return fault.Wrap(creds, fault.Denied, c.signInHint(), "%s: find credentials", doing)
 	case a.Expired(), a.Code == "InvalidToken":
-		hint = b.signInHint()
+		hint = c.signInHint()
 	case a.Code == "InvalidAccessKeyId", a.Code == "XAdminUserNotFound": // versitygw says the second
 		hint = "See which key is used with aws configure list, and whether it is still there."
 	case a.Code == "SignatureDoesNotMatch":
 		hint = "The secret key is not that of the access key: aws configure list shows where both come from."
 	case a.Code == "RequestTimeTooSkewed", a.Code == "RequestExpired":
 		hint = "This machine's clock is wrong: compare date -u with curl -sI https://s3.amazonaws.com | grep -i ^date, and set it."
-	case a.Code == "AccessDenied" && b.given.Owner != "":
-		hint = "See that account " + b.given.Owner + " owns it, and that you may use it: aws s3api get-bucket-location --bucket " + b.bucket + " --expected-bucket-owner " + b.given.Owner + "."
-	case a.Code == "AccessDenied" && b.unsigned.Load():
-		hint = b.signInHint()
+	case a.Code == "AccessDenied" && c.given.Owner != "":
+		hint = "See that account " + c.given.Owner + " owns it, and that you may use it: aws s3api get-bucket-location --bucket " + c.bucket + " --expected-bucket-owner " + c.given.Owner + "."
+	case a.Code == "AccessDenied" && c.unsigned.Load():
+		hint = c.signInHint()
 	case a.Status == http.StatusForbidden || a.Status == http.StatusUnauthorized:
-		hint = "Allow s3:GetObject, s3:PutObject and s3:ListBucket on " + b.bucket + " for the user that aws sts get-caller-identity names."
+		hint = "Allow s3:GetObject, s3:PutObject and s3:ListBucket on " + c.bucket + " for the user that aws sts get-caller-identity names."
 	case a.Status == http.StatusNotImplemented || a.Code == "NotImplemented":
 		kind, hint = fault.Invalid, "Name a server that has conditional writes and multipart uploads with --store-endpoint."
 	case a.Status == http.StatusMovedPermanently || a.Code == "AuthorizationHeaderMalformed" || a.Status == http.StatusTemporaryRedirect:
-		kind, hint = fault.Invalid, "Say where it is: --store 's3://"+b.bucket+"?region=eu-central-1'; aws s3api get-bucket-location --bucket "+b.bucket+" knows."
+		kind, hint = fault.Invalid, "Say where it is: --store 's3://"+c.bucket+"?region=eu-central-1'; aws s3api get-bucket-location --bucket "+c.bucket+" knows."
 	case full(a):
-		kind, hint = fault.Full, "Free space in "+b.bucket+", or name another bucket with --store."
+		kind, hint = fault.Full, "Free space in "+c.bucket+", or name another bucket with --store."
 	case a.Status == http.StatusNotFound || a.Status == http.StatusMethodNotAllowed:
-		kind, hint = fault.Invalid, "Is it an S3 server? "+b.reachHint()
+		kind, hint = fault.Invalid, "Is it an S3 server? "+c.reachHint()
 	case a.Code == "InvalidBucketName":
 		kind, hint = fault.Invalid, "A bucket's name is of 3 to 63 lower-case letters, digits, dots and dashes: see yours with aws s3 ls."
 	default:
@@ -221,11 +221,11 @@ func (b *Bucket) wrapDenied(doing string, a answer) error {
 	return fault.Wrap(a, kind, hint, "%s", doing)
 }
 
-func (b *Bucket) signInHint() string {
-	if b.passFile != "" {
+func (c *connection) signInHint() string {
+	if c.passFile != "" {
 		return renewHint // a holder of one has signed in nowhere
 	}
-	if p := b.given.Profile; p != "" {
+	if p := c.given.Profile; p != "" {
 		return "Sign in again: aws sso login --profile " + p + "."
 	}
 	return "Sign in with aws sso login or aws configure, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for a public bucket add ?anonymous=true."

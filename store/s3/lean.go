@@ -36,19 +36,19 @@ type client struct {
 	put, get func() (*pattern, error)
 }
 
-// newClient makes one that sends as c does, to b's bucket.
-func (b *Bucket) newClient(c *s3.Client) *client {
-	n := &client{Client: c, o: c.Options()}
+// newClient makes one that sends as theirs does, to the bucket.
+func (c *connection) newClient(theirs *s3.Client) *client {
+	n := &client{Client: theirs, o: theirs.Options()}
 	n.put = sync.OnceValues(func() (*pattern, error) {
-		return n.learnPattern(func(ctx context.Context, c *s3.Client) error {
-			_, err := c.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: b.expectedOwner(),
+		return n.learnPattern(func(ctx context.Context, theirs *s3.Client) error {
+			_, err := theirs.PutObject(ctx, &s3.PutObjectInput{Bucket: &c.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: c.expectedOwner(),
 				Body: strings.NewReader(nobodys), ContentLength: aws.Int64(1), ChecksumCRC32C: aws.String(nobodys)})
 			return err
 		})
 	})
 	n.get = sync.OnceValues(func() (*pattern, error) {
-		return n.learnPattern(func(ctx context.Context, c *s3.Client) error {
-			_, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: b.expectedOwner()})
+		return n.learnPattern(func(ctx context.Context, theirs *s3.Client) error {
+			_, err := theirs.GetObject(ctx, &s3.GetObjectInput{Bucket: &c.bucket, Key: aws.String(nobodys), ExpectedBucketOwner: c.expectedOwner()})
 			return err
 		})
 	})

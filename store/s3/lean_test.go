@@ -56,9 +56,9 @@ func filmed(t testing.TB, url string, o Options) (*Bucket, *client, *camera) {
 		t.Fatal(err)
 	}
 	film := &camera{}
-	so := b.client.Load().Options()
+	so := b.conn.client.Load().Options()
 	so.HTTPClient = film
-	return b, b.newClient(s3.New(so)), film
+	return b, b.conn.newClient(s3.New(so)), film
 }
 
 // bothWays sends the same by us and by the SDK.
@@ -72,11 +72,11 @@ func bothWays(ctx context.Context, b *Bucket, c *client, film *camera, key strin
 		return nil, nil, fmt.Errorf("get: %w", err)
 	}
 	ours, film.sent = film.sent, nil
-	if _, err := c.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, ExpectedBucketOwner: b.expectedOwner(), IfNoneMatch: some(unless),
+	if _, err := c.PutObject(ctx, &s3.PutObjectInput{Bucket: &b.bucket, Key: &key, ExpectedBucketOwner: b.conn.expectedOwner(), IfNoneMatch: some(unless),
 		Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))), ChecksumCRC32C: &sum}); err != nil {
 		return nil, nil, fmt.Errorf("put by the SDK: %w", err)
 	}
-	if _, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, ExpectedBucketOwner: b.expectedOwner(), Range: some(part), IfMatch: some(tag)}); err != nil {
+	if _, err := c.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.bucket, Key: &key, ExpectedBucketOwner: b.conn.expectedOwner(), Range: some(part), IfMatch: some(tag)}); err != nil {
 		return nil, nil, fmt.Errorf("get by the SDK: %w", err)
 	}
 	return ours, film.sent, nil
@@ -210,8 +210,8 @@ func TestLeanAnswersAreTheSDKs(t *testing.T) {
 				}
 				return &http.Response{StatusCode: a.status, Header: h, Body: io.NopCloser(strings.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: r}
 			})
-			b := &Bucket{place: place{bucket: "facts"}}
-			ours := b.newClient(s3.New(o))
+			conn := &connection{place: place{bucket: "facts"}}
+			ours := conn.newClient(s3.New(o))
 			_, put := ours.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String("facts"), Key: aws.String("a"), Body: strings.NewReader("x"),
 				ContentLength: aws.Int64(1), ChecksumCRC32C: aws.String("AAAAAA==")})
 			_, get := ours.GetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("facts"), Key: aws.String("a")})
@@ -270,9 +270,9 @@ func TestLeanComparesWhatTheSDKDoes(t *testing.T) {
 			}
 			return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r}
 		})
-		b := &Bucket{place: place{bucket: "facts"}}
-		both := b.newClient(s3.New(o))
-		theirs, err := both.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String("a")})
+		conn := &connection{place: place{bucket: "facts"}}
+		both := conn.newClient(s3.New(o))
+		theirs, err := both.GetObject(t.Context(), &s3.GetObjectInput{Bucket: &conn.bucket, Key: aws.String("a")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +281,7 @@ func TestLeanComparesWhatTheSDKDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, theirErr := io.ReadAll(theirs.Body)
-		got, ourErr := io.ReadAll(&object{b: b, body: ours, end: ours.size, want: ours.sum})
+		got, ourErr := io.ReadAll(&object{conn: conn, body: ours, end: ours.size, want: ours.sum})
 		if (ourErr != nil) != row.wrong || (theirErr != nil) != row.wrong || string(got) != body {
 			t.Errorf("%s %s: %v, of the SDK %v", row.kind, row.sum, ourErr, theirErr)
 		}
@@ -294,7 +294,7 @@ func TestAGetWhoseLengthIsNotSaidIsRefused(t *testing.T) {
 	o.HTTPClient = answering(func(r *http.Request) *http.Response {
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("some")), ContentLength: -1, Request: r}
 	})
-	b.client.Store(b.newClient(s3.New(o)))
+	b.conn.client.Store(b.conn.newClient(s3.New(o)))
 	if _, err := b.Get(t.Context(), "k", 0, -1); !errors.Is(err, errNoLength) {
 		t.Errorf("%v", err)
 	}
@@ -308,7 +308,7 @@ func TestAGetWhoseLengthIsNotSaidIsRefused(t *testing.T) {
 func TestAnotherClientLeavesTheFirstAlone(t *testing.T) {
 	c := served(t, func(*http.Request) *http.Response {
 		return &http.Response{StatusCode: 200, Body: http.NoBody, Header: http.Header{}}
-	}).client.Load()
+	}).conn.client.Load()
 	before := c.Options().ExpressCredentials
 	if before == nil {
 		t.Fatal("the SDK keeps no provider any more: another is not needed")

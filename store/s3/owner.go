@@ -19,10 +19,10 @@ import (
 // the bucket is not Amazon's (other servers have no accounts), is asked unsigned, or
 // has a named owner already.
 func (b *Bucket) Account(ctx context.Context) (string, error) {
-	if !b.isAmazons() || b.given.Anonymous || b.given.Owner != "" {
+	if !b.conn.isAmazons() || b.given.Anonymous || b.given.Owner != "" {
 		return "", nil
 	}
-	number, err := b.openSessions().Account(ctx)
+	number, err := b.conn.openSessions().Account(ctx)
 	if err != nil {
 		return "", fault.Wrap(hear(err), fault.Denied, "aws sts get-caller-identity says more.", "find out which account you are signed in to")
 	}
@@ -33,7 +33,7 @@ func (b *Bucket) Account(ctx context.Context) (string, error) {
 // list the bucket: otherwise the two refusals cannot be told apart.
 func (b *Bucket) OwnedBy(ctx context.Context, account string) error {
 	o := b.given
-	o.Owner, o.Clock, o.Patience, o.PassFile = account, b.clock, b.patience, b.passFile
+	o.Owner, o.Clock, o.Patience, o.PassFile = account, b.conn.clock, b.conn.patience, b.conn.passFile
 	named, err := Open(ctx, b.text, o)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (b *Bucket) OwnedBy(ctx context.Context, account string) error {
 	if errors.As(err, &a) && a.Code == "AccessDenied" {
 		p := b.place
 		p.given.Owner = "ACCOUNT"
-		return fault.New(fault.Denied, "If it is the bucket that you mean, name its owner: --store '"+p.displayURL(aws.ToString(b.client.Load().Options().BaseEndpoint))+"'.",
+		return fault.New(fault.Denied, "If it is the bucket that you mean, name its owner: --store '"+p.displayURL(aws.ToString(b.conn.client.Load().Options().BaseEndpoint))+"'.",
 			"open %s: the bucket belongs to another account than %s, which you are signed in to", b.text, account)
 	}
 	return err

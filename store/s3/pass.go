@@ -22,18 +22,18 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	if b.given.Anonymous {
 		return store.Pass{}, nil
 	}
-	own, err := b.account.Credentials.Retrieve(ctx)
+	own, err := b.conn.account.Credentials.Retrieve(ctx)
 	if err != nil {
-		return store.Pass{}, fault.Wrap(err, fault.Denied, b.signInHint(), "make a credential for %s: find credentials", b.text)
+		return store.Pass{}, fault.Wrap(err, fault.Denied, b.conn.signInHint(), "make a credential for %s: find credentials", b.text)
 	}
-	if b.isAmazons() && role == "" && own.SessionToken != "" {
+	if b.conn.isAmazons() && role == "" && own.SessionToken != "" {
 		return b.makePass(own, store.Pass{Wide: true, Why: "a session gives no narrower one", Fix: "drover config set agent_role " + roleOf(own)})
 	}
 	policy := b.compactPolicy(r)
 	if len(policy) > amazon.MaxPolicy {
 		return store.Pass{}, b.policyTooLong(fmt.Errorf("its policy has %d characters, and a session's may have %d", len(policy), amazon.MaxPolicy))
 	}
-	made, err := b.openSessions().Narrow(ctx, policy, role)
+	made, err := b.conn.openSessions().Narrow(ctx, policy, role)
 	switch a := hear(err); {
 	case err == nil:
 		return b.makePass(made, store.Pass{})
@@ -51,9 +51,9 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 			"make a credential for %s: take the role %s", b.text, role)
 	}
 	wide := store.Pass{Wide: true, Why: hear(err).Short()}
-	if b.isAmazons() {
+	if b.conn.isAmazons() {
 		wide.Fix = "let yourself be allowed sts:GetFederationToken, or drover config set agent_role " + roleOf(own)
-		all, err := b.openSessions().Whole(ctx)
+		all, err := b.conn.openSessions().Whole(ctx)
 		switch a := hear(err); {
 		case err == nil:
 			own = all // it ends, and the key does not
@@ -65,7 +65,7 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 }
 
 // isAmazons says whether sessions are Amazon's to give: other servers know no roles.
-func (b *Bucket) isAmazons() bool { return b.client.Load().Options().BaseEndpoint == nil }
+func (c *connection) isAmazons() bool { return c.client.Load().Options().BaseEndpoint == nil }
 
 // roleOf is how a role of the same account is written.
 func roleOf(c aws.Credentials) string {
@@ -83,7 +83,7 @@ func (b *Bucket) policyTooLong(err error) error {
 }
 
 func (b *Bucket) makePass(c aws.Credentials, p store.Pass) (store.Pass, error) {
-	f := amazon.NewFile(c, b.client.Load().Options().Region, "opens "+b.text+"; written by drover")
+	f := amazon.NewFile(c, b.conn.client.Load().Options().Region, "opens "+b.text+"; written by drover")
 	p.Until = f.Until
 	text, err := f.Bytes()
 	p.File = text
@@ -91,11 +91,11 @@ func (b *Bucket) makePass(c aws.Credentials, p store.Pass) (store.Pass, error) {
 }
 
 // openSessions are asked for where the bucket is: servers that are not Amazon's answer for both.
-func (b *Bucket) openSessions() *amazon.Sessions {
-	at := b.client.Load().Options()
-	return b.account.Sessions(at.Region, at.BaseEndpoint, b.given.Endpoint != "")
+func (c *connection) openSessions() *amazon.Sessions {
+	at := c.client.Load().Options()
+	return c.account.Sessions(at.Region, at.BaseEndpoint, c.given.Endpoint != "")
 }
 
 // credentialEnded says whether an answer means that a pass has ended. A command that is attached may
 // renew it, so it is waited for.
-func (b *Bucket) credentialEnded(a answer) bool { return b.passFile != "" && a.Expired() }
+func (c *connection) credentialEnded(a answer) bool { return c.passFile != "" && a.Expired() }

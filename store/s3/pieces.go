@@ -56,8 +56,8 @@ func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 
 // headObject asks for all that is known of an object, or of one of its parts.
 func (b *Bucket) headObject(ctx context.Context, doing, key string, part *int32) (out *s3.HeadObjectOutput, err error) {
-	in := &s3.HeadObjectInput{Bucket: &b.bucket, Key: b.objectName(key), PartNumber: part, ChecksumMode: types.ChecksumModeEnabled, ExpectedBucketOwner: b.expectedOwner()}
-	err = b.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) error {
+	in := &s3.HeadObjectInput{Bucket: &b.bucket, Key: b.objectName(key), PartNumber: part, ChecksumMode: types.ChecksumModeEnabled, ExpectedBucketOwner: b.conn.expectedOwner()}
+	err = b.conn.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) error {
 		out, err = c.HeadObject(ctx, in)
 		switch a := hear(err); {
 		case a.Throttled() || a.Status == http.StatusMovedPermanently || a.Status == http.StatusTemporaryRedirect:

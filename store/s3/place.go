@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 )
@@ -126,3 +128,6 @@ func (p place) displayURL(endpoint string) string {
 	add("region", p.given.Region)
 	return text
 }
+
+// objectName is the object's name in the bucket.
+func (p place) objectName(key string) *string { return aws.String(p.prefix + key) }

@@ -22,7 +22,7 @@ func served(t *testing.T, answer func(*http.Request) *http.Response) *Bucket {
 		a.Request = r
 		return a
 	})
-	b.client.Store(b.newClient(s3.New(o)))
+	b.conn.client.Store(b.conn.newClient(s3.New(o)))
 	return b
 }
 

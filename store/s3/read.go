@@ -59,8 +59,8 @@ func (b *Bucket) getTagged(ctx context.Context, key string, off, n int64, tag st
 		}
 		return io.NopCloser(bytes.NewReader(nil)), nil
 	}
-	o := &object{b: b, doing: doing, body: out, pos: off, end: off + out.size, want: out.sum}
-	o.pause = func(try int) error { return b.pauseBeforeTry(ctx, try) }
+	o := &object{conn: b.conn, doing: doing, body: out, pos: off, end: off + out.size, want: out.sum}
+	o.pause = func(try int) error { return b.conn.pauseBeforeTry(ctx, try) }
 	same := cmp.Or(tag, out.tag)
 	o.open = func(from int64) (io.ReadCloser, error) {
 		if same == "" && from > off && out.sum == "" {
@@ -124,7 +124,7 @@ func (b *Bucket) requestOnce(ctx context.Context, doing, key string, off, n int6
 	} else if off > 0 { // the rest
 		part = fmt.Sprintf("bytes=%d-", off)
 	}
-	err = b.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) error {
+	err = b.conn.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) error {
 		out, err = c.getObject(ctx, b.prefix+key, part, tag)
 		if a := hear(err); a.Status == http.StatusRequestedRangeNotSatisfiable {
 			out = nil
@@ -212,7 +212,7 @@ func (r *replaced) Unwrap() []error { return []error{store.ErrBusy, store.ErrRep
 
 // object is one that is being read.
 type object struct {
-	b     *Bucket
+	conn  *connection
 	doing string
 	body  io.ReadCloser
 	pos   int64 // of the next byte
@@ -233,16 +233,16 @@ func (o *object) Read(p []byte) (int, error) {
 		o.sum = crc32.Update(o.sum, castagnoli(), p[:n])
 		switch {
 		case err == io.EOF && o.pos == o.end && o.sumMatches():
-			o.b.damaged.Store(0)
+			o.conn.damaged.Store(0)
 			return n, io.EOF
 		case err == io.EOF && o.pos == o.end:
-			return n, o.b.wrapSpoilt(o.doing, errOtherSum, store.ErrBusy)
+			return n, o.conn.wrapSpoilt(o.doing, errOtherSum, store.ErrBusy)
 		case n > 0:
 			o.tries = 0
 			return n, nil // a connection that broke says so again
 		case err == nil:
 		case o.pos == o.end: // a checksum of another kind is wrong
-			return 0, o.b.wrapSpoilt(o.doing, err, store.ErrBusy)
+			return 0, o.conn.wrapSpoilt(o.doing, err, store.ErrBusy)
 		default:
 			if err := o.resumeRead(err); err != nil {
 				return 0, err
@@ -256,7 +256,7 @@ func (o *object) sumMatches() bool { return o.want == "" || o.want == *wire(o.su
 
 // resumeRead opens the rest.
 func (o *object) resumeRead(broke error) error {
-	now := o.b.clock.Boot()
+	now := o.conn.clock.Boot()
 	if o.tries++; o.tries == 1 {
 		o.broke = now
 	} else if now-o.broke > giveUp {
@@ -294,7 +294,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 		return nil, false, context.Cause(ctx) // all that begins with prefix came before
 	}
 	in := &s3.ListObjectsV2Input{
-		Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix), ExpectedBucketOwner: b.expectedOwner(),
+		Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix), ExpectedBucketOwner: b.conn.expectedOwner(),
 		MaxKeys: aws.Int32(int32(min(limit, 1000))), EncodingType: types.EncodingTypeUrl,
 	}
 	switch {
@@ -308,7 +308,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 	var objects []store.Object
 	for {
 		var out *s3.ListObjectsV2Output
-		err := b.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) (err error) {
+		err := b.conn.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) (err error) {
 			out, err = c.ListObjectsV2(ctx, in)
 			return err
 		})
@@ -317,7 +317,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]s
 		}
 		if errors.Is(err, store.ErrNotExist) {
 			// A list is never absent: with the bucket in the endpoint's path, too, this asked for an object.
-			return nil, false, fault.New(fault.Invalid, "Leave the bucket's name out of the endpoint. "+b.reachHint(), "%s: the server takes it for an object's name", doing)
+			return nil, false, fault.New(fault.Invalid, "Leave the bucket's name out of the endpoint. "+b.conn.reachHint(), "%s: the server takes it for an object's name", doing)
 		}
 		if err != nil {
 			return nil, false, err
@@ -385,8 +385,8 @@ func (b *Bucket) Delete(ctx context.Context, key string) error {
 	if err := b.checkKey(key); err != nil {
 		return err
 	}
-	return b.sendRequest(ctx, "delete "+key+" in "+b.text, true, func(ctx context.Context, c *client) error {
-		_, err := c.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: b.objectName(key), ExpectedBucketOwner: b.expectedOwner()})
+	return b.conn.sendRequest(ctx, "delete "+key+" in "+b.text, true, func(ctx context.Context, c *client) error {
+		_, err := c.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: b.objectName(key), ExpectedBucketOwner: b.conn.expectedOwner()})
 		if hear(err).Code == "NoSuchKey" {
 			return nil
 		}

@@ -34,7 +34,7 @@ func (b *Bucket) PutOn(ctx context.Context, key string, body io.ReadSeeker, at s
 	if size <= partSize {
 		return 0, b.writeObject(ctx, "put", key, body, "")
 	}
-	u := &upload{b: b, doing: doing, key: b.objectName(key), size: size, begun: begun}
+	u := &upload{conn: b.conn, buffers: b.buffers, doing: doing, key: b.objectName(key), size: size, begun: begun}
 	if at != "" {
 		u.id = &at
 		if err := u.listParts(ctx); err != nil {
@@ -54,18 +54,18 @@ func (b *Bucket) Drop(ctx context.Context, key, at string) error {
 	if err := b.checkKey(key); err != nil {
 		return err
 	}
-	u := &upload{b: b, doing: "drop what was sent of " + key + " to " + b.text, key: b.objectName(key), id: &at}
+	u := &upload{conn: b.conn, buffers: b.buffers, doing: "drop what was sent of " + key + " to " + b.text, key: b.objectName(key), id: &at}
 	return u.abortUpload(ctx)
 }
 
 // listParts asks which parts an upload holds.
 func (u *upload) listParts(ctx context.Context) error {
 	u.held = map[int32]types.Part{}
-	in := &s3.ListPartsInput{Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.b.expectedOwner()}
+	in := &s3.ListPartsInput{Bucket: &u.conn.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.conn.expectedOwner()}
 	for {
 		var out *s3.ListPartsOutput
-		err := u.b.retryUnclear(ctx, partTries, func() error {
-			return u.b.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) (err error) {
+		err := u.conn.retryUnclear(ctx, partTries, func() error {
+			return u.conn.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) (err error) {
 				if out, err = c.ListParts(ctx, in); hear(err).Code == "NoSuchUpload" {
 					out, err = nil, nil // it does not come back
 				}

@@ -14,25 +14,14 @@
 package s3
 
 import (
+	"cmp"
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/store"
 )
-
-// partSize is up to which size a body is one request. Larger ones are sent in
-// parts of it, in parallel: 8 MiB is where a request's latency (some 30 ms) is
-// small beside its time (100 ms), and 10,000 of them, S3's limit, make 80 GB,
-// above which parts grow.
-const partSize = 8 << 20
-
-// buffers bounds the bodies that one Bucket holds in memory: 8 of partSize.
-const buffers = 8
 
 // patience is how long a server that has never answered is tried for. No user
 // waits for a mistyped name; package store waits for one that answered before
@@ -68,25 +57,9 @@ type Options struct {
 // Bucket is a prefix in a bucket. Its methods may be called from many goroutines.
 type Bucket struct {
 	place
-	text     string
-	clock    store.Clock
-	patience time.Duration
-	passFile string
-	account  *amazon.Account
-	limit    *limiter
-	room     chan struct{} // a place for each body that is held in memory
-	spare    sync.Pool     // of *[]byte of partSize
-
-	client  atomic.Pointer[client]
-	turning sync.Mutex // one finds the region
-
-	unsigned atomic.Bool // no credentials were found, and none are sent
-
-	met   atomic.Bool  // the server has answered
-	wrote atomic.Bool  // it has let us write
-	tried atomic.Int64 // since when, by clock.Boot, it is tried in vain; 0: not yet
-
-	damaged atomic.Int64 // bodies that arrived otherwise than they were sent, one after another
+	text    string
+	conn    *connection
+	buffers *bufferPool
 }
 
 var _ store.Bucket = (*Bucket)(nil)
@@ -99,21 +72,18 @@ func Open(ctx context.Context, url string, o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bucket{place: p, clock: o.Clock, patience: o.Patience, passFile: o.PassFile, room: make(chan struct{}, buffers)}
-	if b.clock == nil {
-		b.clock = store.System
+	c := &connection{place: p, clock: o.Clock, patience: cmp.Or(o.Patience, patience), passFile: o.PassFile}
+	if c.clock == nil {
+		c.clock = store.System
 	}
-	if b.patience == 0 {
-		b.patience = patience
-	}
-	b.limit = newLimiter(b.clock)
-	c, err := b.connectClient(ctx)
+	c.limit = newLimiter(c.clock)
+	theirs, err := c.connectClient(ctx)
 	if err != nil {
 		return nil, err
 	}
-	b.client.Store(b.newClient(c))
-	b.text = p.displayURL(aws.ToString(c.Options().BaseEndpoint))
-	return b, nil
+	c.client.Store(c.newClient(theirs))
+	text := p.displayURL(aws.ToString(theirs.Options().BaseEndpoint))
+	return &Bucket{place: p, text: text, conn: c, buffers: &bufferPool{room: make(chan struct{}, maxBuffers)}}, nil
 }
 
 // String is the URL that leads here from any machine. It holds no secrets.
@@ -131,55 +101,8 @@ func (b *Bucket) checkKey(key string) error {
 func (b *Bucket) As(profile string) string {
 	p := b.place
 	p.given.Profile, p.given.Anonymous = profile, false
-	return p.displayURL(aws.ToString(b.client.Load().Options().BaseEndpoint))
+	return p.displayURL(aws.ToString(b.conn.client.Load().Options().BaseEndpoint))
 }
 
 // Profile is the one that its URL or Options name; "": none.
 func (b *Bucket) Profile() string { return b.given.Profile }
-
-// objectName is the object's name in the bucket.
-func (b *Bucket) objectName(key string) *string { return aws.String(b.prefix + key) }
-
-// expectedOwner is sent with every request, or not at all.
-func (b *Bucket) expectedOwner() *string { return some(b.given.Owner) }
-
-// some is text as the SDK takes it: none is nil.
-func some(text string) *string {
-	if text == "" {
-		return nil
-	}
-	return &text
-}
-
-// sendRequest sends one request, and again where the server says that it belongs to
-// another region, that the credentials have ended, that our clock is wrong, or that
-// a caller that has written before may not: all are certain to have done nothing.
-// Every other error is translated and returned.
-func (b *Bucket) sendRequest(ctx context.Context, doing string, write bool, send func(context.Context, *client) error) error {
-	if err := context.Cause(ctx); err != nil {
-		return err
-	}
-	for turns := 0; ; turns++ {
-		if err := b.limit.waitForRoom(ctx); err != nil {
-			return err
-		}
-		c := b.client.Load()
-		err := send(ctx, c)
-		a := hear(err)
-		b.limit.countAnswer(a.Throttled())
-		if a.Status != 0 || err == nil {
-			b.met.Store(true)
-		}
-		if err == nil {
-			if write { // what was read is judged at its end
-				b.damaged.Store(0)
-				b.wrote.Store(true)
-			}
-			return nil
-		}
-		if turns < 2 && (b.mendRequest(ctx, c, a) || write && b.isHastyDenial(a)) {
-			continue
-		}
-		return b.wrapRefusal(ctx, doing, a, write)
-	}
-}

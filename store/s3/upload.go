@@ -26,11 +26,12 @@ const maxParts = 10_000
 
 // upload is one object in parts. No reader sees it until complete.
 type upload struct {
-	b      *Bucket
-	doing  string
-	key    *string
-	unless string
-	size   int64
+	conn    *connection
+	buffers *bufferPool
+	doing   string
+	key     *string
+	unless  string
+	size    int64
 
 	id   *string
 	mu   sync.Mutex
@@ -61,10 +62,10 @@ func (u *upload) runUpload(ctx context.Context, body io.Reader) error {
 // beginUpload asks for an upload's name. One that lost its name on the way holds no
 // bytes; a lifecycle rule removes those.
 func (u *upload) beginUpload(ctx context.Context) error {
-	err := u.b.retryUnclear(ctx, partTries, func() error {
-		return u.b.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
+	err := u.conn.retryUnclear(ctx, partTries, func() error {
+		return u.conn.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 			out, err := c.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
-				Bucket: &u.b.bucket, Key: u.key, ExpectedBucketOwner: u.b.expectedOwner(),
+				Bucket: &u.conn.bucket, Key: u.key, ExpectedBucketOwner: u.conn.expectedOwner(),
 				ChecksumAlgorithm: types.ChecksumAlgorithmCrc32c, ChecksumType: types.ChecksumTypeFullObject,
 			})
 			if err == nil {
@@ -94,7 +95,7 @@ func (u *upload) sendParts(ctx context.Context, body io.Reader) error {
 	var all sync.WaitGroup
 	var broken error // of the body: it is said as it is
 	for i := range count {
-		held, err := u.b.holdMemory(ctx, int(min(step, u.size-i*step)))
+		held, err := u.buffers.holdMemory(ctx, int(min(step, u.size-i*step)))
 		if err != nil {
 			break // ctx was cancelled, with the reason
 		}
@@ -125,10 +126,10 @@ func (u *upload) sendParts(ctx context.Context, body io.Reader) error {
 
 func (u *upload) sendPart(ctx context.Context, number int32, body []byte) error {
 	sum := wire(crc32.Checksum(body, castagnoli()))
-	return u.b.retryUnclear(ctx, partTries, func() error {
-		return u.b.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
+	return u.conn.retryUnclear(ctx, partTries, func() error {
+		return u.conn.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 			out, err := c.UploadPart(ctx, &s3.UploadPartInput{
-				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, PartNumber: &number, ExpectedBucketOwner: u.b.expectedOwner(),
+				Bucket: &u.conn.bucket, Key: u.key, UploadId: u.id, PartNumber: &number, ExpectedBucketOwner: u.conn.expectedOwner(),
 				Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))), ChecksumCRC32C: sum,
 			})
 			if err == nil {
@@ -145,10 +146,10 @@ func (u *upload) sendPart(ctx context.Context, number int32, body []byte) error 
 // an unclear answer, and what then comes back may speak of our own first one:
 // store.ErrExists, or store.ErrUnclear if the upload is no longer known.
 func (u *upload) completeUpload(ctx context.Context) error {
-	return u.b.retryUnclear(ctx, endTries, func() error {
-		return u.b.nameObject(ctx, u.doing, func(ctx context.Context, c *client) error {
+	return u.conn.retryUnclear(ctx, endTries, func() error {
+		return u.conn.nameObject(ctx, u.doing, func(ctx context.Context, c *client) error {
 			_, err := c.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-				Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, IfNoneMatch: some(u.unless), ExpectedBucketOwner: u.b.expectedOwner(),
+				Bucket: &u.conn.bucket, Key: u.key, UploadId: u.id, IfNoneMatch: some(u.unless), ExpectedBucketOwner: u.conn.expectedOwner(),
 				MultipartUpload: &types.CompletedMultipartUpload{Parts: u.done},
 				ChecksumCRC32C:  wire(u.sum), ChecksumType: types.ChecksumTypeFullObject, MpuObjectSize: &u.size,
 			})
@@ -161,9 +162,9 @@ func (u *upload) completeUpload(ctx context.Context) error {
 func (u *upload) abortUpload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	err := u.b.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
+	err := u.conn.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
 		_, err := c.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
-			Bucket: &u.b.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.b.expectedOwner(),
+			Bucket: &u.conn.bucket, Key: u.key, UploadId: u.id, ExpectedBucketOwner: u.conn.expectedOwner(),
 		})
 		return err
 	})
@@ -172,3 +173,9 @@ func (u *upload) abortUpload(ctx context.Context) error {
 	}
 	return err
 }
+
+// partSize is up to which size a body is one request. Larger ones are sent in
+// parts of it, in parallel: 8 MiB is where a request's latency (some 30 ms) is
+// small beside its time (100 ms), and 10,000 of them, S3's limit, make 80 GB,
+// above which parts grow.
+const partSize = 8 << 20

@@ -8,16 +8,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math/rand/v2"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-
-	"github.com/drover-run/drover/store"
 )
-
-// small bodies need no place of their own in memory: log entries, heartbeats.
-const small = 256 << 10
 
 // castagnoli is the checksum that processors have an instruction for and every
 // server that knows any has known longest. It goes with each body, beside the
@@ -61,10 +54,10 @@ func (b *Bucket) writeObject(ctx context.Context, verb, key string, body io.Read
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	if size > partSize {
-		u := &upload{b: b, doing: doing, key: b.objectName(key), unless: unless, size: size}
+		u := &upload{conn: b.conn, buffers: b.buffers, doing: doing, key: b.objectName(key), unless: unless, size: size}
 		return u.runUpload(ctx, body)
 	}
-	held, err := b.holdMemory(ctx, int(size))
+	held, err := b.buffers.holdMemory(ctx, int(size))
 	if err != nil {
 		return err
 	}
@@ -74,7 +67,7 @@ func (b *Bucket) writeObject(ctx context.Context, verb, key string, body io.Read
 		return fmt.Errorf("%s: %w", doing, err)
 	}
 	sum := *wire(crc32.Checksum(held.bytes, castagnoli()))
-	err = b.nameObject(ctx, doing, func(ctx context.Context, c *client) error {
+	err = b.conn.nameObject(ctx, doing, func(ctx context.Context, c *client) error {
 		return c.putObject(ctx, b.prefix+key, held.bytes, sum, unless)
 	})
 	held.releaseMemory(err == nil)
@@ -99,14 +92,14 @@ func (c *client) putObject(ctx context.Context, name string, body []byte, sum, u
 // objects as files refuses one with the name of a folder; versitygw says that too
 // where another client has just deleted the last other object in its folder,
 // which is over in a moment.
-func (b *Bucket) nameObject(ctx context.Context, doing string, send func(context.Context, *client) error) error {
+func (c *connection) nameObject(ctx context.Context, doing string, send func(context.Context, *client) error) error {
 	for try := 0; ; try++ {
-		err := b.sendRequest(ctx, doing, true, send)
+		err := c.sendRequest(ctx, doing, true, send)
 		var a answer
 		if !errors.As(err, &a) || a.Code != "ExistingObjectIsDirectory" || try == 6 {
 			return err
 		}
-		if stop := b.pauseBeforeTry(ctx, try); stop != nil {
+		if stop := c.pauseBeforeTry(ctx, try); stop != nil {
 			return stop
 		}
 	}
@@ -130,61 +123,4 @@ func fill(body io.Reader, to []byte, last bool) error {
 		return err
 	}
 	return nil
-}
-
-// held is a body in memory.
-type held struct {
-	b     *Bucket
-	bytes []byte
-	own   *[]byte // of the pool; nil for a small one
-}
-
-// holdMemory finds memory for size bytes, at most partSize, and waits while others
-// have it.
-func (b *Bucket) holdMemory(ctx context.Context, size int) (*held, error) {
-	if size <= small {
-		return &held{b: b, bytes: make([]byte, size)}, nil
-	}
-	select {
-	case b.room <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	own, ok := b.spare.Get().(*[]byte)
-	if !ok || len(*own) < size {
-		fresh := make([]byte, max(size, partSize))
-		own = &fresh
-	}
-	return &held{b: b, bytes: (*own)[:size], own: own}, nil
-}
-
-// releaseMemory gives the memory back. Unless all of it was answered for, a request may
-// still be reading from it: then no other request may write there.
-func (h *held) releaseMemory(answered bool) {
-	if h.own == nil {
-		return
-	}
-	if answered {
-		h.b.spare.Put(h.own)
-	}
-	<-h.b.room
-}
-
-// pauseBeforeTry waits before a try that follows another, with full jitter.
-func (b *Bucket) pauseBeforeTry(ctx context.Context, try int) error {
-	step := min(50*time.Millisecond<<min(try, 7), 5*time.Second)
-	return b.clock.Sleep(ctx, rand.N(step))
-}
-
-// retryUnclear does f until it is neither busy nor unclear, at most tries times.
-func (b *Bucket) retryUnclear(ctx context.Context, tries int, f func() error) error {
-	for try := 0; ; try++ {
-		err := f()
-		if err == nil || try+1 == tries || !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrUnclear) {
-			return err
-		}
-		if stop := b.pauseBeforeTry(ctx, try); stop != nil {
-			return fmt.Errorf("%w (last answer: %w)", stop, err)
-		}
-	}
 }
