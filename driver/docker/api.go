@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -36,7 +37,7 @@ const patience = 2 * time.Minute
 
 // connectOnce makes the client once. It sends no request: the first call agrees with the
 // daemon on a version of the API.
-func (d *Driver) connectOnce() (*client.Client, error) {
+func (d *daemonClient) connectOnce() (*client.Client, error) {
 	d.once.Do(func() {
 		host := os.Getenv("DOCKER_HOST")
 		if host != "" && !strings.HasPrefix(host, "unix://") {
@@ -52,7 +53,7 @@ func (d *Driver) connectOnce() (*client.Client, error) {
 }
 
 // ask makes one call, within patience.
-func ask[T any](ctx context.Context, d *Driver, call func(context.Context, *client.Client) (T, error)) (T, error) {
+func ask[T any](ctx context.Context, d *daemonClient, call func(context.Context, *client.Client) (T, error)) (T, error) {
 	var none T
 	api, err := d.connectOnce()
 	if err != nil {
@@ -105,7 +106,7 @@ func said(doing string, err error, absent fault.Kind) error {
 	return fault.Wrap(err, fault.Lost, "See what it says: docker info.", "%s", doing)
 }
 
-func (d *Driver) daemonInfo(ctx context.Context) (system.Info, error) {
+func (d *daemonClient) readInfo(ctx context.Context) (system.Info, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.SystemInfoResult, error) {
 		return api.Info(ctx, client.InfoOptions{})
 	})
@@ -113,7 +114,7 @@ func (d *Driver) daemonInfo(ctx context.Context) (system.Info, error) {
 }
 
 // inspectContainer gives nil for a container that is not there.
-func (d *Driver) inspectContainer(ctx context.Context, name string) (*container.InspectResponse, error) {
+func (d *daemonClient) inspectContainer(ctx context.Context, name string) (*container.InspectResponse, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerInspectResult, error) {
 		return api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
 	})
@@ -131,7 +132,7 @@ func (d *Driver) inspectContainer(ctx context.Context, name string) (*container.
 
 // createContainer makes a container and does not start it. One of that name that a dead
 // starter of this placement has left, and that never ran, gives way.
-func (d *Driver) createContainer(ctx context.Context, o client.ContainerCreateOptions) error {
+func (d *daemonClient) createContainer(ctx context.Context, o client.ContainerCreateOptions) error {
 	for again := true; ; again = false {
 		_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerCreateResult, error) {
 			return api.ContainerCreate(ctx, o)
@@ -155,7 +156,7 @@ func (d *Driver) createContainer(ctx context.Context, o client.ContainerCreateOp
 }
 
 // startContainer starts a container. An answer that was lost is looked up.
-func (d *Driver) startContainer(ctx context.Context, name string) error {
+func (d *daemonClient) startContainer(ctx context.Context, name string) error {
 	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerStartResult, error) {
 		return api.ContainerStart(ctx, name, client.ContainerStartOptions{})
 	})
@@ -170,7 +171,7 @@ func (d *Driver) startContainer(ctx context.Context, name string) error {
 }
 
 // signalContainer sends a signal. A container that does not run, or is not there, needs none.
-func (d *Driver) signalContainer(ctx context.Context, name, signal string) error {
+func (d *daemonClient) signalContainer(ctx context.Context, name, signal string) error {
 	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerKillResult, error) {
 		return api.ContainerKill(ctx, name, client.ContainerKillOptions{Signal: signal})
 	})
@@ -182,7 +183,7 @@ func (d *Driver) signalContainer(ctx context.Context, name, signal string) error
 
 // removeContainer removes it with its volumes, whatever its state. One that is
 // not there, or is just going, is fine.
-func (d *Driver) removeContainer(ctx context.Context, name string) error {
+func (d *daemonClient) removeContainer(ctx context.Context, name string) error {
 	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerRemoveResult, error) {
 		return api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{RemoveVolumes: true, Force: true})
 	})
@@ -193,7 +194,7 @@ func (d *Driver) removeContainer(ctx context.Context, name string) error {
 }
 
 // containersOfOurs are the handles of all our containers, by their ids.
-func (d *Driver) containersOfOurs(ctx context.Context) (map[string]driver.Handle, error) {
+func (d *daemonClient) containersOfOurs(ctx context.Context) (map[string]driver.Handle, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerListResult, error) {
 		return api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: d.labelFilter()})
 	})
@@ -209,12 +210,12 @@ func (d *Driver) containersOfOurs(ctx context.Context) (map[string]driver.Handle
 	return handles, nil
 }
 
-func (d *Driver) labelFilter() client.Filters {
+func (d *daemonClient) labelFilter() client.Filters {
 	return make(client.Filters).Add("label", labelDesk+"="+d.dir)
 }
 
 // networksOfOurs are the jobs of all our networks, by the networks' ids.
-func (d *Driver) networksOfOurs(ctx context.Context) (map[string]string, error) {
+func (d *daemonClient) networksOfOurs(ctx context.Context) (map[string]string, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.NetworkListResult, error) {
 		return api.NetworkList(ctx, client.NetworkListOptions{Filters: d.labelFilter()})
 	})
@@ -232,7 +233,7 @@ func (d *Driver) networksOfOurs(ctx context.Context) (map[string]string, error) 
 
 // ensureNetwork makes the job's network, unless it is there. Docker gives many
 // networks one name: the caller that checks and makes holds the lock of networks.
-func (d *Driver) ensureNetwork(ctx context.Context, job string) (name string, err error) {
+func (d *daemonClient) ensureNetwork(ctx context.Context, job string) (name string, err error) {
 	jobs, err := d.networksOfOurs(ctx)
 	if err != nil {
 		return "", err
@@ -250,25 +251,24 @@ func (d *Driver) ensureNetwork(ctx context.Context, job string) (name string, er
 
 func networkName(job string) string { return "drover-" + job }
 
-// removeNetwork removes a network by its id, if its job has no desk left.
-func (d *Driver) removeNetwork(ctx context.Context, id string) error {
-	lock, err := d.lockNetworks()
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	jobs, err := d.networksOfOurs(ctx) // under the lock: what was seen before counts for nothing
-	if err != nil {
-		return err
-	}
-	if job, ok := jobs[id]; !ok || d.jobHasPlacement(job) {
-		return nil
-	}
-	_, err = ask(ctx, d, func(ctx context.Context, api *client.Client) (client.NetworkRemoveResult, error) {
+// deleteNetwork removes a network by its id. One that is not there is fine.
+func (d *daemonClient) deleteNetwork(ctx context.Context, id string) error {
+	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.NetworkRemoveResult, error) {
 		return api.NetworkRemove(ctx, id, client.NetworkRemoveOptions{})
 	})
 	if errdefs.IsNotFound(err) {
 		return nil
 	}
 	return err
+}
+
+// daemonClient is the client of the docker daemon: what is asked of it, about what is ours.
+type daemonClient struct {
+	dir string // Driver.dir, which labels name
+
+	patience time.Duration // bounds one call
+
+	once sync.Once
+	api  *client.Client
+	err  error // why there is no api
 }

@@ -39,10 +39,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"time"
-
-	"github.com/moby/moby/client"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
@@ -61,16 +57,11 @@ func properties(driver.Folders) driver.Properties {
 
 // Driver runs agents in containers of a docker daemon. The zero value is not usable.
 type Driver struct {
+	daemon *daemonClient
 	dir    string
 	claims string // see New
 	image  string // tests: the target's own choice; "": see chooseImage
 	who    func() caller
-
-	patience time.Duration // bounds one call
-
-	once sync.Once
-	api  *client.Client
-	err  error // why there is no api
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -81,7 +72,8 @@ var _ driver.Driver = (*Driver)(nil)
 // of it: containers see it too, under its own name; "" for none. The daemon is
 // the one that DOCKER_HOST names, and is not asked before it is needed.
 func New(dir, claims string) *Driver {
-	return &Driver{dir: filepath.Clean(dir), claims: claims, who: whoami, patience: patience}
+	dir = filepath.Clean(dir)
+	return &Driver{daemon: &daemonClient{dir: dir, patience: patience}, dir: dir, claims: claims, who: whoami}
 }
 
 // placementFolder is where h's desk is.
@@ -131,7 +123,7 @@ func (d *Driver) removeCaches(ctx context.Context) {
 		return
 	}
 	for _, e := range all {
-		if f, err := d.findImage(ctx, e.Name()); err == nil && f.id == "" {
+		if f, err := d.daemon.findImage(ctx, e.Name()); err == nil && f.id == "" {
 			folder.RemoveTree(filepath.Join(d.dir, caches, e.Name()))
 		}
 	}
@@ -141,7 +133,7 @@ func (d *Driver) removeCaches(ctx context.Context) {
 // placement folder, which is there before them and goes after them. What cannot be removed
 // the next List tries again.
 func (d *Driver) removeOrphans(ctx context.Context) {
-	names, err := d.containersOfOurs(ctx)
+	names, err := d.daemon.containersOfOurs(ctx)
 	if err != nil {
 		return
 	}
@@ -151,10 +143,10 @@ func (d *Driver) removeOrphans(ctx context.Context) {
 			continue
 		}
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-			_ = d.removeContainer(ctx, id)
+			_ = d.daemon.removeContainer(ctx, id)
 		}
 	}
-	jobs, err := d.networksOfOurs(ctx)
+	jobs, err := d.daemon.networksOfOurs(ctx)
 	if err != nil {
 		return
 	}

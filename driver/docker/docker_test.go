@@ -67,7 +67,7 @@ func TestRealDockerIsADriver(t *testing.T) {
 		},
 		Boot: scripted,
 		Kill: func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
-			if err := d.(*Driver).signalContainer(t.Context(), containerName(h, m.Index), "SIGKILL"); err != nil {
+			if err := d.(*Driver).daemon.signalContainer(t.Context(), containerName(h, m.Index), "SIGKILL"); err != nil {
 				t.Fatal(err)
 			}
 		},

@@ -260,7 +260,7 @@ func TestADaemonThatIsSilentIsSaidToBe(t *testing.T) {
 	defer l.Close() // it accepts no connection
 	t.Setenv("DOCKER_HOST", "unix://"+socket)
 	d := New(t.TempDir(), "")
-	d.patience = time.Millisecond
+	d.daemon.patience = time.Millisecond
 	_, err = d.Offer(t.Context(), driver.Needs{Agents: 1})
 	if fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "not answered for 1ms") || !strings.Contains(fault.Hint(err), "docker info") {
 		t.Errorf("got %v, kind %s, hint %q", err, fault.KindOf(err), fault.Hint(err))

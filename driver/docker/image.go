@@ -46,7 +46,7 @@ type found struct {
 	env []string // the environment that it sets
 }
 
-func (d *Driver) findImage(ctx context.Context, name string) (found, error) {
+func (d *daemonClient) findImage(ctx context.Context, name string) (found, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ImageInspectResult, error) {
 		return api.ImageInspect(ctx, name)
 	})
@@ -65,7 +65,7 @@ func (d *Driver) findImage(ctx context.Context, name string) (found, error) {
 const registryPatience = 20 * time.Second
 
 // checkPullable asks the registry for an image's name, and pulls nothing.
-func (d *Driver) checkPullable(ctx context.Context, name string) error {
+func (d *daemonClient) checkPullable(ctx context.Context, name string) error {
 	auth, err := credentials(name)
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (d *Driver) checkPullable(ctx context.Context, name string) error {
 
 // pullImage brings an image that the machine does not have, once: the daemon itself
 // lets two callers that want the same wait for one download.
-func (d *Driver) pullImage(ctx context.Context, name string) error {
+func (d *daemonClient) pullImage(ctx context.Context, name string) error {
 	auth, err := credentials(name)
 	if err != nil {
 		return err

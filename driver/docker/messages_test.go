@@ -44,8 +44,8 @@ func TestADaemonThatCannotBeReachedSaysWhatToDo(t *testing.T) {
 
 	// As a plain user the connection is refused by the socket's rights; root has no such limit.
 	d := New(dir, "")
-	d.once.Do(func() {
-		d.api, d.err = client.New(client.WithDialContext(func(context.Context, string, string) (net.Conn, error) {
+	d.daemon.once.Do(func() {
+		d.daemon.api, d.daemon.err = client.New(client.WithDialContext(func(context.Context, string, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", unix.EACCES)}
 		}))
 	})
@@ -54,14 +54,14 @@ func TestADaemonThatCannotBeReachedSaysWhatToDo(t *testing.T) {
 
 func TestADaemonThatIsSilentIsNamed(t *testing.T) {
 	d := New(t.TempDir(), "")
-	d.patience = time.Millisecond
-	d.once.Do(func() {
-		d.api, d.err = client.New(client.WithDialContext(func(ctx context.Context, _, _ string) (net.Conn, error) {
+	d.daemon.patience = time.Millisecond
+	d.daemon.once.Do(func() {
+		d.daemon.api, d.daemon.err = client.New(client.WithDialContext(func(ctx context.Context, _, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}))
 	})
-	_, err := d.daemonInfo(t.Context())
+	_, err := d.daemon.readInfo(t.Context())
 	refusedWith(t, err, fault.Lost, "reach docker: it has not answered for 1ms", "See whether it answers: docker info. If not: sudo systemctl restart docker.")
 }
 

@@ -32,7 +32,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		o.Hint = "Run it on a Linux machine, or without --on docker."
 		return o, nil
 	}
-	info, err := d.daemonInfo(ctx)
+	info, err := d.daemon.readInfo(ctx)
 	if err != nil {
 		return driver.Offer{}, said(doing, err, fault.Invalid)
 	}
@@ -75,14 +75,14 @@ func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer
 		return nil // its name may change until it is made
 	}
 	o.Machine += ", " + name
-	here, err := d.findImage(ctx, name)
+	here, err := d.daemon.findImage(ctx, name)
 	if errdefs.IsInvalidArgument(err) {
 		return fault.New(fault.Invalid, "Use a reference such as python:3.12-slim.", "read image %q: it is not a valid reference", name)
 	}
 	if err != nil || here.id != "" {
 		return err
 	}
-	err = d.checkPullable(ctx, name)
+	err = d.daemon.checkPullable(ctx, name)
 	if ctx.Err() != nil || client.IsErrConnectionFailed(err) {
 		return err
 	}

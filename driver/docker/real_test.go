@@ -38,7 +38,7 @@ func clear1(t *testing.T, d *Driver) {
 		t.Error(err)
 	}
 	drivertest.Until(t, "the placement is removed", func() bool { return len(status(t, d)) == 0 })
-	if left, err := d.containersOfOurs(context.Background()); err != nil || len(left) != 0 {
+	if left, err := d.daemon.containersOfOurs(context.Background()); err != nil || len(left) != 0 {
 		t.Errorf("containers %v are left, %v", left, err)
 	}
 }
@@ -93,7 +93,7 @@ func TestRealAStarterThatDiesBeforeItBeginsIsFollowedByAnother(t *testing.T) {
 	if m := status(t, d)[0]; m.State != driver.Waiting {
 		t.Errorf("while the starter lives the member is %+v, want it waiting", m)
 	}
-	if p.info, err = d.daemonInfo(t.Context()); err != nil {
+	if p.info, err = d.daemon.readInfo(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if p.cache = d.cacheFolder("sha256:0"); os.MkdirAll(p.cache, 0o700) != nil {
@@ -102,7 +102,7 @@ func TestRealAStarterThatDiesBeforeItBeginsIsFollowedByAnother(t *testing.T) {
 	if err := d.fillAgentFolder(p, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := d.createContainer(t.Context(), d.container(p.made, handle1, dir, 0, p.shows[0])); err != nil {
+	if err := d.daemon.createContainer(t.Context(), d.container(p.made, handle1, dir, 0, p.shows[0])); err != nil {
 		t.Fatal(err)
 	}
 	lock.Close() // its death
@@ -165,13 +165,13 @@ func TestRealAnAgentThatWasAskedBeforeItCameUpHearsOfIt(t *testing.T) {
 			if err := d.fillAgentFolder(p, 0); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.createContainer(t.Context(), d.container(p.made, handle1, p.folder, 0, p.shows[0])); err != nil {
+			if err := d.daemon.createContainer(t.Context(), d.container(p.made, handle1, p.folder, 0, p.shows[0])); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.Stop(t.Context(), handle1, c.grace, false); err != nil {
 				t.Fatal(err)
 			}
-			if err := d.startContainer(t.Context(), containerName(handle1, 0)); err != nil { // it had looked for the word a moment before
+			if err := d.daemon.startContainer(t.Context(), containerName(handle1, 0)); err != nil { // it had looked for the word a moment before
 				t.Fatal(err)
 			}
 			lock.Close()
@@ -192,7 +192,7 @@ func TestRealSecretsAreShownByNothingThatDockerKeeps(t *testing.T) {
 	}
 	until(t, d, driver.Running)
 	drivertest.Until(t, "the agent has read its secrets", func() bool { return !folder.Exists(secretsFile(agentDir(folderOf(d), 0))) })
-	c, err := d.inspectContainer(t.Context(), containerName(handle1, 0))
+	c, err := d.daemon.inspectContainer(t.Context(), containerName(handle1, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,10 +230,10 @@ func TestRealListTakesAwayWhatHasNoDesk(t *testing.T) {
 	if held, err := d.List(t.Context()); err != nil || len(held) != 0 {
 		t.Errorf("List gives %v, %v", held, err)
 	}
-	if left, err := d.containersOfOurs(t.Context()); err != nil || len(left) != 0 {
+	if left, err := d.daemon.containersOfOurs(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("containers %v are left, %v", left, err)
 	}
-	if left, err := d.networksOfOurs(t.Context()); err != nil || len(left) != 0 {
+	if left, err := d.daemon.networksOfOurs(t.Context()); err != nil || len(left) != 0 {
 		t.Errorf("networks %v are left, %v", left, err)
 	}
 }
@@ -260,7 +260,7 @@ func TestRealAJobsNetworkGoesWithItsLastPlacement(t *testing.T) {
 			}
 			return len(m) == 0
 		})
-		if left, err := d.networksOfOurs(t.Context()); err != nil || len(left) != 1-i {
+		if left, err := d.daemon.networksOfOurs(t.Context()); err != nil || len(left) != 1-i {
 			t.Errorf("after %d of 2 placements the networks are %v, %v", i+1, left, err)
 		}
 	}

@@ -95,7 +95,7 @@ func (d *Driver) prepareStart(ctx context.Context, r driver.Request, h driver.Ha
 	if err := folder.Runnable(r.Run.Binary); err != nil {
 		return p, err
 	}
-	if _, err := d.connectOnce(); err != nil {
+	if _, err := d.daemon.connectOnce(); err != nil {
 		return p, err
 	}
 	if d.claims != "" {
@@ -127,16 +127,16 @@ func (d *Driver) prepareStart(ctx context.Context, r driver.Request, h driver.Ha
 // no agent has run.
 func (d *Driver) launchAgents(ctx context.Context, p plan) (err error) {
 	const doing = "start agents"
-	if p.info, err = d.daemonInfo(ctx); err != nil {
+	if p.info, err = d.daemon.readInfo(ctx); err != nil {
 		return said(doing, err, fault.Invalid)
 	}
 	if err := visible(p.request.Needs.Place, beneath(p.info)); err != nil {
 		return err
 	}
-	here, err := d.findImage(ctx, p.image)
+	here, err := d.daemon.findImage(ctx, p.image)
 	if err == nil && here.id == "" {
-		if err = d.pullImage(ctx, p.image); err == nil {
-			here, err = d.findImage(ctx, p.image)
+		if err = d.daemon.pullImage(ctx, p.image); err == nil {
+			here, err = d.daemon.findImage(ctx, p.image)
 		}
 	}
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *Driver) launchAgents(ctx context.Context, p plan) (err error) {
 			return d.wrapFileError(doing, err)
 		}
 		defer lock.Close() // not before the containers hold the network
-		if _, err := d.ensureNetwork(ctx, p.request.Job); err != nil {
+		if _, err := d.daemon.ensureNetwork(ctx, p.request.Job); err != nil {
 			return said(doing, err, fault.Invalid)
 		}
 	}
@@ -161,7 +161,7 @@ func (d *Driver) launchAgents(ctx context.Context, p plan) (err error) {
 			return d.wrapFileError(doing, err)
 		}
 		shows := append(p.shows[i], mount.Mount{Type: mount.TypeBind, Source: p.cache, Target: p.cache})
-		if err := d.createContainer(ctx, d.container(p.made, p.handle, p.folder, i, shows)); err != nil {
+		if err := d.daemon.createContainer(ctx, d.container(p.made, p.handle, p.folder, i, shows)); err != nil {
 			return said(doing, err, fault.Invalid)
 		}
 	}
@@ -187,7 +187,7 @@ func (d *Driver) startAgents(ctx context.Context, p plan) error {
 		if _, asked := folder.ReadWord(stopFile(dir)); asked {
 			continue
 		}
-		err := d.startContainer(ctx, containerName(p.handle, i))
+		err := d.daemon.startContainer(ctx, containerName(p.handle, i))
 		if err != nil && !ran {
 			return said("start agents", err, fault.Invalid)
 		}

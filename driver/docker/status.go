@@ -56,7 +56,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 func (d *Driver) agentMember(ctx context.Context, h driver.Handle, base string, i int) (driver.Member, error) {
 	// In this order: its starter holds the folder from before until after.
 	starting := folder.IsHeld(base)
-	c, err := d.inspectContainer(ctx, containerName(h, i))
+	c, err := d.daemon.inspectContainer(ctx, containerName(h, i))
 	if err != nil {
 		return driver.Member{}, err
 	}

@@ -66,7 +66,7 @@ func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, dir string, i i
 	if grace <= 0 {
 		signal = "SIGKILL"
 	}
-	return d.signalContainer(ctx, containerName(h, i), signal)
+	return d.daemon.signalContainer(ctx, containerName(h, i), signal)
 }
 
 // sweepPlacement removes a placement that is to be removed, once all its agents have
@@ -93,7 +93,7 @@ func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string
 // remover leaves is found again.
 func (d *Driver) removePlacement(ctx context.Context, h driver.Handle, dir string, facts request) error {
 	for i := range facts.Agents {
-		err := d.removeContainer(ctx, containerName(h, i))
+		err := d.daemon.removeContainer(ctx, containerName(h, i))
 		if client.IsErrConnectionFailed(err) && !folder.Exists(begunFile(dir)) {
 			break // none has run, and List finds what was made of them
 		}
@@ -107,7 +107,7 @@ func (d *Driver) removePlacement(ctx context.Context, h driver.Handle, dir strin
 	if facts.Network == "" {
 		return nil
 	}
-	jobs, err := d.networksOfOurs(ctx)
+	jobs, err := d.daemon.networksOfOurs(ctx)
 	if err != nil {
 		return nil // what is left, the next List removes
 	}
@@ -145,4 +145,21 @@ func (d *Driver) lockNetworks() (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// removeNetwork removes a network by its id, if its job has no desk left.
+func (d *Driver) removeNetwork(ctx context.Context, id string) error {
+	lock, err := d.lockNetworks()
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	jobs, err := d.daemon.networksOfOurs(ctx) // under the lock: what was seen before counts for nothing
+	if err != nil {
+		return err
+	}
+	if job, ok := jobs[id]; !ok || d.jobHasPlacement(job) {
+		return nil
+	}
+	return d.daemon.deleteNetwork(ctx, id)
 }

@@ -24,7 +24,6 @@ var tallReceivers = map[string]struct {
 	"internal/agent/maprunner.mapRunner": {88, "the map runner is to become types of one job each"},
 	"internal/agent.agent":               {50, "the stages of an agent, one after the other"},
 	"internal/proc.spawner":              {45, "one process with one loop; its parts share the loop's state"},
-	"driver/docker.Driver":               {43, "a driver's five methods, and what each asks of the daemon"},
 }
 
 // largePackages are those with more lines than that: how many they may have, and why. They may
