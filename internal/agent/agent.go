@@ -31,6 +31,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/stdin"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
@@ -118,7 +119,7 @@ type Machine struct {
 	// 0 is 10 minutes.
 	Patience time.Duration
 	// Stdin is what the program of a run reads as its standard input. Nil: nothing.
-	Stdin *proc.Stdin
+	Stdin *stdin.Stdin
 	// Start starts the program; nil is proc.Start. A seam for tests.
 	Start func(context.Context, proc.Command) (*proc.Process, error)
 }

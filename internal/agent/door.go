@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/private"
 )
 
 // A door lies in an agent's folder while its program runs, or its items do: what
@@ -124,7 +125,7 @@ func Enter(roots []Root, words []string) (status int, err error) {
 func findDoor(roots []Root) (door, error) {
 	var refused error
 	for _, root := range roots {
-		b, err := proc.ReadOwned(root.Base, path.Join(root.Path, doorName), maxDoor)
+		b, err := private.ReadOwned(root.Base, path.Join(root.Path, doorName), maxDoor)
 		var d door // of each by itself: no door adds to another
 		if err == nil {
 			err = json.Unmarshal(b, &d)

@@ -7,7 +7,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/stdin"
 	"github.com/drover-run/drover/job"
 )
 
@@ -18,7 +18,7 @@ func distant(d driver.Driver) driver.Opened {
 	return o
 }
 
-func piped(t *testing.T, text string) *proc.Stdin {
+func piped(t *testing.T, text string) *stdin.Stdin {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -29,7 +29,7 @@ func piped(t *testing.T, text string) *proc.Stdin {
 	if _, err := w.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
-	return proc.LookStdin(r)
+	return stdin.LookStdin(r)
 }
 
 func TestStandardInputIsRefusedWhereItWouldBeDropped(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/private"
 )
 
 // What is in the cache is run by its user: environments, uv, and answers that name an
@@ -90,5 +90,5 @@ func setAside(dir string) error {
 // written it.
 func ownedAnswer(file string) ([]byte, error) {
 	const most = 16 << 20 // bytes; an answer has some thousands
-	return proc.ReadOwned(filepath.Dir(file), filepath.Base(file), most)
+	return private.ReadOwned(filepath.Dir(file), filepath.Base(file), most)
 }

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -114,25 +113,6 @@ func TestAnErrandThatCannotBeSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestWhatOthersCouldHaveChangedSaysWhose(t *testing.T) {
-	dir := t.TempDir()
-	tool, link, folder := filepath.Join(dir, "tool"), filepath.Join(dir, "link"), filepath.Join(dir, "folder")
-	if os.WriteFile(tool, []byte("words"), 0o600) != nil || os.Symlink("tool", link) != nil || os.Mkdir(folder, 0o755) != nil || os.Chmod(dir, 0o700) != nil {
-		t.Fatal("no files")
-	}
-	reads(t, CheckOwned(link), fault.Denied, "use "+link+": it is a symbolic link", "See whose it is: ls -ld "+link+".")
-	reads(t, MakePrivate(folder), fault.Denied, "use folder "+folder+": it is drwxr-xr-x, and not a folder with mode 0700", "See whose it is: ls -ld "+folder+".")
-	_, err := ReadOwned(dir, "link", 10)
-	reads(t, err, fault.Denied, "read "+link+": it is a symbolic link, or not a folder", "See whose it is: ls -ld "+link+".")
-	_, err = ReadOwned(dir, "tool", 3)
-	reads(t, err, fault.Denied, "read "+tool+": it is -rw------- of 5 bytes, and not a file of at most 3", "See whose it is: ls -ld "+tool+".")
-	reads(t, notOwned(tool, 7), fault.Denied, fmt.Sprintf("use %s: it belongs to user 7, not to %d", tool, os.Geteuid()), "See whose it is: ls -ld "+tool+".")
-	if err := os.Chmod(tool, 0o622); err != nil {
-		t.Fatal(err)
-	}
-	reads(t, CheckOwned(tool), fault.Denied, "use "+tool+": other users may write to it (mode 0622)", "See whose it is: ls -ld "+tool+".")
-}
-
 func TestASignalOfNoSystemIsRefused(t *testing.T) {
 	if err := (&Process{name: "sh"}).Signal(strange{}); err == nil || err.Error() != "signal sh: not a signal of this system: strange" {
 		t.Error(err)
@@ -165,12 +145,4 @@ func TestASweepOfWhatIsNoOtherTreeIsRefused(t *testing.T) {
 	t.Setenv(Mark, "itself")
 	_, err = Sweep("itself")
 	reads(t, err, fault.Invalid, "sweep tree itself: it holds this process", "")
-}
-
-func TestOnlyASocketHasAUser(t *testing.T) {
-	ours, theirs := net.Pipe()
-	defer ours.Close()
-	defer theirs.Close()
-	_, err := SocketUser(ours)
-	reads(t, err, fault.Bug, "ask who is at the other end: *net.pipe is not a socket", "")
 }

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/private"
 	"github.com/drover-run/drover/store"
 )
 
@@ -81,7 +81,7 @@ func Follow(ctx context.Context, o FollowOptions) iter.Seq2[Frame, error] {
 			f.o.Every = poll
 		}
 		if f.o.dial == nil {
-			f.o.dial = proc.DialSocket
+			f.o.dial = private.DialSocket
 		}
 		defer f.running.Wait()
 		defer cancel()

@@ -18,7 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/private"
 	"github.com/drover-run/drover/internal/record/recordtest"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -535,13 +535,13 @@ func TestFollowersAreServedOnARealSocket(t *testing.T) {
 func TestAnotherUserIsRefused(t *testing.T) {
 	w := newWriter(t, recordtest.NewStore(mem.New()), 1, 0, "a")
 	defer recordtest.CloseWriter(t, w)
-	l, addr, remove, err := proc.ListenSocket(filepath.Join(t.TempDir(), "s"))
+	l, addr, remove, err := private.ListenSocket(filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var accepting sync.WaitGroup
 	accepting.Go(func() { w.acceptFollowers(l, os.Geteuid()+1) }) // serves another user
-	conn, err := proc.DialSocket(t.Context(), addr)
+	conn, err := private.DialSocket(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/private"
 )
 
 // On the socket the writer speaks first: greeting, attempt and rank as uvarints,
@@ -137,7 +137,7 @@ func (w *Writer) Listen(folder string) (addr string, err error) {
 	if err != nil {
 		return "", err
 	}
-	l, addr, remove, err := proc.ListenSocket(path)
+	l, addr, remove, err := private.ListenSocket(path)
 	if err != nil {
 		return "", fault.Wrap(err, fault.Bug, "", "serve live output in %s", folder)
 	}
@@ -173,7 +173,7 @@ func (w *Writer) acceptFollowers(l net.Listener, uid int) {
 			}
 			continue
 		}
-		if peer, err := proc.SocketUser(conn); err != nil || peer != uid {
+		if peer, err := private.SocketUser(conn); err != nil || peer != uid {
 			conn.Close()
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/progress"
 	"github.com/drover-run/drover/internal/cli/relay"
 	"github.com/drover-run/drover/internal/cli/terminal"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/stdin"
 	"github.com/drover-run/drover/internal/record/screen"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -89,7 +89,7 @@ type App struct {
 	Joined    bool     // the job is another command's, which we only follow
 	Grammar   *Grammar // of another tool, when its command line was typed; nil: drover's own
 	Away      *progress.StoreWatch
-	stdin     *proc.Stdin  // what this command of a run has; nil: it is no such command
+	stdin     *stdin.Stdin // what this command of a run has; nil: it is no such command
 	given     *os.File     // the same, where the program may have it
 	relay     *relay.Relay // nil: stdin is no terminal, or the program may not have it
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/stdin"
 )
 
 // Relay hands what is typed at this command's terminal to a program that runs in a session
@@ -100,7 +100,7 @@ func (r *Relay) End() (unread int) {
 	if r == nil || r.wake == nil {
 		return 0
 	}
-	unread = proc.Readable(r.slave)
+	unread = stdin.Readable(r.slave)
 	r.wake.Close()
 	r.wake = nil
 	r.rest.Wait()
@@ -179,7 +179,7 @@ func (r *Relay) programReads() bool {
 		return false
 	}
 	r.setTerminalMode(uint64(want.Lflag) & modeBits)
-	return proc.Readable(r.slave) == 0
+	return stdin.Readable(r.slave) == 0
 }
 
 // setTerminalMode sets the mode of the terminal, where it is another one and the relay has set that.

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/stdin"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -48,7 +48,7 @@ type Caller struct {
 	Stdin io.Reader
 	// Input is what the program of a run reads as its standard input, where its agents live
 	// beside the command line. Nil: nothing.
-	Input *proc.Stdin
+	Input *stdin.Stdin
 	// Terminal opens what such a program reads in the place of a terminal that Input is,
 	// once its agent is asked for; nil: nothing.
 	Terminal func() *os.File

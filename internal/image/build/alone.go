@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/private"
 )
 
 // turn is how often a waiting build checks for its turn.
@@ -29,7 +29,7 @@ func (b *Builder) lockBuild(ctx context.Context, o Order) (done func(), waited b
 		return done, false, nil
 	}
 	own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid()))
-	if err := proc.MakePrivate(own); err != nil {
+	if err := private.MakePrivate(own); err != nil {
 		fmt.Fprintf(b.Words, "no lock, so others may build the same: %s\n", err)
 		return done, false, nil
 	}

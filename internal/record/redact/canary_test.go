@@ -18,7 +18,7 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/private"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/internal/record/line"
 	"github.com/drover-run/drover/internal/record/recordtest"
@@ -201,7 +201,7 @@ func spoken(t *testing.T, d *recordtest.Store, r *redact.Redactor, text string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := proc.DialSocket(context.Background(), addr)
+	conn, err := private.DialSocket(context.Background(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}

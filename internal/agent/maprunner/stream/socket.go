@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/private"
 )
 
 // A socket lies in Config.Dir as long as its name is short enough for the system. Else
@@ -56,7 +56,7 @@ func (s *slot) acceptOwn() (*net.UnixConn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := proc.SocketUser(conn); err == nil && uid == os.Geteuid() {
+		if uid, err := private.SocketUser(conn); err == nil && uid == os.Geteuid() {
 			return conn, nil
 		}
 		conn.Close()

@@ -1,4 +1,4 @@
-package proc
+package private
 
 // Sockets are how the processes of one user on one machine talk: an agent, which
 // follows its output, and the programs in its tree.

@@ -1,4 +1,9 @@
-package proc
+// Package stdin says what a standard input is, what it holds, and whether another program
+// can read it once more.
+//
+// It refuses to know which program reads it. It is proved by stdin_test.go, with files,
+// pipes, devices and a terminal.
+package stdin
 
 import (
 	"crypto/rand"

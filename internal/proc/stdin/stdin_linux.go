@@ -1,4 +1,4 @@
-package proc
+package stdin
 
 import "golang.org/x/sys/unix"
 

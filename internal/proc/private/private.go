@@ -1,4 +1,13 @@
-package proc
+// Package private opens files, folders and sockets that only this user can have made.
+//
+// Other users of a machine may make files of any name in its temporary folder, before
+// this user does. What drover opens there is believed only if this user owns it and
+// no other user may write it; a socket only if this user serves it. What is refused is
+// fault.Denied.
+//
+// It refuses to know what the files hold. It is proved by private_test.go and
+// socket_linux_test.go, with files, links and a listener of other users.
+package private
 
 import (
 	"errors"
@@ -12,10 +21,6 @@ import (
 
 	"github.com/drover-run/drover/fault"
 )
-
-// Other users of a machine may make files of any name in its temporary folder, before
-// this user does. What drover opens there is believed only if this user owns it and
-// no other user may write it.
 
 // othersWrite are the permissions by which other users change a file or a folder. An
 // access list shows in the bits of the group, too.
