@@ -202,7 +202,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: session.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again,
-			Input: stdin.LookStdin(o.Stdin), Terminal: o.Terminal}}, passes)
+			Input: stdin.Inspect(o.Stdin), Terminal: o.Terminal}}, passes)
 	remover := &gc.Remover{World: w, Drivers: o.Drivers, By: e.Caller.By, Cache: o.Cache, Folders: folders, Remove: o.RemoveFolder}
 	if root := o.Bucket.String(); o.Near && filepath.IsAbs(root) {
 		e.Boot.Folders = []string{root}
@@ -241,7 +241,7 @@ func (o *Options) setDefaults() (err error) {
 		base, err := os.UserCacheDir()
 		if err != nil { // no HOME: another user may have made a folder of this name, to have its environments run
 			base = filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid()))
-			if err := private.MakePrivate(base); err != nil {
+			if err := private.MakeFolder(base); err != nil {
 				return fault.Wrap(err, fault.Denied, "Set HOME, or give drover.Options a Cache.", "open client: find a cache")
 			}
 		}

@@ -108,7 +108,7 @@ func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal,
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
 		Work: workFolder(d), Cache: d.Cache, Near: at != far, Shared: at == served, Environ: os.Environ(), Drover: self,
 		Root: given.Root, Hosts: given.Hosts, Secrets: given.Secrets, Starved: given.OOMKills}
-	if base := scratchBase(given.Scratch); given.Scratch != "" && private.MakePrivate(base) == nil {
+	if base := scratchBase(given.Scratch); given.Scratch != "" && private.MakeFolder(base) == nil {
 		m.Work = filepath.Join(base, scratchWork)
 	}
 	whole := p.reservations()
@@ -118,7 +118,7 @@ func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal,
 	m.CPUs, m.Memory = cmp.Or(given.Cores, m.CPUs), cmp.Or(given.Memory, whole.Memory)
 	m.Room = reserve(&m, given.Shared, whole)
 	if given.Stdin {
-		m.Stdin = stdin.LookStdin(os.Stdin)
+		m.Stdin = stdin.Inspect(os.Stdin)
 		go m.Stdin.Watch() // for as long as the process lives: nothing waits for it
 	}
 	m.Traffic = host.Traffic

@@ -119,7 +119,7 @@ func dirs() cli.Dirs {
 		Cache: base("XDG_CACHE_HOME", ".cache"), Config: base("XDG_CONFIG_HOME", ".config")}
 	// Without a home, a folder of this user's in the temporary one. Another user
 	// may have made it to have us run that user's environments: then it is not used.
-	if own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid())); home == "" && private.MakePrivate(own) == nil {
+	if own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid())); home == "" && private.MakeFolder(own) == nil {
 		d.State, d.Cache = orElse(d.State, filepath.Join(own, "state")), orElse(d.Cache, filepath.Join(own, "cache"))
 	}
 	return d

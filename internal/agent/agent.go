@@ -119,7 +119,7 @@ type Machine struct {
 	// 0 is 10 minutes.
 	Patience time.Duration
 	// Stdin is what the program of a run reads as its standard input. Nil: nothing.
-	Stdin *stdin.Stdin
+	Stdin *stdin.Input
 	// Start starts the program; nil is proc.Start. A seam for tests.
 	Start func(context.Context, proc.Command) (*proc.Process, error)
 }

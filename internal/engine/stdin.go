@@ -60,7 +60,7 @@ func (e *Engine) stdinForPlacement(o driver.Properties, j job.Job) (*os.File, er
 		if err != nil {
 			return nil, err
 		}
-		if in.Kind == stdin.FileStdin && strings.HasPrefix(j.Spec.StdinOf, "file:") && id != j.Spec.StdinOf {
+		if in.Kind == stdin.File && strings.HasPrefix(j.Spec.StdinOf, "file:") && id != j.Spec.StdinOf {
 			return nil, fault.New(fault.Invalid, "Give it the same file; or run its command again with this one, which makes a new job.",
 				"go on with job %s: the file on standard input is another one than its program has read", j.Short)
 		}
@@ -68,7 +68,7 @@ func (e *Engine) stdinForPlacement(o driver.Properties, j job.Job) (*os.File, er
 	if in == nil || !o.Stdin || j.Spec.Verb == job.Map || j.Spec.Nodes > 1 {
 		return nil, nil
 	}
-	if in.Kind == stdin.TerminalStdin {
+	if in.Kind == stdin.Terminal {
 		if e.Caller.Terminal == nil {
 			return nil, nil
 		}
@@ -82,7 +82,7 @@ func (e *Engine) stdinForPlacement(o driver.Properties, j job.Job) (*os.File, er
 		}
 	}
 	e.given.once = true
-	if in.Kind == stdin.NoStdin {
+	if in.Kind == stdin.None {
 		return nil, nil
 	}
 	return in.File, nil

@@ -18,7 +18,7 @@ func distant(d driver.Driver) driver.Opened {
 	return o
 }
 
-func piped(t *testing.T, text string) *stdin.Stdin {
+func piped(t *testing.T, text string) *stdin.Input {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -29,7 +29,7 @@ func piped(t *testing.T, text string) *stdin.Stdin {
 	if _, err := w.WriteString(text); err != nil {
 		t.Fatal(err)
 	}
-	return stdin.LookStdin(r)
+	return stdin.Inspect(r)
 }
 
 func TestStandardInputIsRefusedWhereItWouldBeDropped(t *testing.T) {

@@ -81,7 +81,7 @@ func Follow(ctx context.Context, o FollowOptions) iter.Seq2[Frame, error] {
 			f.o.Every = poll
 		}
 		if f.o.dial == nil {
-			f.o.dial = private.DialSocket
+			f.o.dial = private.Dial
 		}
 		defer f.running.Wait()
 		defer cancel()

@@ -535,13 +535,13 @@ func TestFollowersAreServedOnARealSocket(t *testing.T) {
 func TestAnotherUserIsRefused(t *testing.T) {
 	w := newWriter(t, recordtest.NewStore(mem.New()), 1, 0, "a")
 	defer recordtest.CloseWriter(t, w)
-	l, addr, remove, err := private.ListenSocket(filepath.Join(t.TempDir(), "s"))
+	l, addr, remove, err := private.Listen(filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var accepting sync.WaitGroup
 	accepting.Go(func() { w.acceptFollowers(l, os.Geteuid()+1) }) // serves another user
-	conn, err := private.DialSocket(t.Context(), addr)
+	conn, err := private.Dial(t.Context(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}

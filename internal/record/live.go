@@ -137,7 +137,7 @@ func (w *Writer) Listen(folder string) (addr string, err error) {
 	if err != nil {
 		return "", err
 	}
-	l, addr, remove, err := private.ListenSocket(path)
+	l, addr, remove, err := private.Listen(path)
 	if err != nil {
 		return "", fault.Wrap(err, fault.Bug, "", "serve live output in %s", folder)
 	}
@@ -173,7 +173,7 @@ func (w *Writer) acceptFollowers(l net.Listener, uid int) {
 			}
 			continue
 		}
-		if peer, err := private.SocketUser(conn); err != nil || peer != uid {
+		if peer, err := private.PeerUser(conn); err != nil || peer != uid {
 			conn.Close()
 			continue
 		}

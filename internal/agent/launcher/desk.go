@@ -83,7 +83,7 @@ type Open struct {
 func Listen(path string, d Desk) (l *Open, addr string, err error) {
 	_ = os.Remove(path) // of an attempt before
 	l = &Open{desk: d, ranks: map[net.Conn]bool{}}
-	if l.socket, addr, l.remove, err = private.ListenSocket(path); err != nil {
+	if l.socket, addr, l.remove, err = private.Listen(path); err != nil {
 		return nil, "", fault.Wrap(err, fault.Full, "", "open folder of calls %s", path)
 	}
 	ctx, quit := context.WithCancel(context.Background())
@@ -154,7 +154,7 @@ func (l *Open) serveClient(ctx context.Context, conn net.Conn) {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	if uid, err := private.SocketUser(conn); err != nil || uid != os.Geteuid() {
+	if uid, err := private.PeerUser(conn); err != nil || uid != os.Geteuid() {
 		conn.Close()
 		return
 	}
@@ -238,7 +238,7 @@ func dial() (net.Conn, error) {
 	if addr == "" {
 		return nil, errNoDesk()
 	}
-	conn, err := private.DialSocket(context.Background(), addr)
+	conn, err := private.Dial(context.Background(), addr)
 	if err != nil {
 		return nil, fmt.Errorf("reach the agent: %w", err)
 	}

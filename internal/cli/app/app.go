@@ -89,7 +89,7 @@ type App struct {
 	Joined    bool     // the job is another command's, which we only follow
 	Grammar   *Grammar // of another tool, when its command line was typed; nil: drover's own
 	Away      *progress.StoreWatch
-	stdin     *stdin.Stdin // what this command of a run has; nil: it is no such command
+	stdin     *stdin.Input // what this command of a run has; nil: it is no such command
 	given     *os.File     // the same, where the program may have it
 	relay     *relay.Relay // nil: stdin is no terminal, or the program may not have it
 }

@@ -9,7 +9,7 @@ import (
 // GiveStdin has the program of a run read what this command has on its standard input, as
 // far as it can: docs/design/015-standard-input.md. It is called before the client is made.
 func (a *App) GiveStdin(detach bool) error {
-	in := stdin.LookStdin(a.In)
+	in := stdin.Inspect(a.In)
 	a.stdin = in
 	if detach {
 		if in.Held() {
@@ -19,7 +19,7 @@ func (a *App) GiveStdin(detach bool) error {
 		return nil
 	}
 	a.given = a.In
-	if in.Kind == stdin.TerminalStdin {
+	if in.Kind == stdin.Terminal {
 		a.relay = &relay.Relay{Real: a.In}
 	}
 	return nil
@@ -35,7 +35,7 @@ func (a *App) EndStdin() {
 // NoteUnread says of a standard input that the program was not given, and that held nothing
 // when the command began, that something has come since.
 func (a *App) NoteUnread(given bool) {
-	if a.stdin != nil && a.stdin.Kind == stdin.PipeStdin && !given && !a.stdin.Held() && a.stdin.Holds() {
+	if a.stdin != nil && a.stdin.Kind == stdin.Pipe && !given && !a.stdin.Held() && a.stdin.Holds() {
 		a.Note("note: the pipe on standard input holds data by now, which the program did not get")
 	}
 }

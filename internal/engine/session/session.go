@@ -48,7 +48,7 @@ type Caller struct {
 	Stdin io.Reader
 	// Input is what the program of a run reads as its standard input, where its agents live
 	// beside the command line. Nil: nothing.
-	Input *stdin.Stdin
+	Input *stdin.Input
 	// Terminal opens what such a program reads in the place of a terminal that Input is,
 	// once its agent is asked for; nil: nothing.
 	Terminal func() *os.File

@@ -29,7 +29,7 @@ func (b *Builder) lockBuild(ctx context.Context, o Order) (done func(), waited b
 		return done, false, nil
 	}
 	own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid()))
-	if err := private.MakePrivate(own); err != nil {
+	if err := private.MakeFolder(own); err != nil {
 		fmt.Fprintf(b.Words, "no lock, so others may build the same: %s\n", err)
 		return done, false, nil
 	}

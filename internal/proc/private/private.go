@@ -26,9 +26,9 @@ import (
 // access list shows in the bits of the group, too.
 const othersWrite = 0o022
 
-// MakePrivate makes the folder dir with mode 0700, or checks that the one that is there
+// MakeFolder makes the folder dir with mode 0700, or checks that the one that is there
 // is a folder of this user with that mode, and no symbolic link: fault.Denied if not.
-func MakePrivate(dir string) error {
+func MakeFolder(dir string) error {
 	if err := os.Mkdir(dir, 0o700); !errors.Is(err, os.ErrExist) {
 		return err
 	}

@@ -88,7 +88,7 @@ func TestAFolderIsMadePrivateOrRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "own")
 			make(t, dir)
-			err := MakePrivate(dir)
+			err := MakeFolder(dir)
 			if name == "" || name == "private" {
 				info, serr := os.Lstat(dir)
 				if err != nil || serr != nil || info.Mode() != os.ModeDir|0o700 {

@@ -13,7 +13,7 @@ import (
 )
 
 // bind listens at path, for this user alone. Between the two calls the file's
-// mode is the process's umask's; SocketUser refuses any other user that comes in then.
+// mode is the process's umask's; PeerUser refuses any other user that comes in then.
 func bind(path string) (net.Listener, error) {
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -28,14 +28,14 @@ func bind(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// DialSocket connects to a socket that this user serves. What another user serves
+// Dial connects to a socket that this user serves. What another user serves
 // is not ours, whatever it says: fault.Denied.
-func DialSocket(ctx context.Context, addr string) (net.Conn, error) {
+func Dial(ctx context.Context, addr string) (net.Conn, error) {
 	conn, err := connect(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
-	uid, err := SocketUser(conn)
+	uid, err := PeerUser(conn)
 	if err == nil && uid != os.Geteuid() {
 		err = fault.New(fault.Denied, "", "reach %s: it is served by user %d, not by %d", addr, uid, os.Geteuid())
 	}

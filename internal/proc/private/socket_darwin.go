@@ -12,9 +12,9 @@ import (
 // maxPath is what fits a socket address, with its closing zero.
 const maxPath = 103
 
-// ListenSocket makes a socket at path or, where that is too long, in a new folder
+// Listen makes a socket at path or, where that is too long, in a new folder
 // that only this user may enter.
-func ListenSocket(path string) (l net.Listener, addr string, remove func(), err error) {
+func Listen(path string) (l net.Listener, addr string, remove func(), err error) {
 	if len(path) <= maxPath {
 		l, err = bind(path)
 		return l, path, func() { os.Remove(path) }, err
@@ -30,13 +30,13 @@ func ListenSocket(path string) (l net.Listener, addr string, remove func(), err 
 	return l, path, func() { os.RemoveAll(folder) }, err
 }
 
-// connect reaches what ListenSocket gave.
+// connect reaches what Listen gave.
 func connect(ctx context.Context, addr string) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "unix", addr)
 }
 
-// SocketUser is the user at the other end of a socket.
-func SocketUser(conn net.Conn) (uid int, err error) {
+// PeerUser is the user at the other end of a socket.
+func PeerUser(conn net.Conn) (uid int, err error) {
 	err = onSocket(conn, func(fd int) error {
 		cred, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 		if err == nil {

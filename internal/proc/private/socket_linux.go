@@ -13,10 +13,10 @@ import (
 // maxPath is what fits a socket address, with its closing zero.
 const maxPath = 107
 
-// ListenSocket makes a socket for this user alone at path, which may be of any
-// length. addr is what DialSocket takes; remove takes the file away, after the
-// listener was closed. SocketUser returns the user that connects.
-func ListenSocket(path string) (l net.Listener, addr string, remove func(), err error) {
+// Listen makes a socket for this user alone at path, which may be of any
+// length. addr is what Dial takes; remove takes the file away, after the
+// listener was closed. PeerUser returns the user that connects.
+func Listen(path string) (l net.Listener, addr string, remove func(), err error) {
 	err = shortly(path, func(short string) error {
 		l, err = bind(short)
 		return err
@@ -24,7 +24,7 @@ func ListenSocket(path string) (l net.Listener, addr string, remove func(), err 
 	return l, path, func() { os.Remove(path) }, err
 }
 
-// connect reaches what ListenSocket gave.
+// connect reaches what Listen gave.
 func connect(ctx context.Context, addr string) (conn net.Conn, err error) {
 	err = shortly(addr, func(short string) error {
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", short)
@@ -47,8 +47,8 @@ func shortly(path string, f func(short string) error) error {
 	return f(fmt.Sprintf("/proc/self/fd/%d/%s", folder, filepath.Base(path)))
 }
 
-// SocketUser is the user at the other end of a socket.
-func SocketUser(conn net.Conn) (uid int, err error) {
+// PeerUser is the user at the other end of a socket.
+func PeerUser(conn net.Conn) (uid int, err error) {
 	err = onSocket(conn, func(fd int) error {
 		cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 		if err == nil {

@@ -37,7 +37,7 @@ func TestASocketOfAnotherUserIsNotReached(t *testing.T) {
 	if err := <-listening; err != nil {
 		t.Fatal(err)
 	}
-	conn, err := DialSocket(t.Context(), path)
+	conn, err := Dial(t.Context(), path)
 	if err == nil {
 		conn.Close()
 	}

@@ -25,7 +25,7 @@ func TestWhatOthersCouldHaveChangedSaysWhose(t *testing.T) {
 		t.Fatal("no files")
 	}
 	reads(t, CheckOwned(link), fault.Denied, "use "+link+": it is a symbolic link", "See whose it is: ls -ld "+link+".")
-	reads(t, MakePrivate(folder), fault.Denied, "use folder "+folder+": it is drwxr-xr-x, and not a folder with mode 0700", "See whose it is: ls -ld "+folder+".")
+	reads(t, MakeFolder(folder), fault.Denied, "use folder "+folder+": it is drwxr-xr-x, and not a folder with mode 0700", "See whose it is: ls -ld "+folder+".")
 	_, err := ReadOwned(dir, "link", 10)
 	reads(t, err, fault.Denied, "read "+link+": it is a symbolic link, or not a folder", "See whose it is: ls -ld "+link+".")
 	_, err = ReadOwned(dir, "tool", 3)
@@ -41,6 +41,6 @@ func TestOnlyASocketHasAUser(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer ours.Close()
 	defer theirs.Close()
-	_, err := SocketUser(ours)
+	_, err := PeerUser(ours)
 	reads(t, err, fault.Bug, "ask who is at the other end: *net.pipe is not a socket", "")
 }

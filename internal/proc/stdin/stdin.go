@@ -21,23 +21,23 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// StdinKind says what a standard input is.
-type StdinKind int
+// Kind says what a standard input is.
+type Kind int
 
 // The kinds of standard input.
 const (
-	NoStdin       StdinKind = iota // closed, /dev/null, a folder: there is never anything to read
-	TerminalStdin                  // a terminal
-	FileStdin                      // a regular file: it can be read again
-	PipeStdin                      // a pipe or a socket: what was read is gone
-	DeviceStdin                    // another device, such as /dev/zero
+	None     Kind = iota // closed, /dev/null, a folder: there is never anything to read
+	Terminal             // a terminal
+	File                 // a regular file: it can be read again
+	Pipe                 // a pipe or a socket: what was read is gone
+	Device               // another device, such as /dev/zero
 )
 
-// Stdin is an open file that programs read as their standard input, and what it was when
+// Input is an open file that programs read as their standard input, and what it was when
 // it was looked at first, before any of them.
-type Stdin struct {
+type Input struct {
 	File *os.File
-	Kind StdinKind
+	Kind Kind
 
 	start  int64       // of a file: the offset at which programs begin to read
 	size   int64       // of a file: its size
@@ -47,9 +47,9 @@ type Stdin struct {
 	id     string      // of a pipe: what ID returns
 }
 
-// LookStdin says what f is. It reads nothing from it. Nil is NoStdin.
-func LookStdin(f *os.File) *Stdin {
-	s := &Stdin{File: f}
+// Inspect says what f is. It reads nothing from it. Nil is None.
+func Inspect(f *os.File) *Input {
+	s := &Input{File: f}
 	if f == nil {
 		return s
 	}
@@ -63,26 +63,26 @@ func LookStdin(f *os.File) *Stdin {
 		if err != nil {
 			return s
 		}
-		s.Kind, s.start, s.size = FileStdin, offset, st.Size
+		s.Kind, s.start, s.size = File, offset, st.Size
 	case unix.S_IFIFO, unix.S_IFSOCK:
-		s.Kind = PipeStdin
+		s.Kind = Pipe
 		s.bytes, s.closed = s.pipeState()
 	case unix.S_IFCHR:
 		var null unix.Stat_t
 		switch {
 		case term.IsTerminal(int(f.Fd())):
-			s.Kind = TerminalStdin
+			s.Kind = Terminal
 		case unix.Stat(os.DevNull, &null) != nil || null.Rdev != st.Rdev:
-			s.Kind = DeviceStdin
+			s.Kind = Device
 		}
 	case unix.S_IFBLK:
-		s.Kind = DeviceStdin
+		s.Kind = Device
 	}
 	return s
 }
 
 // pipeState returns how many bytes can be read from a pipe now, and whether none can come.
-func (s *Stdin) pipeState() (bytes int, closed bool) {
+func (s *Input) pipeState() (bytes int, closed bool) {
 	bytes = Readable(s.File)
 	polled := []unix.PollFd{{Fd: int32(s.File.Fd()), Events: unix.POLLIN}}
 	if _, err := unix.Poll(polled, 0); err != nil {
@@ -105,26 +105,26 @@ func Readable(f *os.File) int {
 // Holds reports whether there is something to read now: the rest of a file, or bytes that
 // are in a pipe. A pipe that is open and empty, as build servers, cron and ssh without a
 // terminal give to all their commands, holds nothing.
-func (s *Stdin) Holds() bool {
+func (s *Input) Holds() bool {
 	switch s.Kind {
-	case FileStdin:
+	case File:
 		offset, err := unix.Seek(int(s.File.Fd()), 0, io.SeekCurrent)
 		return err == nil && offset < s.size
-	case PipeStdin:
+	case Pipe:
 		bytes, _ := s.pipeState()
 		return bytes > 0
 	}
 	return false
 }
 
-// Held is Holds at the time of LookStdin.
-func (s *Stdin) Held() bool {
-	return s.Kind == FileStdin && s.start < s.size || s.Kind == PipeStdin && s.bytes > 0
+// Held is Holds at the time of Inspect.
+func (s *Input) Held() bool {
+	return s.Kind == File && s.start < s.size || s.Kind == Pipe && s.bytes > 0
 }
 
 // Words say for people what a standard input is that holds something.
-func (s *Stdin) Words() string {
-	if s.Kind == FileStdin {
+func (s *Input) Words() string {
+	if s.Kind == File {
 		return "the file on standard input"
 	}
 	return "the pipe on standard input"
@@ -134,14 +134,14 @@ func (s *Stdin) Words() string {
 // a tenth of a second.
 const largestDigest = 64 << 20
 
-// ID names what there was to read at the time of LookStdin; "" is nothing. A file that
+// ID names what there was to read at the time of Inspect; "" is nothing. A file that
 // holds the same has the same name, wherever it lies; one of more than 64 MiB is known by
 // its place on the disk, its size and its time. A pipe has a name of its own each time.
-func (s *Stdin) ID() (string, error) {
+func (s *Input) ID() (string, error) {
 	switch {
 	case !s.Held() || s.id != "":
 		return s.id, nil
-	case s.Kind == PipeStdin:
+	case s.Kind == Pipe:
 		var b [8]byte
 		rand.Read(b[:]) // never fails
 		s.id = "pipe:" + hex.EncodeToString(b[:])
@@ -167,8 +167,8 @@ func (s *Stdin) ID() (string, error) {
 
 // Watch waits until a pipe that held nothing holds something, or nothing can come any more,
 // so that Again knows of it. Of anything else it returns at once.
-func (s *Stdin) Watch() {
-	if s.Kind != PipeStdin || s.bytes > 0 || s.closed {
+func (s *Input) Watch() {
+	if s.Kind != Pipe || s.bytes > 0 || s.closed {
 		return
 	}
 	polled := []unix.PollFd{{Fd: int32(s.File.Fd()), Events: unix.POLLIN}}
@@ -191,13 +191,13 @@ func (s *Stdin) Watch() {
 // says why it cannot have that. A file is read from where the first program began. Of a
 // pipe it is known that nothing was read where nothing could be written into it either, and
 // it holds as much as at first; one in which nothing was ever seen may be given again.
-func (s *Stdin) Again() error {
+func (s *Input) Again() error {
 	switch s.Kind {
-	case FileStdin:
+	case File:
 		if _, err := unix.Seek(int(s.File.Fd()), s.start, io.SeekStart); err != nil {
 			return fault.Wrap(err, fault.Invalid, "Type the command again.", "read standard input once more")
 		}
-	case PipeStdin:
+	case Pipe:
 		bytes, closed := s.pipeState()
 		untouched := s.closed && closed && bytes == s.bytes
 		silent := s.bytes == 0 && bytes == 0 && !s.came.Load()

@@ -72,15 +72,15 @@ func TestWhatAStandardInputIs(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		f     *os.File
-		kind  StdinKind
+		kind  Kind
 		holds bool
 	}{
-		{"nothing", nil, NoStdin, false}, {"/dev/null", open(os.DevNull), NoStdin, false}, {"a folder", open(t.TempDir()), NoStdin, false},
-		{"/dev/zero", open("/dev/zero"), DeviceStdin, false}, {"a terminal", tty, TerminalStdin, false},
-		{"a file", fileOf(t, "abc"), FileStdin, true}, {"an empty file", fileOf(t, ""), FileStdin, false}, {"a file that was read", read, FileStdin, false},
-		{"a pipe", full, PipeStdin, true}, {"a pipe that is empty and open", idle, PipeStdin, false}, {"a pipe that has ended", ended, PipeStdin, false},
+		{"nothing", nil, None, false}, {"/dev/null", open(os.DevNull), None, false}, {"a folder", open(t.TempDir()), None, false},
+		{"/dev/zero", open("/dev/zero"), Device, false}, {"a terminal", tty, Terminal, false},
+		{"a file", fileOf(t, "abc"), File, true}, {"an empty file", fileOf(t, ""), File, false}, {"a file that was read", read, File, false},
+		{"a pipe", full, Pipe, true}, {"a pipe that is empty and open", idle, Pipe, false}, {"a pipe that has ended", ended, Pipe, false},
 	} {
-		s := LookStdin(c.f)
+		s := Inspect(c.f)
 		id, err := s.ID()
 		if s.Kind != c.kind || s.Holds() != c.holds || s.Held() != c.holds || err != nil || (id != "") != c.holds {
 			t.Errorf("%s is kind %d, holds something: %v, named %q: %v", c.name, s.Kind, s.Holds(), id, err)
@@ -90,7 +90,7 @@ func TestWhatAStandardInputIs(t *testing.T) {
 
 func TestAStandardInputIsKnownByWhatItHolds(t *testing.T) {
 	name := func(f *os.File) string {
-		id, err := LookStdin(f).ID()
+		id, err := Inspect(f).ID()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestAStandardInputIsKnownByWhatItHolds(t *testing.T) {
 	}
 	p, _ := pipeOf(t, "1\n")
 	q, _ := pipeOf(t, "1\n")
-	s := LookStdin(p)
+	s := Inspect(p)
 	one, _ := s.ID()
 	two, _ := s.ID()
 	if one != two || one == name(q) || !strings.HasPrefix(one, "pipe:") {
@@ -123,7 +123,7 @@ func TestALargeFileIsKnownByItsPlace(t *testing.T) {
 	if err := os.Truncate(f.Name(), largestDigest+2); err != nil {
 		t.Fatal(err)
 	}
-	one, err := LookStdin(f).ID()
+	one, err := Inspect(f).ID()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestALargeFileIsKnownByItsPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer again.Close()
-	if two, err := LookStdin(again).ID(); err != nil || two != one {
+	if two, err := Inspect(again).ID(); err != nil || two != one {
 		t.Errorf("opened twice it is %s and %s: %v", one, two, err)
 	}
 }
@@ -140,7 +140,7 @@ func TestALargeFileIsKnownByItsPlace(t *testing.T) {
 func TestAFurtherProgramReadsAFileFromTheBeginning(t *testing.T) {
 	f := fileOf(t, "xabc")
 	readSome(t, f, 1)
-	s := LookStdin(f)
+	s := Inspect(f)
 	readSome(t, f, 3)
 	if err := s.Again(); err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestAFurtherProgramHasAPipeThatWasNotRead(t *testing.T) {
 		if c.ends {
 			w.Close()
 		}
-		s := LookStdin(r)
+		s := Inspect(r)
 		readSome(t, r, c.read)
 		_, _ = w.WriteString(c.then) // closed: there is nothing to write
 		err := s.Again()
@@ -182,7 +182,7 @@ func TestAFurtherProgramHasAPipeThatWasNotRead(t *testing.T) {
 
 func TestWhatAPipeHeldMeanwhileIsRemembered(t *testing.T) {
 	r, w := pipeOf(t, "")
-	s := LookStdin(r)
+	s := Inspect(r)
 	seen := make(chan struct{})
 	go func() { s.Watch(); close(seen) }()
 	if _, err := w.WriteString("abc"); err != nil {
@@ -195,7 +195,7 @@ func TestWhatAPipeHeldMeanwhileIsRemembered(t *testing.T) {
 	}
 	quiet, w := pipeOf(t, "")
 	w.Close()
-	s = LookStdin(quiet)
+	s = Inspect(quiet)
 	s.Watch()
 	if err := s.Again(); err != nil {
 		t.Error(err)

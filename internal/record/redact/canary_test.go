@@ -201,7 +201,7 @@ func spoken(t *testing.T, d *recordtest.Store, r *redact.Redactor, text string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := private.DialSocket(context.Background(), addr)
+	conn, err := private.Dial(context.Background(), addr)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func (s *slot) acceptOwn() (*net.UnixConn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := private.SocketUser(conn); err == nil && uid == os.Geteuid() {
+		if uid, err := private.PeerUser(conn); err == nil && uid == os.Geteuid() {
 			return conn, nil
 		}
 		conn.Close()
