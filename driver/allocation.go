@@ -3,29 +3,30 @@ package driver
 import "time"
 
 // Allocation is everything that an agent knows of where it runs: what its target's engine
-// has given it there, and what its starter has left for it. A target's Adopt makes it. The
-// zero value of a field says that the target knows nothing of it; the agent then goes by
-// what the machine itself says.
+// has given it there, and what the process that started it has left for it. A target's Adopt
+// makes it. A field with the zero value is not known to the target; the agent then uses what
+// the machine itself says.
 type Allocation struct {
-	// Name is the machine's by its engine, for people; "": its host name.
+	// Name is the engine's name of the machine, for people; "": its host name.
 	Name string
 
-	// Root is where the folders of the program's contract are on a machine that is the
+	// Root is where the folders of the program's contract are, on a machine that is the
 	// agent's own: Root/opt/ml and Root/state are the machine's /opt/ml and /state. It is "/"
-	// where these are folders like any other. "": the machine is shared with others, so the
-	// agent makes a folder of its own, and a view of the machine in which /opt/ml is that.
+	// where these are ordinary folders of the machine. "": the machine is shared with others, so
+	// the agent makes a folder of its own, and shows the program a view of the machine in which
+	// that folder is /opt/ml.
 	//
-	// A Root of its own goes with the agent. Of "/" the agent empties /opt/ml and /state before
-	// it begins and when it ends, and keeps its own files in Scratch or State, which may not
-	// be below them. What could not be stored is lost with such a machine.
+	// A Root of the agent's own is removed with the agent. Where Root is "/", the agent empties
+	// /opt/ml and /state before it begins and when it ends, and keeps its own files in Scratch or
+	// State, which must not lie below them. What could not be stored is lost with such a machine.
 	Root string
-	// State is the folder for what an agent keeps while it lives; "": the user's own.
+	// State is the folder for what an agent keeps while it lives; "": the user's own state folder.
 	State string
 	// Scratch is a folder on a disk of the machine that other users may write to. The agent
 	// makes a private folder in it and works there. "": it works in State.
 	Scratch string
-	// Cache is the folder for Python environments, which later agents find again; "": the
-	// user's own.
+	// Cache is the folder for Python environments, which later agents use again; "": the
+	// user's own cache folder.
 	Cache string
 
 	// Cores, Memory (bytes) and GPUs are what the agent may use; 0: what the machine has.
@@ -39,12 +40,13 @@ type Allocation struct {
 	// Secrets are the values of the job's secrets by variable; nil: the agent resolves them
 	// in its own environment.
 	Secrets map[string]string
-	// Credential is the file with what the store is opened with. A later Start replaces it,
-	// whole, before it ends. "": the agent opens the store with what its machine has.
+	// Credential is the file that holds the credential for the store. A later Start replaces
+	// the whole file before the credential ends. "": the agent opens the store with what its
+	// machine has.
 	Credential string
 
-	// Hosts, with Root, is the file that is the machine's /etc/hosts, to be rewritten in
-	// place: the names of the job's nodes go there. "": they go nowhere.
+	// Hosts, with Root, is the file that is the machine's /etc/hosts. The agent writes the names
+	// of the job's nodes into it, in place. "": it writes them nowhere.
 	Hosts string
 	// Stdin says that the agent's standard input is the program's.
 	Stdin bool
@@ -53,23 +55,23 @@ type Allocation struct {
 	// has ended because memory was used up. Nil: not known.
 	OOMKills func() int64
 
-	// Signalled says that the engine sends SIGTERM to every process of the allocation, the
-	// program too, and not to the agent alone: a program that ends then has not failed.
+	// Signalled says that the engine sends SIGTERM to every process of the allocation, and not
+	// to the agent alone. Then a program that ends by SIGTERM has not failed.
 	Signalled bool
 	// Notice says why the agent was asked to stop, after it has got SIGTERM. It may wait some
-	// seconds for the engine's own reason, and is called again after each further SIGTERM:
+	// seconds for the engine's own reason, and is called again after each further SIGTERM, as
 	// Left may have become shorter. Nil: a person has asked.
 	Notice func() Notice
-	// End leaves the agent's exit status and a sentence why with the target. It is called
+	// End reports the agent's exit status, with one sentence why, to the target. It is called
 	// once, as the last thing that the agent does: an agent that ends without it is Lost. Nil:
-	// the exit status alone says it.
+	// the target goes by the exit status alone.
 	End func(code int, reason string)
 }
 
 // Sharing says with which agents an allocation's cores, memory and GPUs are shared.
 type Sharing struct {
-	// Folder is where the agents of one machine reserve them, each its part. "": they are
-	// this agent's own, and the engine shares them out.
+	// Folder is where the agents of one machine make their reservations. "": the resources are
+	// this agent's own, and the engine divides them.
 	Folder string
 	// Cores and Memory (bytes) are what those agents have in all.
 	Cores  float64

@@ -1,10 +1,9 @@
-// Package driver is the contract between drover and the places it runs on.
+// Package driver is the contract between drover and the targets that it runs on.
 //
-// A place is asked for one thing only: start N agents with these resources, say
-// whether they live, stop them. A driver knows machines and images; it never
-// knows user code, items, results or retries. What a place is, whatever is needed, are its
-// Properties; what it cannot do for a job is data in Offer's answer. There are no optional
-// interfaces.
+// A target is asked for one thing only: start N agents with these resources, say whether
+// they live, stop them. A driver knows machines and images; it never knows user code, items,
+// results or retries. What holds for every job on a target is in its Properties; what the
+// target cannot do for one job is data in Offer's answer. There are no optional interfaces.
 //
 // One suite, drivertest, proves every driver; package mem is the reference.
 package driver
@@ -20,53 +19,52 @@ import (
 	"github.com/drover-run/drover/job/where"
 )
 
-// Driver is a place to run agents. All methods may be called from many
+// Driver starts and stops agents on a target. All methods may be called from many
 // goroutines and from several processes at once.
 type Driver interface {
-	// Offer says whether what is needed fits here, and at what price, without
-	// changing anything. Where no account or cluster is configured it says so within 50 ms
-	// and sends nothing, not even to ask for a name (Configured in cloud/amazon and cloud/google):
-	// a list of targets asks them all. What does not fit is an Offer with a reason, not an error.
+	// Offer says whether what is needed fits here, and at what price, without changing
+	// anything. A need that does not fit gives an Offer with a reason, not an error. A list of
+	// targets calls Offer of each one: where no account or cluster is configured, Offer says so
+	// within 50 ms and sends nothing, not even to look up a host name (Configured in
+	// cloud/amazon and cloud/google).
 	Offer(ctx context.Context, n Needs) (Offer, error)
 
-	// Start starts r.Agents agents under the name (r.Job, r.Placement), making
-	// whatever the place needs under names that follow from these. It is
-	// idempotent by that name: a second Start with it, also after an ambiguous
-	// answer, also from another process, also after the agents have ended,
-	// starts nothing and returns the same handle. It returns when the request is
-	// durable with the engine; the agents may come up later. Refusals are faults:
-	// Full, Denied, Invalid.
+	// Start starts r.Agents agents under the name (r.Job, r.Placement), and makes whatever the
+	// target needs under names that follow from these. It is idempotent by that name: a second
+	// Start with it, also after an ambiguous answer, also from another process, also after the
+	// agents have ended, starts nothing and returns the same handle. It returns when the request
+	// is durable with the engine; the agents may come up later. Refusals are faults: Full,
+	// Denied, Invalid.
 	Start(ctx context.Context, r Request) (Handle, error)
 
-	// Status says of each agent of a handle whether it lives, with the engine's
-	// own reason, and the tail of its own log when it never came up. A handle
-	// the place knows nothing of gives no members; that is not an error.
+	// Status says of each agent of a handle whether it lives, with the engine's own reason,
+	// and the tail of its own log when it never came up. A handle that the target does not
+	// know gives no members; that is not an error.
 	Status(ctx context.Context, h Handle) ([]Member, error)
 
-	// Stop ends the agents of a handle: asked first (SIGTERM), and killed when
-	// grace has passed; grace 0 kills at once. Of several Stops the one that ends
-	// soonest stands. It returns when the request was delivered, not when they are
-	// gone: the place sees to the killing, also when the caller has left. Agents
-	// that Stop ended are Ended; one that was Lost before stays so. Stopping what
-	// has ended, or never was, is not an error. With remove, it also takes away
-	// everything the place keeps for the handle once its agents are gone; Status
-	// then gives no members.
+	// Stop ends the agents of a handle: it asks them to stop (SIGTERM), and kills them when
+	// grace has passed; grace 0 kills at once. Of several Stops the one that ends soonest
+	// stands. Stop returns when the request was delivered, not when the agents are gone: the
+	// target kills them in time also when the caller has exited. Agents that Stop ended are
+	// Ended; one that was Lost before stays Lost. To stop what has ended, or never was, is not
+	// an error. With remove, Stop also takes away everything that the target keeps for the
+	// handle, once its agents are gone; Status then gives no members.
 	Stop(ctx context.Context, h Handle, grace time.Duration, remove bool) error
 
-	// List names everything of ours that the place still holds.
+	// List names everything of ours that the target still holds.
 	List(ctx context.Context) ([]Handle, error)
 }
 
 // Needs is what one agent must have.
 type Needs struct {
 	Agents int
-	CPUs   float64 // cores each; 0: no wish
-	Memory int64   // bytes each; 0: no wish
+	CPUs   float64 // cores each; 0: not said
+	Memory int64   // bytes each; 0: not said
 	GPUs   int     // each; 0: none
-	// Slots is how many items of a map an agent runs at once, where that was said;
-	// 0: as many as it gets cores for. CPUs, Memory and GPUs are what they need
-	// together. A target that gives an agent few cores unless it is asked for more
-	// asks for one for each slot where CPUs is 0.
+	// Slots is how many items of a map an agent runs at once, where that was said; 0: as
+	// many as it gets cores for. CPUs, Memory and GPUs are for all of these items together.
+	// Where CPUs is 0, a target that by default gives an agent few cores requests one core for
+	// each slot.
 	Slots int
 	// Detail is what a target's name says after its slash, as gpu in slurm/gpu;
 	// "": the target's own choice.
@@ -74,74 +72,74 @@ type Needs struct {
 	// Time is how long the program may run, for engines that want to know; 0: as
 	// long as the target allows.
 	Time time.Duration
-	// Args are options of the target's own engine, verbatim. They win over what the
-	// driver makes of the other needs.
+	// Args are options of the target's own engine, verbatim. Where they contradict what the
+	// driver makes of the other needs, Args win.
 	Args []string
 	// Disk is how much disk the program may fill, in bytes each; 0: no limit. A target that
 	// makes a disk for each agent makes it so large; a target of machines that have disks
 	// refuses more than they hold, where it knows.
 	Disk int64
 	// Machine are the types of machines of which any will do, each a name or a glob of names;
-	// none: the target's choice. Where no machine has a type, one name is a label.
+	// none: the target's choice. On a target without types of machines, a single name is a label.
 	Machine []string
-	// Where is what else is asked of each machine. A machine of which the target cannot
-	// say that it is so, now or before an agent starts there, is not used.
+	// Where is the condition that each machine must meet. A machine for which the target cannot
+	// tell, now or before an agent starts there, is not used.
 	Where where.Expr
 	// Spot says how machines are bought. A target without spot capacity refuses SpotOnly and
 	// SpotFirst.
 	Spot job.Spot
 	// Labels name the job for bills and for lists of the engine: project, task, job, and its
-	// tags by their names. A target without labels has no use for them.
+	// tags by their names. A target without labels ignores them.
 	Labels map[string]string
-	// Place is what the agents run in.
+	// Place is the container that the agents run in.
 	Place Place
 }
 
-// Place is what agents run in, where a target has containers. A target without
-// any has no use for it.
+// Place describes the container that agents run in, where a target has containers. Other
+// targets ignore it.
 type Place struct {
 	Image string // a reference; "": the target's own choice
-	// Later says that Image is made between Offer and Start: Offer does not miss it.
+	// Later says that Image is made between Offer and Start: Offer accepts that it is missing.
 	Later bool
-	// Python is the version, as "3.12", that the target's own choice should bring;
+	// Python is the version, as "3.12", that an image should have which the target chooses;
 	// "": any.
 	Python string
 	// Nodes is how many agents of the job must reach each other; 0 and 1: none.
 	Nodes  int
 	Shm    int64 // bytes of /dev/shm; 0: the target's choice
 	Mounts []job.Mount
-	// Seen are files and folders of the submitting machine that the job's programs
-	// are given the names of: shown under these names, read-only.
+	// Seen are files and folders of the submitting machine that the job's programs get by
+	// name: they are shown under these names, read-only.
 	Seen []string
 }
 
-// Script reads what a script says at its head to a target's own scheduler, given what
-// has been said of the job otherwise: that stands. A head that says nothing is no error.
+// Script reads the options for a target's own scheduler at the head of a script. What was
+// said of the job otherwise is in n, and wins. A head without options is no error.
 type Script func(head []byte, n Needs) (Said, error)
 
-// Said is what a script's head says to a scheduler.
+// Said are the options at the head of a script.
 type Said struct {
-	Mark  string   `json:"mark"`            // what its lines begin with, such as #SBATCH
+	Mark  string   `json:"mark"`            // what their lines begin with, such as #SBATCH
 	Args  []string `json:"args,omitempty"`  // as in Needs
-	Nodes int      `json:"nodes,omitempty"` // machines that it wants; 0: it does not say
-	Left  []string `json:"left,omitempty"`  // options that are not taken, and why
-	Many  error    `json:"-"`               // why it cannot be one program, but items of a map; nil: it can
+	Nodes int      `json:"nodes,omitempty"` // machines that the script wants; 0: it does not say
+	Left  []string `json:"left,omitempty"`  // options that are ignored, and why
+	Many  error    `json:"-"`               // why the script must be items of a map and cannot be one program; nil: it can
 }
 
-// Offer is a place's answer to Needs.
+// Offer is a target's answer to Needs.
 type Offer struct {
 	Fits    bool
 	Reason  string   // why not, in one sentence, when it does not fit
 	Hint    string   // what to do about it, in one sentence with something to paste; "": ask for less
 	Missing []string // the permissions that are missing, and the party that can grant each
-	Machine string   // what it would run on, for the plan: "this machine, 8 cores, 32 GB"
-	Price   Price    // of what it would run on
+	Machine string   // the machine that it would run on, for the plan: "this machine, 8 cores, 32 GB"
+	Price   Price    // of that machine
 	Spot    bool     // it would run on spot capacity
 	// Identity names the account or role that agents would have there, in words for the plan,
 	// where only the account tells: "the job role drover-agents of account 123456789012". "": as
 	// Properties say. It counts for a target with an Identity in its Properties.
 	Identity string
-	// Cores and Memory (bytes) are what the place has in all; 0: not known.
+	// Cores and Memory (bytes) are what the target has in all; 0: not known.
 	Cores  int
 	Memory int64
 	// Choices are the kinds of machine that the target has, in its own order; none:
@@ -152,16 +150,16 @@ type Offer struct {
 // Choice is one kind of machine of a target, such as a partition.
 type Choice struct {
 	Detail  string        // as in Needs
-	Default bool          // what a target without a detail means
+	Default bool          // the target's choice when Needs.Detail is ""
 	Machine string        // "4 cores, 16 GB, 2 GPUs"
 	Free    int           // agents with these needs that could begin now
-	All     int           // and if nothing else ran; 0: it does not fit
+	All     int           // agents with these needs that could begin if nothing else ran; 0: they do not fit
 	Price   Price         // the zero value: the Offer's
 	Time    time.Duration // the longest that an agent may live; 0: no limit
 	Reason  string        // why not, when it does not fit
 }
 
-// Request is a Start.
+// Request is what Start is asked for.
 type Request struct {
 	Job       string // the job's id
 	Placement int    // 1, 2, ...: with Job it is the name of these agents
@@ -170,17 +168,17 @@ type Request struct {
 	Run       Boot
 }
 
-// Boot is what an agent needs to begin: where the facts are. It never holds a
-// secret. Argv makes the agent's command line of it.
+// Boot is what an agent needs to begin: above all, where the job's facts are. It never
+// holds a secret. Argv makes the agent's command line of it.
 type Boot struct {
 	Binary string // the agent's program on this machine
 	Store  string // as typed after --store; absolute
 	Job    string // project/task/job
 	Env    []string
 
-	// Folders are those of this machine that an agent beside the command line
-	// reads and writes under their own names, whatever it runs in: its store, when
-	// that is a folder. They are there.
+	// Folders are the folders of this machine that an agent beside the command line reads
+	// and writes under their own names, also when it runs in a container: its store, when
+	// that is a folder. They exist.
 	Folders []string
 	// Secrets are references (job.Resolve) by variable, for a target with agents that do
 	// not inherit this process's environment: the target reads the values at Start and hands

@@ -8,9 +8,9 @@ import (
 	"github.com/drover-run/drover/job/where"
 )
 
-// MachineRefusal is why a target that is one machine, without types, spot capacity or
-// options of its own, cannot honour what is asked for, and what to do about it; "" if it
-// can. place names it in a sentence: "this machine". own are its attributes.
+// MachineRefusal says why a target that is one machine, without types, spot capacity or
+// options of its own, cannot meet the needs, and what to do about it; "" if it can. place
+// names the machine in a sentence: "this machine". own are its attributes.
 func (n Needs) MachineRefusal(place string, own where.Attributes) (reason, hint string) {
 	const elsewhere = ", or choose another target with --on."
 	switch {

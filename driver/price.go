@@ -8,18 +8,18 @@ import (
 // Price is what an agent costs for each hour that its machine is kept for it, as the seller
 // says. The zero value is that of a target that costs nothing or has no price that it knows.
 type Price struct {
-	OnDemand float64 // for an agent and an hour
-	Spot     float64 // the same of spot capacity; 0: there is none, or its price is not known
+	OnDemand float64 // for one agent and one hour
+	Spot     float64 // the same for spot capacity; 0: there is none, or its price is not known
 	Currency string  // "USD"
 	Source   string  // for people: "AWS price list, eu-central-1"
-	Day      string  // on which the source said so: "2026-11-23"
+	Day      string  // the day on which the source said so: "2026-11-23"
 }
 
 // Known says whether there is a price.
 func (p Price) Known() bool { return p.OnDemand != 0 || p.Spot != 0 }
 
-// Check refuses a price that cannot be looked up again: prices change, and a plan that shows
-// one is believed.
+// Check refuses a price that cannot be looked up again, without a source and a day: prices
+// change, and users rely on one that a plan shows.
 func (p Price) Check() error {
 	if p == (Price{}) {
 		return nil

@@ -3,28 +3,27 @@ package driver
 import "slices"
 
 // Properties are the constants of a target: what holds for every job there, whatever it
-// needs. They are read once, without asking an engine.
+// needs. They are read once, without a request to an engine.
 type Properties struct {
 	// Attached is true when the agents live beside the command line: Ctrl-C stops them, and
-	// lost ones are replaced by the attached command line only. Elsewhere the engine
-	// replaces them.
+	// only the attached command line replaces lost ones. Elsewhere the engine replaces them.
 	Attached bool
-	// Apart is true when the agents do not see this machine's programs: its Python, its
-	// packages and PATH count for nothing there.
+	// Apart is true when the agents do not see this machine's programs: its Python, packages
+	// and PATH do not exist there.
 	Apart bool
-	// Containers is true when the target runs images, so that a Place counts. It says nothing
-	// of what is shown in them.
+	// Containers is true when the target runs images, so that a Place counts. Shown says what
+	// containers see of this machine.
 	Containers bool
 	// InPlace is true when all agents are on this machine and their programs find its folders
 	// under their own names, as the caller does: a program can then run where its code stands.
 	InPlace bool
-	// Stdin is true when the agents of this machine's Start inherit Boot.Stdin.
+	// Stdin is true when agents started by Start on this machine inherit Boot.Stdin.
 	Stdin bool
-	// Shown are folders of this machine: the agents see the files of the file systems that
-	// these lie in under their names, or are shown those that a Place says; "/" is all of
-	// them. What else a job names is stored with it.
+	// Shown are folders of this machine. The agents see the files of the file systems that
+	// hold these folders, under their names; in a container they see those that the Place
+	// lists. "/" stands for all files. Other files that a job names are stored with it.
 	Shown []string
-	// Stores are the kinds of store that its agents can open: "folder", "s3", "gs". Nil: all.
+	// Stores are the kinds of store that agents can open: "folder", "s3", "gs". Nil: all.
 	Stores []string
 	// Identity names the account or role that agents have there, in words for the plan, where
 	// their machines have credentials of their own: "the job role of their queue"; an Offer may
@@ -32,13 +31,13 @@ type Properties struct {
 	// they open is named without a profile of the caller's. "": agents have only what is handed
 	// to them.
 	Identity string
-	// Registry is where images for it are pushed that are built here, as
-	// "123.dkr.ecr.us-east-1.amazonaws.com". "": nowhere. A target that is Attached runs those of
-	// this machine; of any other the plan refuses an image that lies in no registry.
+	// Registry is where images that are built here are pushed for the target, as
+	// "123.dkr.ecr.us-east-1.amazonaws.com". "": nowhere. A target that is Attached runs the
+	// images of this machine; for any other the plan refuses an image that lies in no registry.
 	Registry string
 	// TimeLimit is true when the engine itself ends an agent after Needs.Time, also where no
-	// agent and no command line is left to do it. Else each agent holds the limit for its
-	// program, and a plan for machines elsewhere says so.
+	// agent and no command line is left to do it. Else each agent enforces the limit on its
+	// program, and a plan for other machines says so.
 	TimeLimit bool
 }
 

@@ -2,28 +2,28 @@ package driver
 
 import "context"
 
-// Setup is what a target stands on in an account or a cluster before agents can be started
-// there: roles, queues, networks, repositories. A target that stands on nothing has none.
+// Setup makes what a target needs in an account or a cluster before agents can be started
+// there: roles, queues, networks, repositories. A target that needs nothing has no Setup.
 //
-// Pieces have names that follow from the scope, so that any machine with the same rights
-// describes the same ones, and nothing has to be remembered.
+// Pieces have names that follow from the scope. So any machine with the same rights
+// describes the same pieces, and nothing has to be remembered.
 type Setup interface {
 	// Describe gives every piece in the order in which they are made, and changes nothing.
 	Describe(ctx context.Context, s Scope) ([]Piece, error)
 
-	// Apply makes the pieces that are missing, in their order, and calls made after each. What
-	// is there is left as it is, so that a second Apply changes nothing, and one after an Apply
-	// that was cut off goes on. When a piece is foreign nothing is made: a fault of kind
-	// Invalid names it.
+	// Apply makes the pieces that are missing, in their order, and calls made after each. It
+	// leaves existing pieces as they are: a second Apply changes nothing, and an Apply after
+	// one that was cut off goes on. When a piece is foreign it makes nothing: a fault of kind
+	// Invalid names the piece.
 	Apply(ctx context.Context, s Scope, made func(Piece)) error
 
 	// Destroy takes away the pieces that are this set-up's own, in the reverse order, and calls
-	// gone after each. What is missing and what is foreign is passed over, so that a Destroy
-	// after one that was cut off goes on. No placement is left by then.
+	// gone after each. It passes over missing and foreign pieces, so that a Destroy after one
+	// that was cut off goes on. The caller makes sure that no placement is left.
 	Destroy(ctx context.Context, s Scope, gone func(Piece)) error
 }
 
-// Scope says for what a target is set up.
+// Scope says what a target is set up for.
 type Scope struct {
 	Store   string   // where jobs keep their facts, as typed after --store; absolute
 	Project string   // the rights are for agents of this project
@@ -31,7 +31,7 @@ type Scope struct {
 	Args    []string // options of the target's own, as in Needs
 }
 
-// Piece is one thing that a target stands on.
+// Piece is one thing that a target needs in its account or cluster.
 type Piece struct {
 	Kind  string     `json:"kind"` // in the engine's own word: "role", "job queue"
 	Name  string     `json:"name"`
@@ -45,7 +45,7 @@ type Piece struct {
 	Why string `json:"why,omitempty"`
 }
 
-// PieceState is how a piece stands.
+// PieceState says whether a piece exists, and whether it is the set-up's own.
 type PieceState string
 
 // The states of a piece.
