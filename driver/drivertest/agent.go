@@ -41,7 +41,7 @@ func tellsStop(s *stage) {
 func tellsInterruption(s *stage) {
 	r := s.newRequest(1, 1, Script{Stay: true, Tell: true})
 	h := s.startAndWait(r)
-	if s.place.Warn == nil { // no engine says so here, and only a person asks
+	if s.place.Warn == nil { // the engine never warns here, and only a person asks
 		s.stopPlacement(h, never, false)
 		s.waitUntilGone(h)
 		if n := s.readReport(r, 0, "notice").Notice; !n.Asked {
@@ -59,8 +59,8 @@ func tellsInterruption(s *stage) {
 	}
 }
 
-// endsWordless: a target that sees the exit status may show it, and one that does not has
-// lost the agent.
+// endsWordless ends an agent without a call of End. A target that sees the exit status may
+// show it; any other target counts the agent as lost.
 func endsWordless(s *stage) {
 	m := s.waitUntilGone(s.startAndWait(s.newRequest(1, 1, Script{Wordless: true, Code: 3})))[0]
 	if m.State != driver.Lost && (m.State != driver.Ended || m.Code != 3) || m.Reason == "" {
@@ -78,7 +78,7 @@ func startsAfterLostAnswer(s *stage) {
 	} else {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 		defer cancel()
-		_, _ = s.d.Start(ctx, r) // it may have come to its end, or to none
+		_, _ = s.d.Start(ctx, r) // ctx may have ended it at any point
 	}
 	h := s.startAndWait(r)
 	if held := s.listOwnHandles(); !slices.Equal(held, []driver.Handle{h}) {
@@ -94,14 +94,14 @@ func letsIn(s *stage) {
 		if m.Enter == nil {
 			continue // there is no way in
 		}
-		want := h.Enter(r.Run.Binary, m.Index)[1:] // the program may have another name there
+		want := h.Enter(r.Run.Binary, m.Index)[1:] // the path of the program may differ there
 		if n := len(m.Enter) - len(want); n < 1 || !slices.Equal(m.Enter[n:], want) {
 			s.Errorf("the way to agent %d is %q, want it to end in %q", m.Index, m.Enter, want)
 		}
 	}
 }
 
-// readReport reads what an agent has left.
+// readReport reads the report that an agent has written.
 func (s *stage) readReport(r driver.Request, index int, kind string) (report Report) {
 	s.Helper()
 	text, err := os.ReadFile(reportFile(s.marks, r.Placement, index, kind))

@@ -32,8 +32,8 @@ func (s *stage) expectRefusal(n driver.Needs, what string) {
 	}
 }
 
-// askedOfMachines expects that a target uses only machines of which it knows that they are
-// what is asked for.
+// askedOfMachines expects that a target uses only machines of which it knows that they meet
+// the conditions.
 func askedOfMachines(s *stage) {
 	for text, fits := range map[string]bool{
 		"cpus >= 1":                 true,
@@ -41,7 +41,7 @@ func askedOfMachines(s *stage) {
 		"cpus >= 10000000":          false,
 		"node == no-machine-so":     false,
 		"not node =~ *":             false,
-		"zone == no-zone-1a":        false, // not known is not met
+		"zone == no-zone-1a":        false, // what is not known is not met
 		"zone =~ no-* or cpus >= 1": true,
 	} {
 		e, err := where.Parse(text)
@@ -69,8 +69,8 @@ func spotOrRefused(s *stage) {
 	}
 }
 
-// pricesHaveSources expects each price to say where it is from and of which day, and spot
-// capacity to have one where on-demand machines have.
+// pricesHaveSources expects each price to have a source and a day, and spot capacity to have
+// a price where on-demand machines have one.
 func pricesHaveSources(s *stage) {
 	for _, spot := range []job.Spot{job.SpotAny, job.SpotNever, job.SpotFirst, job.SpotOnly} {
 		o := s.offerForOne(driver.Needs{Spot: spot})
@@ -89,7 +89,7 @@ func pricesHaveSources(s *stage) {
 	}
 }
 
-// foreignOptions expects that an option which no engine can have is not passed over.
+// foreignOptions expects that a target does not ignore an option which no engine can have.
 func foreignOptions(s *stage) {
 	s.expectRefusal(driver.Needs{Args: []string{"--no\x00option\nof=any"}}, "an option that no engine has")
 }

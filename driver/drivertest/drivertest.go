@@ -1,15 +1,13 @@
 // Package drivertest proves a driver: a table of named promises, the same for a
 // laptop, a cluster and a cloud.
 //
-// It starts agents that act a Script. Where agents are processes, the test
-// program itself is the agent's program, and Main makes it act. What a suite
-// cannot do through the contract (kill an agent behind its driver's back, take
-// its machine away) a Place does for it.
+// It starts agents that act a Script. Where agents are processes, the test program itself is
+// the agent's program, and Main makes it act. What a suite cannot do through the contract
+// (kill an agent without its driver, take its machine away) a Place does for it.
 //
-// It refuses to know how a place works, and never waits for time: it looks, a
-// bounded number of times, until the place says what was promised. Package mem
-// passes it, and plants a fault for every promise (mutants_test.go there), each
-// of which it must catch.
+// It refuses to know how a target works, and does not depend on timing: it looks, a bounded
+// number of times, until the target says what was promised. Package mem passes it, and plants
+// a fault for every promise (mutants_test.go there); the suite must catch each of them.
 package drivertest
 
 import (
@@ -25,41 +23,40 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Place is a driver as the suite meets it.
+// Place is what a driver's tests tell the suite of the driver and its target.
 type Place struct {
-	// Open makes a place for one promise and takes it down by t.Cleanup. It may
-	// hold what is not ours. The function it gives is called for each new Driver
-	// value on that place, as another process would make it.
+	// Open makes a target for one promise and takes it down by t.Cleanup. The target may
+	// have placements that are not ours. The function that Open gives is called for each new
+	// Driver value on that target, as another process would make it.
 	Open func(t *testing.T) func() driver.Driver
 
-	// Boot makes what starts an agent that acts s. Nil: this program, with the
-	// script in its environment.
+	// Boot makes the Boot of an agent that acts s. Nil: this program, with the script in its
+	// environment.
 	Boot func(t *testing.T, s Script) driver.Boot
 
-	// Marks is a folder that the suite and the agents reach under the same path.
-	// Empty: one of this machine's.
+	// Marks is a folder that the suite and the agents reach under the same path. "": a
+	// folder of this machine.
 	Marks string
 
-	// Kill ends an agent without a word, as a crash does. Nil: SIGKILL to its PID.
+	// Kill ends an agent in a way that it cannot report, as a crash does. Nil: SIGKILL to its PID.
 	Kill func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member)
 
 	// Take takes an agent's machine away. Nil: no machine is ever taken here.
 	Take func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member)
 
-	// Break makes of r a request for agents that cannot come up. Nil: their program
-	// is missing.
+	// Break changes r to a request for agents that cannot come up. Nil: their program is
+	// missing.
 	Break func(t *testing.T, d driver.Driver, r *driver.Request)
 
-	// Warn has the engine say that an agent's machine is about to go, before it takes it.
-	// Nil: no engine says so here.
+	// Warn makes the engine announce that an agent's machine is about to go. Nil: the engine
+	// here announces nothing.
 	Warn func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member)
 
-	// LoseAnswer has the next Start happen, and its answer lost. Nil: what Start asks for is
-	// done before it returns, or by another process.
+	// LoseAnswer makes the next Start happen, and loses its answer. Nil: what Start asks for
+	// is done before it returns, or by another process.
 	LoseAnswer func(d driver.Driver)
 
-	// Pass lets virtual time pass between two looks. Nil: the place has the
-	// world's.
+	// Pass lets virtual time pass between two looks. Nil: the target uses real time.
 	Pass func(d driver.Driver, step time.Duration)
 
 	// Looks is how often, a hundredth of a second apart, the suite looks for what
@@ -67,7 +64,7 @@ type Place struct {
 	Looks int
 }
 
-// Run proves every promise, each on a place of its own and all in parallel.
+// Run proves every promise, each on a target of its own and all in parallel.
 func Run(t *testing.T, place Place) {
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
@@ -77,7 +74,7 @@ func Run(t *testing.T, place Place) {
 	}
 }
 
-// stage is one promise's place, agents and handles.
+// stage is the target, the agents and the handles of one promise.
 type stage struct {
 	*testing.T
 	place Place
@@ -113,14 +110,14 @@ func newID() string {
 	return job.ID(b)
 }
 
-// removeAll leaves nothing of this promise's job behind.
+// removeAll removes everything of this promise's job.
 func (s *stage) removeAll() {
 	for _, h := range s.listOwnHandles() {
 		s.removePlacement(h)
 	}
 }
 
-// removePlacement stops and removes, and waits until the place has forgotten h.
+// removePlacement stops and removes, and waits until the target does not know h any more.
 func (s *stage) removePlacement(h driver.Handle) {
 	s.Helper()
 	if err := s.d.Stop(context.Background(), h, 0, true); err != nil {
@@ -130,7 +127,7 @@ func (s *stage) removePlacement(h driver.Handle) {
 	s.waitUntil("the place has forgotten the handle", func() bool { return len(s.readStatus(h)) == 0 })
 }
 
-// listOwnHandles is List, less what is not of this promise's job.
+// listOwnHandles is List, without handles of other jobs than this promise's.
 func (s *stage) listOwnHandles() []driver.Handle {
 	s.Helper()
 	all, err := s.again().List(context.Background())
@@ -157,7 +154,7 @@ func (s *stage) newRequest(p, agents int, script Script) driver.Request {
 	return driver.Request{Job: s.job, Placement: p, Agents: agents, Needs: driver.Needs{Agents: agents}, Run: boot}
 }
 
-// startPlacement starts and expects the handle that the name gives.
+// startPlacement starts a placement and expects the handle that follows from its name.
 func (s *stage) startPlacement(d driver.Driver, r driver.Request) driver.Handle {
 	s.Helper()
 	h, err := d.Start(context.Background(), r)
@@ -196,9 +193,9 @@ func (s *stage) countStarts(placement, index int) int {
 	return len(found)
 }
 
-// startedOnce expects each agent to have been started once. What Start may still
-// have under way is given its chance: an agent that is started after it comes up
-// first.
+// startedOnce expects each agent to have been started once. If Start were still to start an
+// agent, that agent would come up before another that is started after it: so the suite
+// starts one more and waits for it first.
 func (s *stage) startedOnce(r driver.Request) {
 	s.Helper()
 	s.startAndWait(s.newRequest(r.Placement+1000, 1, Script{}))
@@ -241,7 +238,7 @@ func (s *stage) waitUntilGone(h driver.Handle) []driver.Member {
 // step is the time between two looks.
 const step = 10 * time.Millisecond
 
-// waitUntil looks until done, a bounded number of times.
+// waitUntil looks, a bounded number of times, until done is true.
 func (s *stage) waitUntil(what string, done func() bool) {
 	s.Helper()
 	for range s.place.Looks {
@@ -251,7 +248,7 @@ func (s *stage) waitUntil(what string, done func() bool) {
 		if s.place.Pass != nil {
 			s.place.Pass(s.d, step)
 		}
-		time.Sleep(step) // agents are real: they need the processor, not the time
+		time.Sleep(step) // agents are real processes, which need the processor
 	}
 	s.Fatalf("looked %d times: never seen that %s", s.place.Looks, what)
 }

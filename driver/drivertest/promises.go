@@ -15,10 +15,10 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// never is a grace that no test lives to see the end of.
+// never is a grace that does not pass during any test.
 const never = 1000 * time.Hour
 
-// soon is a grace that passes while a test looks on.
+// soon is a grace that passes while a test waits.
 const soon = 50 * time.Millisecond
 
 var promises = []struct {
@@ -188,8 +188,8 @@ func endsBadly(s *stage) {
 	}
 }
 
-// cannotStart: a place that looks first refuses, and keeps nothing; one that
-// finds out later shows it.
+// cannotStart: a target that checks first refuses, and keeps nothing; one that finds out later
+// shows it.
 func cannotStart(s *stage) {
 	r := s.newRequest(1, 1, Script{})
 	if s.place.Break != nil {
@@ -237,7 +237,7 @@ func lostStaysLost(s *stage) {
 }
 
 func takenIsNotLost(s *stage) {
-	if s.place.Take == nil { // no machine is ever taken here, and no driver may say so
+	if s.place.Take == nil { // no machine is ever taken here, and the driver may not say so
 		h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
 		s.killAgent(h, 0)
 		if m := s.waitUntilGone(h)[0]; m.State == driver.Taken {
@@ -286,11 +286,11 @@ func stopHurries(s *stage) {
 	h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true, Deaf: true}))
 	s.stopPlacement(h, never, false)
 	s.stopPlacement(h, soon, false)
-	s.stopPlacement(h, never, false) // and a late long one gives no time back
+	s.stopPlacement(h, never, false) // and a later, longer grace does not give more time
 	s.allStopped(h)
 }
 
-// stopAtOnce: one hears, and would have ended with 5 had it been asked.
+// stopAtOnce: one agent listens for SIGTERM, and would have ended with 5 had it been asked.
 func stopAtOnce(s *stage) {
 	hears := s.startAndWait(s.newRequest(1, 1, Script{Stay: true, Code: 5}))
 	deaf := s.startAndWait(s.newRequest(2, 1, Script{Stay: true, Deaf: true}))
@@ -420,7 +420,7 @@ func (s *stage) allStopped(h driver.Handle) {
 // more with which engines and shells report a signal.
 func ownStatus(code int) bool { return code >= 0 && code < 128 }
 
-// waitUntilRunning waits until the place itself says that every agent runs.
+// waitUntilRunning waits until the target itself says that every agent runs.
 func (s *stage) waitUntilRunning(h driver.Handle) []driver.Member {
 	s.Helper()
 	var members []driver.Member

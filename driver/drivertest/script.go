@@ -17,19 +17,19 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Script is what an agent of the suite does with its life.
+// Script says what an agent of the suite does.
 type Script struct {
-	Say   string // first of all, one line on its standard error
-	Stay  bool   // then it waits to be asked to stop
-	Deaf  bool   // with Stay: it does not hear the asking, and must be killed
+	Say   string // the first line on its standard error
+	Stay  bool   // then it waits until it is asked to stop
+	Deaf  bool   // with Stay: it ignores that it is asked, and must be killed
 	Code  int    // its exit status
-	Marks string // the folder in which every start leaves a file of its own
-	// Tell has the agent leave a Report of what it knows, and another when it was asked to
+	Marks string // the folder in which every start makes a file of its own
+	// Tell makes the agent write a Report of what it knows, and another when it was asked to
 	// stop.
 	Tell bool
-	// Secret is the reference of the secret that a Report is to have.
+	// Secret is the reference of the secret that a Report must contain.
 	Secret string
-	// Wordless has the agent end without its allocation's End.
+	// Wordless makes the agent end without a call of its allocation's End.
 	Wordless bool
 }
 
@@ -40,7 +40,7 @@ type Report struct {
 	Notice   driver.Notice
 }
 
-// What requests of the suite have in their environment, and the name of their secret.
+// The variable of the environment in requests of the suite, and the name of their secret.
 const (
 	EnvName    = "DRIVERTEST_VARIABLE"
 	SecretName = "DRIVERTEST_SECRET"
@@ -58,18 +58,18 @@ type Agent struct {
 // variable carries a Script to its agent.
 const variable = "DROVER_DRIVERTEST"
 
-// Environ is the script as Boot.Env has it, for a Place that makes its own Boot.
+// Environ is the script as Boot.Env carries it, for a Place that makes its own Boot.
 func (s Script) Environ() []string {
 	text, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // strings, booleans and a number
 	}
-	// A program with the race detector otherwise stays a second when it ends.
+	// Without this, a program with the race detector stays a second when it ends.
 	return []string{variable + "=" + string(text), EnvName + "=as the request says", "GORACE=atexit_sleep_ms=0"}
 }
 
-// ScriptOf reads the script out of a request, for places where agents are not
-// processes. ok is false when the request is not of this suite.
+// ScriptOf reads the script from a request, for targets on which agents are not processes.
+// ok is false when the request is not of this suite.
 func ScriptOf(b driver.Boot) (s Script, ok bool) {
 	for _, e := range b.Env {
 		if text, found := strings.CutPrefix(e, variable+"="); found {
@@ -79,8 +79,8 @@ func ScriptOf(b driver.Boot) (s Script, ok bool) {
 	return s, false
 }
 
-// Act plays the script, leaves the agent's last word, and returns its exit status. ctx is
-// done when the agent is asked to stop.
+// Act does what the script says, calls the allocation's End, and returns the exit status. ctx
+// is done when the agent is asked to stop.
 func (s Script) Act(ctx context.Context, a Agent) int {
 	if s.Say != "" {
 		fmt.Fprintln(a.Log, s.Say)
@@ -113,13 +113,13 @@ func (s Script) Act(ctx context.Context, a Agent) int {
 	return s.Code
 }
 
-// writeReport leaves what the agent knows in a file that is there whole or not at all.
+// writeReport writes what the agent knows into a file that appears whole or not at all.
 func (s Script) writeReport(a Agent, kind string, n driver.Notice) error {
 	if !s.Tell {
 		return nil
 	}
 	r := Report{Variable: valueOf(a.Environ, EnvName), Secret: a.Given.Secrets[SecretName], Notice: n}
-	if a.Given.Secrets == nil && s.Secret != "" { // it resolves them in its own environment
+	if a.Given.Secrets == nil && s.Secret != "" { // the agent resolves them in its own environment
 		values, err := job.Resolve(map[string]string{SecretName: s.Secret}, a.Environ, os.ReadFile)
 		if err != nil {
 			fmt.Fprintln(a.Log, "drivertest: read the secret:", err)
@@ -141,12 +141,12 @@ func (s Script) writeReport(a Agent, kind string, n driver.Notice) error {
 	return err
 }
 
-// reportFile lies beside the marks, under a name that counts as none.
+// reportFile lies beside the marks, under a name that does not count as a mark.
 func reportFile(marks string, placement, index int, kind string) string {
 	return filepath.Join(marks, kind+"."+markName(placement, index))
 }
 
-// valueOf is a variable of an environment, in which the later of two counts.
+// valueOf is a variable of an environment, in which the later of two values counts.
 func valueOf(environ []string, name string) (value string) {
 	for _, kv := range environ {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
@@ -156,16 +156,16 @@ func valueOf(environ []string, name string) (value string) {
 	return value
 }
 
-// markLost is the exit status of an agent that could not leave its mark.
+// markLost is the exit status of an agent that could not make its mark.
 const markLost = 99
 
 func markName(placement, index int) string { return fmt.Sprintf("%d-%d", placement, index) }
 
-// Main is TestMain for a driver with agents that are processes: it runs the tests,
-// or, where a driver started this same program as an agent, acts the script.
+// Main is TestMain for a driver with agents that are processes: it runs the tests, or, where
+// a driver started this same program as an agent, does what the script says.
 //
-// adopt is the target's, as drover's agent calls it at its own beginning; nil: the target
-// has no side on its machines.
+// adopt is the target's Adopt, which an agent of drover calls when it begins; nil: the target
+// has none.
 func Main(m *testing.M, adopt func() (*driver.Allocation, error)) {
 	text, ok := os.LookupEnv(variable)
 	if !ok {
@@ -179,8 +179,8 @@ func Main(m *testing.M, adopt func() (*driver.Allocation, error)) {
 	os.Exit(act(s, adopt))
 }
 
-// act is the agent's process. It listens for SIGTERM before it begins, as every
-// drover agent must: a place may ask as soon as it knows of the agent.
+// act is the agent's process. It listens for SIGTERM before it begins, as every agent of
+// drover must: a target may ask as soon as it knows of the agent.
 func act(s Script, adopt func() (*driver.Allocation, error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

@@ -9,17 +9,17 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// SetupPlace is a set-up as its suite meets it.
+// SetupPlace is what a driver's tests tell the suite of a set-up and its account.
 type SetupPlace struct {
-	// Open makes a set-up in an account of its own, of which nothing is there.
+	// Open makes a set-up in an account of its own, in which no piece exists.
 	Open func(t *testing.T) driver.Setup
-	// CutOff lets n more changes happen and has every other one fail; -1: none fails.
+	// CutOff lets n more changes happen and makes every later one fail; -1: none fails.
 	CutOff func(u driver.Setup, n int)
 	// Occupy gives the name of a piece of the scope to something else.
 	Occupy func(u driver.Setup, s driver.Scope)
 }
 
-// setupPromises are what each driver.Setup keeps.
+// setupPromises are the promises of each driver.Setup.
 var setupPromises = []struct {
 	name string
 	keep func(*testing.T, SetupPlace)
@@ -34,7 +34,7 @@ var setupPromises = []struct {
 	{"a cancelled context makes and takes away nothing", setupCancelled},
 }
 
-// RunSetup proves every promise of a set-up, each on an account of its own.
+// RunSetup proves every promise of a set-up, each in an account of its own.
 func RunSetup(t *testing.T, place SetupPlace) {
 	for _, p := range setupPromises {
 		t.Run(p.name, func(t *testing.T) { p.keep(t, place) })
@@ -43,13 +43,13 @@ func RunSetup(t *testing.T, place SetupPlace) {
 
 var scope = driver.Scope{Store: "s3://bucket/jobs", Project: "suite"}
 
-// others differ from scope in one thing each.
+// others each differ from scope in one thing.
 var others = []driver.Scope{
 	{Store: "s3://bucket/jobs", Project: "other"},
 	{Store: "s3://another/jobs", Project: "suite"},
 }
 
-// pieces are those of a scope, of which there is one at least.
+// pieces are the pieces of a scope; there is at least one.
 func pieces(t *testing.T, u driver.Setup, s driver.Scope) []driver.Piece {
 	t.Helper()
 	all, err := u.Describe(context.Background(), s)
@@ -69,7 +69,7 @@ func expectStates(t *testing.T, u driver.Setup, s driver.Scope, want driver.Piec
 	}
 }
 
-// apply applies and gives what was made.
+// apply applies the set-up and gives the pieces that were made.
 func apply(t *testing.T, u driver.Setup, s driver.Scope) (made []string) {
 	t.Helper()
 	if err := u.Apply(context.Background(), s, func(p driver.Piece) { made = append(made, p.Name) }); err != nil {

@@ -6,11 +6,11 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Claim makes a process of the engine an agent of the placement, and gives its number: the
-// first claimant of an index has the index itself, and when the engine starts that process
-// again it has the next number of the same index, index + agents, and so on. ok is false
-// for a process of another submission, which happened twice: it must leave. A claimant that
-// asks again has the number that it has.
+// Claim makes a process of the engine an agent of the placement, and gives its number. The
+// first claimant of an index has the index as its number. When the engine starts that process
+// again, the new process has the next number of the same index: index + agents, and so on. ok
+// is false for a process of another submission of the placement, when the engine was asked
+// twice: that process must exit. A claimant that asks again gets the number that it has.
 func (p *Placement) Claim(ctx context.Context, c Claimant) (n int, ok bool, err error) {
 	if c.ID == "" || c.Index < 0 || c.Index >= p.Request.Agents || c.Attempt < 1 {
 		return 0, false, fault.New(fault.Invalid, "", "claim agent: %s has no agent %d of %d", p.Handle, c.Index, p.Request.Agents)

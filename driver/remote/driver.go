@@ -14,9 +14,9 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Driver is all of a driver.Driver but Offer, over the records of a target and the calls of
-// its engine. A target embeds it, and has an identity of its own for its agents
-// (driver.Properties): a newer Boot.Pass is not handed to agents that are there.
+// Driver is all of a driver.Driver but Offer, made of the records of a target and the calls of
+// its engine. A target embeds it. Its agents need an identity of their own
+// (driver.Properties), as a newer Boot.Pass is not handed to running agents.
 type Driver struct {
 	engine Engine
 	open   func(context.Context) (*store.Store, error)
@@ -24,12 +24,12 @@ type Driver struct {
 	o      Options
 }
 
-// Options are how long a driver waits. The zero value is for everything but tests.
+// Options say how long a driver waits. The zero value is for everything but tests.
 type Options struct {
 	// Settle is how long an engine may take until Find shows what was submitted; 0: 60 s. A
-	// call that has no answer after so long, watched by this process, counts as never made.
+	// call that has no answer after this process has watched it so long counts as never made.
 	Settle time.Duration
-	// Look is how often Start looks meanwhile; 0: 2 s.
+	// Look is how often Start looks while it waits; 0: 2 s.
 	Look time.Duration
 }
 
@@ -51,8 +51,9 @@ func (d *Driver) records(ctx context.Context) (Records, error) {
 	return NewRecords(s, d.target), nil
 }
 
-// Start records the request, and asks the engine unless it has been asked. It waits where
-// another process is asking, or has died while it asked, up to Options.Settle.
+// Start records the request, and asks the engine unless the record says that it was asked.
+// Where another process is asking, or has died while it asked, Start waits, up to
+// Options.Settle.
 func (d *Driver) Start(ctx context.Context, q driver.Request) (driver.Handle, error) {
 	h := driver.Handle{Target: d.target, Job: q.Job, Placement: q.Placement}
 	r, err := d.records(ctx)
@@ -69,7 +70,7 @@ func (d *Driver) Start(ctx context.Context, q driver.Request) (driver.Handle, er
 	return h, nil
 }
 
-// submit has the engine started once for the placement, as far as can be known.
+// submit makes the engine start the placement once, as far as that can be known.
 func (d *Driver) submit(ctx context.Context, r Records, p *Placement, q driver.Request, fresh bool) error {
 	var waited time.Duration // for an answer to call number waitedFor
 	waitedFor := 0
@@ -118,8 +119,8 @@ func (d *Driver) submit(ctx context.Context, r Records, p *Placement, q driver.R
 	}
 }
 
-// call is call number k of the engine for agents. A refusal takes a record away that this
-// Start has made.
+// call makes call number k of the engine for agents. After a refusal it removes the record,
+// if this Start has made it.
 func (d *Driver) call(ctx context.Context, r Records, p *Placement, q driver.Request, k int, fresh bool) error {
 	secrets, err := job.Resolve(q.Run.Secrets, os.Environ(), os.ReadFile)
 	var pass []byte
@@ -136,11 +137,11 @@ func (d *Driver) call(ctx context.Context, r Records, p *Placement, q driver.Req
 	case notDone(err):
 		return d.refused(ctx, r, p, k, fresh, err)
 	}
-	return err // what has become of it the next Start finds out
+	return err // the next Start finds out whether agents were started
 }
 
 // recordAnswer records what the engine has started. Where the record was removed meanwhile,
-// that ends again: nothing would name it.
+// it ends those agents again, as no record would name them.
 func (d *Driver) recordAnswer(ctx context.Context, r Records, p *Placement, k int, ids []string) error {
 	if err := p.answer(ctx, k, answered{IDs: ids}); err != nil {
 		return err
@@ -169,14 +170,14 @@ func (d *Driver) refused(ctx context.Context, r Records, p *Placement, k int, fr
 	return errors.Join(cause, p.answer(ctx, k, answered{Refused: cause.Error()}))
 }
 
-// notDone says whether an engine's error says that nothing was done.
+// notDone says whether an engine's error means that nothing was done.
 func notDone(err error) bool {
 	var known *fault.Fault
 	return errors.As(err, &known) && slices.Contains([]fault.Kind{fault.Full, fault.Denied, fault.Invalid}, fault.KindOf(err))
 }
 
-// Status is what the engine's processes and the records say together (members). It takes a
-// placement away that is to be removed and has no agent left.
+// Status joins what the engine's processes and the records say (members). It takes away a
+// placement that is to be removed and has no agent left.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
 	r, err := d.records(ctx)
 	if err != nil {
@@ -198,8 +199,8 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	return v.members(), nil // a removal that failed is tried again by the next call
 }
 
-// look reads the record and asks the engine: of what the record names, or of all that has
-// the placement's name.
+// look reads the record and asks the engine for the processes that the record names. With all,
+// or where an answer is missing, it asks for everything with the placement's name too.
 func (d *Driver) look(ctx context.Context, p *Placement, all bool) (v view, err error) {
 	v = view{handle: p.Handle, request: p.Request}
 	if v.state, err = p.read(ctx); err != nil {
@@ -221,15 +222,15 @@ func (d *Driver) look(ctx context.Context, p *Placement, all bool) (v view, err 
 	}
 	v.index()
 	if slices.ContainsFunc(v.processes, func(p Process) bool { return !p.State.Alive() && !v.through(p) }) {
-		// It may have come up, and recorded its end, since the record was read.
+		// The agent may have come up, and recorded its end, since the record was read.
 		v.state, err = p.read(ctx)
 		v.index()
 	}
 	return v, err
 }
 
-// Stop leaves the order for the agents' supervisors, which keep its time, and ends what has
-// not begun, or, without grace, everything.
+// Stop records the order for the agents' supervisors, which carry it out in time. It ends by
+// itself the processes that have not begun; without grace it ends all.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	r, err := d.records(ctx)
 	if err != nil {
@@ -244,8 +245,8 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	case err != nil:
 		return err
 	}
-	// The order comes before any look: what comes up later finds it, and a Start that has not
-	// asked the engine yet does not.
+	// The order comes before any look: a process that comes up later finds the order, and a
+	// Start that finds it does not ask the engine any more.
 	if err := p.order(ctx, grace); err != nil {
 		return err
 	}
@@ -279,7 +280,7 @@ func isDamage(err error) bool {
 	return errors.Is(err, store.ErrMalformed) || err != nil && fault.KindOf(err) == fault.Invalid
 }
 
-// stopUnrecorded ends what the engine has under a name of ours that has no record any more.
+// stopUnrecorded ends what the engine has under a name of drover's that has no record any more.
 func (d *Driver) stopUnrecorded(ctx context.Context, r Records, h driver.Handle) error {
 	if !r.names(h) {
 		return nil
@@ -298,7 +299,7 @@ func (d *Driver) stopUnrecorded(ctx context.Context, r Records, h driver.Handle)
 	return d.engine.Remove(ctx, h, ids)
 }
 
-// takeAway removes a placement without agents, the record last.
+// takeAway removes a placement without agents, and its record last.
 func (d *Driver) takeAway(ctx context.Context, r Records, p *Placement, v view) error {
 	if err := d.engine.Remove(ctx, p.Handle, v.found); err != nil {
 		return err

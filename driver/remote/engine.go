@@ -6,9 +6,9 @@ import (
 	"github.com/drover-run/drover/driver"
 )
 
-// Engine is the control plane of a target: what it is asked for, in its own words. No call
-// has to be idempotent. An error of the kinds fault.Full, Denied and Invalid says that
-// nothing was done; after any other the call may have happened.
+// Engine is the control plane of a target, in its own words. No call has to be idempotent. An
+// error of the kinds fault.Full, Denied and Invalid says that nothing was done; after any
+// other error the call may have happened.
 type Engine interface {
 	// Submit starts the agents of a placement under a name that follows from its handle, and
 	// gives the engine's ids of what it has started: one, or several. The processes of each id
@@ -20,8 +20,8 @@ type Engine interface {
 	// first. What was submitted a moment ago may be missing.
 	Find(ctx context.Context, h driver.Handle) (ids []string, err error)
 
-	// Processes are all that the ids stand for, each attempt apart, also what has ended. An
-	// id that the engine has forgotten has none; one that it does not show yet is Waiting.
+	// Processes gives all processes of the ids, each attempt apart, also those that have ended.
+	// An id that the engine has forgotten has none; one that it does not show yet is Waiting.
 	Processes(ctx context.Context, h driver.Handle, ids []string) ([]Process, error)
 
 	// Terminate ends processes at once, also those that have not begun. It returns when the
@@ -43,7 +43,8 @@ type Submission struct {
 	// Secrets are the values of the job's secrets by variable, for the engine's own store of
 	// secrets: no other field of a request may hold one.
 	Secrets map[string]string
-	// Pass is what an agent opens the store with, secret too; nil: none is needed.
+	// Pass holds the credential with which an agent opens the store, a secret too; nil: none
+	// is needed.
 	Pass []byte
 }
 
@@ -55,11 +56,12 @@ type Process struct {
 	Reason string // the engine's own words
 	Hint   string // as in driver.Member
 	Where  string // machine, for people; "": none yet
-	Tail   string // the end of what the engine kept of its output
+	Tail   string // the end of its output, as far as the engine kept it
 	// Enter is the command that, typed on the caller's machine, runs the words after it on
-	// the process's machine while it runs; nil: there is no way. Program is drover's there.
+	// the process's machine while the process runs; nil: there is no way. Program is the path
+	// of drover there.
 	Enter   []string
 	Program string
-	// Terminated is true when Terminate has ended it, and not something else.
+	// Terminated is true when Terminate has ended the process, and nothing else has.
 	Terminated bool
 }

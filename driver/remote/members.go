@@ -15,11 +15,11 @@ type view struct {
 	request   Request
 	found     []string // the engine's ids
 	processes []Process
-	process   map[Claimant]int // where in processes
-	number    map[Claimant]int // of those that have come up
+	process   map[Claimant]int // index into processes
+	number    map[Claimant]int // the agent's number, for those that have come up
 }
 
-// index fills what finds processes and agents by their claimants.
+// index fills the maps that find processes and agents by their claimants.
 func (v *view) index() {
 	v.process, v.number = map[Claimant]int{}, map[Claimant]int{}
 	for i, p := range v.processes {
@@ -30,8 +30,8 @@ func (v *view) index() {
 	}
 }
 
-// members tells, from the record and the engine's processes, how each agent stands. The
-// record of an agent's end is the truth about it; what has none is as the engine says.
+// members tells, from the record and the engine's processes, how each agent stands. If the
+// record has an agent's end, that counts; else what the engine says.
 //
 //	recorded             the engine says            member
 //	end                  anything                   Ended or Lost, as recorded
@@ -58,7 +58,7 @@ func (v view) members() (all []driver.Member) {
 		}
 	}
 	for _, p := range v.processes {
-		seen[p.Index] = true // under another number, or of an agent that is another process
+		seen[p.Index] = true // it is a member under another number, or another process is the agent
 	}
 	for n := range v.request.Agents {
 		if !seen[n] {
@@ -69,8 +69,8 @@ func (v view) members() (all []driver.Member) {
 	return all
 }
 
-// newestFirst are the processes: those that live before those that do not, and later attempts
-// before earlier ones. Of several that would claim one number the first is the member, as an
+// newestFirst gives the processes: those that live before those that do not, and later
+// attempts before earlier ones. If several would claim one number, the first is the member: an
 // engine that starts a process again has not lost the agent.
 func (v view) newestFirst() []Process {
 	all := slices.Clone(v.processes)
@@ -92,7 +92,7 @@ func (v view) claimed(n int, c Claimant) driver.Member {
 	if i, known := v.process[c]; known {
 		m = v.asEngineSays(n, v.processes[i])
 		if m.State == driver.Waiting {
-			m.State = driver.Running // the engine learns of it later
+			m.State = driver.Running // the engine says so later
 		}
 	}
 	if e, ended := v.ends[n]; ended {
@@ -137,8 +137,8 @@ func (v view) asEngineSays(n int, p Process) driver.Member {
 	return m
 }
 
-// next is the number that a process without one would claim, by the rule of Claim. mine is
-// false for a process that must leave, and for one that has a number.
+// next is the number that a process without a number would claim, by the rule of Claim. mine
+// is false for a process that must exit, and for one that has a number.
 func (v view) next(p Process) (n int, mine bool) {
 	for n = p.Index; n <= maxNumber; n += v.request.Agents {
 		c, taken := v.agents[n]
@@ -152,7 +152,7 @@ func (v view) next(p Process) (n int, mine bool) {
 	return 0, false
 }
 
-// unseen is an agent of which neither the record nor the engine knows a process.
+// unseen is an agent without a process in the record or at the engine.
 func (v view) unseen(index int) driver.Member {
 	m := driver.Member{Index: index, State: driver.Waiting, Code: -1, Reason: "the engine has not answered yet"}
 	switch {
@@ -178,9 +178,9 @@ func (v view) through(p Process) bool {
 	return up && ended
 }
 
-// leaves says whether the placement is to be taken away now. Then nothing of it may run,
-// not even a process of an agent that has recorded its end, and no call of the engine may
-// be under way.
+// leaves says whether the placement is to be taken away now: it is to be removed, none of its
+// processes runs, not even one of an agent that has recorded its end, and no call of the
+// engine is under way.
 func (v view) leaves() bool {
 	return v.removing && !v.inFlight() && !v.alive() && !slices.ContainsFunc(v.processes, func(p Process) bool { return p.State.Alive() })
 }

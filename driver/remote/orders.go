@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// stopOrder is an order to stop: agents are asked, and killed when the grace has passed
-// since their supervisor read the order.
+// stopOrder is an order to stop. A supervisor asks its agent to stop when it reads the order,
+// and kills it when the grace has passed since then.
 type stopOrder struct {
 	V     int           `json:"v"`
 	Nonce string        `json:"nonce"`
 	Grace time.Duration `json:"grace"` // nanoseconds
 }
 
-// order records an order to stop, unless one with as little grace is there. Each order has
+// order records an order to stop, unless there is one with as little grace. Each order has
 // less grace than the one before it, so the newest is the one that ends soonest.
 func (p *Placement) order(ctx context.Context, grace time.Duration) error {
 	grace = max(grace, 0)
@@ -28,7 +28,7 @@ func (p *Placement) order(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// newestOrder is the order to stop that stands, and its number; 0: there is none.
+// newestOrder is the order to stop that counts, and its number; 0: there is none.
 func (p *Placement) newestOrder(ctx context.Context) (o stopOrder, k int, err error) {
 	for object, err := range p.store.List(ctx, p.prefix+"stop/") {
 		if err != nil {
@@ -43,7 +43,7 @@ func (p *Placement) newestOrder(ctx context.Context) (o stopOrder, k int, err er
 	return o, k, err
 }
 
-// orderRemoval records that everything goes once no agent is left.
+// orderRemoval records that the whole placement is to be removed once no agent is left.
 func (p *Placement) orderRemoval(ctx context.Context) error {
 	_, _, err := createJSON(ctx, p.store, p.prefix+"remove", asked{version, nonce()})
 	return err

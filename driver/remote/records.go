@@ -4,10 +4,10 @@
 // it is made and its answer after it, the order to stop, which process is agent number N,
 // and how that agent ended.
 //
-// Driver makes a target's driver of these records and an Engine, the calls of a control plane
-// that need neither be idempotent nor answered: a submission that happens twice is
-// harmless, because the first process to create up/N is agent N and the other one leaves.
-// Supervise is the same contract's part on an agent's machine.
+// Driver makes a target's driver of these records and an Engine, the calls of a control
+// plane. A call need not be idempotent, and its answer may be lost: a submission that happens
+// twice is harmless, because the first process to create up/N is agent N and the other one
+// exits. Supervisor is the part of the same contract on an agent's machine.
 //
 // The package refuses to know what an engine is and what agents do. drivertest proves it,
 // over an engine in memory that submits twice and loses answers (driver/mem) and over a
@@ -37,10 +37,10 @@ import (
 // Root is the prefix of all placement records in a store.
 const Root = "_placements"
 
-// version is that of the objects' format.
+// version is the version of the objects' format.
 const version = 1
 
-// The bounds of what is read from a store, which others may write to.
+// The bounds of what is read from a store, which other users may write to.
 const (
 	maxObject = 256 << 10 // bytes of one object
 	maxAgents = 1_000_000
@@ -63,11 +63,11 @@ type Records struct {
 	target string
 }
 
-// NewRecords are the placements of a target, which is a lower-case name.
+// NewRecords gives the placements of a target, which is a lower-case name.
 func NewRecords(s *store.Store, target string) Records { return Records{s, target} }
 
-// Request is what a placement was asked for, as the agents' machines need it. It holds no
-// secret.
+// Request says what a placement was asked for, as far as the agents' machines need it. It
+// holds no secret.
 type Request struct {
 	V      int      `json:"v"`
 	Nonce  string   `json:"nonce"`
@@ -83,7 +83,7 @@ type asked struct {
 	Nonce string `json:"nonce"`
 }
 
-// answered is the engine's answer to such a call: its own ids, or why it refused.
+// answered is the engine's answer to such a call: the engine's ids, or why it refused.
 type answered struct {
 	V       int      `json:"v"`
 	IDs     []string `json:"ids,omitempty"`
@@ -114,7 +114,7 @@ type Placement struct {
 	prefix  string // ends in a slash
 }
 
-// nonce makes an object its writer's own (store.Store.CreateOnce).
+// nonce makes an object unique to its writer (store.Store.CreateOnce).
 func nonce() string { return rand.Text()[:16] }
 
 func (r Records) requestKey(h driver.Handle) string {
@@ -130,8 +130,8 @@ func (r Records) names(h driver.Handle) bool {
 	return h.Target == r.target && job.ValidID(h.Job) && h.Placement > 0
 }
 
-// Create records a request, unless one of the same name is there: that one stands, and
-// fresh is false.
+// Create records a request, unless there is a record of the same name: then it gives that
+// record, and fresh is false.
 func (r Records) Create(ctx context.Context, q driver.Request) (p *Placement, fresh bool, err error) {
 	h := driver.Handle{Target: r.target, Job: q.Job, Placement: q.Placement}
 	switch {
@@ -196,7 +196,7 @@ func (r Records) List(ctx context.Context) (all []driver.Handle, err error) {
 	return all, nil
 }
 
-// readNumber is a number of a key; -1 for what is none.
+// readNumber reads a number of a key; it gives -1 for any other text.
 func readNumber(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > maxNumber || strconv.Itoa(n) != text {
@@ -205,7 +205,7 @@ func readNumber(text string) int {
 	return n
 }
 
-// remove deletes the record, the request last: until then List names it.
+// remove deletes the record. It deletes the request last, as List goes by the requests.
 func (r Records) remove(ctx context.Context, p *Placement) error {
 	if err := p.removeObjects(ctx); err != nil {
 		return err
@@ -213,7 +213,7 @@ func (r Records) remove(ctx context.Context, p *Placement) error {
 	return r.store.Delete(ctx, r.requestKey(p.Handle))
 }
 
-// removeObjects deletes all of the record but the request.
+// removeObjects deletes all of the record except the request.
 func (p *Placement) removeObjects(ctx context.Context) error {
 	for o, err := range p.store.List(ctx, p.prefix) {
 		if err == nil {
@@ -226,8 +226,8 @@ func (p *Placement) removeObjects(ctx context.Context) error {
 	return nil
 }
 
-// createJSON creates an object of v, and returns what the key holds then. What no process
-// would read it refuses.
+// createJSON creates an object of v, and returns what the key holds then. It refuses a v that
+// is too large for any process to read.
 func createJSON(ctx context.Context, s *store.Store, key string, v any) (held []byte, mine bool, err error) {
 	body, err := json.Marshal(v)
 	if err != nil {
@@ -239,7 +239,7 @@ func createJSON(ctx context.Context, s *store.Store, key string, v any) (held []
 	return s.CreateFixed(ctx, key, append(body, '\n'))
 }
 
-// readJSON reads an object; its error does not quote what that holds.
+// readJSON reads an object. Its error does not quote the object.
 func readJSON(body []byte, key string, v any) error {
 	if json.Unmarshal(body, v) != nil {
 		return damaged(key)
@@ -251,7 +251,7 @@ func damaged(key string) error {
 	return fault.New(fault.Invalid, "Delete the object once no agent of it runs.", "read placement: %s is damaged", key)
 }
 
-// state is what the record says besides the request.
+// state is what the record says in addition to the request.
 type state struct {
 	asked    int              // calls of the engine that were about to be made
 	answers  map[int]answered // by the number of the call
@@ -261,7 +261,7 @@ type state struct {
 	ends     map[int]End      // by number
 }
 
-// ids are the engine's of all submissions that were answered, in the order of the calls.
+// ids are the engine's ids of all submissions that it has answered, in the order of the calls.
 func (s state) ids() (all []string) {
 	for k := 1; k <= s.asked; k++ {
 		all = append(all, s.answers[k].IDs...)
@@ -269,8 +269,8 @@ func (s state) ids() (all []string) {
 	return all
 }
 
-// known are the engine's ids that were answered, and those of the agents: of a submission
-// that happened twice one answer is known, and agents may be of the other.
+// known are the engine's ids from its answers and from the agents: of a submission that
+// happened twice only one answer is known, and agents may belong to the other.
 func (s state) known() []string {
 	all := s.ids()
 	for _, n := range s.numbers() {
@@ -279,7 +279,7 @@ func (s state) known() []string {
 	return all
 }
 
-// union is a, and what of b is not in it.
+// union is a, with the elements of b that are not in it.
 func union(a, b []string) []string {
 	for _, x := range b {
 		if !slices.Contains(a, x) {
@@ -289,8 +289,8 @@ func union(a, b []string) []string {
 	return a
 }
 
-// refusedAlways says whether the engine has refused each time that it was asked: nothing of
-// the placement can be there.
+// refusedAlways says whether the engine has refused every call: then the placement has no
+// agents.
 func (s state) refusedAlways() bool {
 	for k := 1; k <= s.asked; k++ {
 		if a, answered := s.answers[k]; !answered || len(a.IDs) > 0 {
@@ -317,7 +317,7 @@ const readers = 32
 // change.
 func (p *Placement) read(ctx context.Context) (s state, err error) {
 	s = state{answers: map[int]answered{}, agents: map[int]Claimant{}, ends: map[int]End{}}
-	var mu sync.Mutex // s, from here to the end of all
+	var mu sync.Mutex // guards s until all has ended
 	all, gctx := errgroup.WithContext(ctx)
 	all.SetLimit(readers)
 	for o, err := range p.store.List(ctx, p.prefix) {
@@ -389,7 +389,7 @@ func (s state) numbers() []int {
 	return all
 }
 
-// absent says whether a record is not there.
+// absent says whether an error means that a record does not exist.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, store.ErrNotExist)
 }

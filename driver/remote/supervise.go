@@ -11,30 +11,31 @@ import (
 
 // Agent is the agent below a supervisor.
 type Agent interface {
-	// Ask asks it to stop, as SIGTERM does, and tells why. It may be called again, with less
-	// time left.
+	// Ask asks the agent to stop, as SIGTERM does, and says why. It may be called again, with
+	// less time left.
 	Ask(driver.Notice)
-	// Kill ends it and everything below it at once.
+	// Kill ends the agent and everything below it at once.
 	Kill()
-	// Exit gives one value once it has ended.
+	// Exit gives one value once the agent has ended.
 	Exit() <-chan Exit
 }
 
 // Exit is how an agent's process has ended.
 type Exit struct {
-	Code   int    // its status; 128 and more for a signal; -1: not known
-	Reason string // what it gave Allocation.End; "": it ended without a word
+	Code   int    // its exit status; 128 and more for a signal; -1: not known
+	Reason string // what the agent gave Allocation.End; "": it ended without calling it
 	Tail   string // the end of its log, up to 4 KiB
 }
 
-// ErrLeave says that another process is the agent: this one must end, with status 0.
+// ErrLeave says that another process is the agent: the caller must exit, with status 0.
 var ErrLeave = errors.New("another process is this agent already")
 
-// Supervisor is process 1 of an agent's machine: it makes the process an agent of the
-// placement, starts the agent below it, passes on what it is asked, keeps the time of a Stop
-// also when its caller has left, and records how the agent ended.
+// Supervisor is process 1 of an agent's machine. It makes the process an agent of the
+// placement, starts the agent below it, passes orders and notices on, kills the agent when
+// the grace of a Stop is over, also when the caller of Stop has exited, and records how the
+// agent ended.
 //
-// In its life it makes three requests of the store, and two a minute for orders.
+// It makes three requests of the store in all, and two a minute to read orders.
 type Supervisor struct {
 	Placement *Placement
 	Claimant  Claimant
@@ -42,13 +43,13 @@ type Supervisor struct {
 	Start func(n int) (Agent, error)
 	// Look is how often orders are read; 0: 30 s.
 	Look time.Duration
-	// Notices are the engine's own: the machine is about to go. Nil: it gives none. An order
-	// is read at once after each.
+	// Notices come from the engine: the machine is about to go. Orders are read at once after
+	// each. Nil: the engine gives none.
 	Notices <-chan driver.Notice
 }
 
-// Run supervises the agent until it has ended, and gives its status. ctx ends the watch and
-// kills the agent, with no record of its end.
+// Run supervises the agent until it has ended, and gives its exit status. When ctx is done it
+// kills the agent and returns, without a record of the end.
 func (s Supervisor) Run(ctx context.Context) (code int, err error) {
 	n, ok, err := s.Placement.Claim(ctx, s.Claimant)
 	if err != nil {
@@ -122,8 +123,9 @@ func (s Supervisor) watch(ctx context.Context, agent Agent) (exit Exit, killed b
 	}
 }
 
-// readOrders reads each order to stop once, beside the watch: a store that is away must not
-// keep it from its times. It reads at every Look and at each wake, until ctx is done.
+// readOrders reads each order to stop once. It runs beside watch, as a store that does not
+// answer must not delay the times that watch keeps. It reads at every Look and at each wake,
+// until ctx is done.
 func (s Supervisor) readOrders(ctx context.Context, wake <-chan struct{}) <-chan time.Duration {
 	orders := make(chan time.Duration)
 	look := s.Look
