@@ -1,9 +1,9 @@
-// Package cloud is what the rooms of the vendors below it have in common: amazon and google
+// Package cloud is what the packages of the vendors below it have in common: amazon and google
 // find credentials, keep them fresh, narrow them, and say whether this machine has an account
-// at all. A store and a driver of one vendor take their client from the same room, and so
+// at all. A store and a driver of one vendor take their client from the same package, and so
 // reach the account as the same identity, in the same region, by the same connections.
 //
-// It refuses to know what is asked of a service. The tests of the two rooms prove it.
+// It refuses to know what is asked of a service. The tests of amazon and google prove it.
 package cloud
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Clock is the time as these rooms read it. Every store.Clock is one.
+// Clock is the time as these packages read it. Every store.Clock is one.
 type Clock interface {
 	Now() time.Time
 	Boot() time.Duration // since some fixed point
@@ -42,17 +42,17 @@ func (systemClock) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Away is the error of a service that is overloaded, or to which there is no way just now: the
-// same request may succeed in a moment, and an account has nothing to mend.
+// Away is the error of a service that is overloaded or cannot be reached just now: the same
+// request may succeed in a moment, and nothing is wrong with the account.
 type Away struct {
 	Doing string
 	Err   error
 }
 
-// Error says what was being done, and what the network or the service said.
+// Error names the request, and says what the network or the service answered.
 func (a *Away) Error() string { return a.Doing + ": " + a.Err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns the error of the network or the service.
 func (a *Away) Unwrap() error { return a.Err }
 
 const (
@@ -60,8 +60,8 @@ const (
 	lastStep  = 5 * time.Second
 )
 
-// Retry sends a request until its answer is clear, for as long as wait, and returns the last
-// error. unclear says of an error that another answer may come in a moment.
+// Retry sends a request until its answer is clear, for at most wait, and returns the last
+// error. unclear says of an error that the same request may get another answer in a moment.
 func Retry(ctx context.Context, clock Clock, wait time.Duration, unclear func(error) bool, send func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -78,20 +78,20 @@ func Retry(ctx context.Context, clock Clock, wait time.Duration, unclear func(er
 
 // Configured is what this machine's files and environment say of an account.
 type Configured struct {
-	As      string // what it would be reached as, for people: "the profile train of ~/.aws"; "": nothing
-	Region  string // Amazon's, "": none is set here
-	Project string // Google's, "": none is set here
-	Missing string // what there is none of, in half a sentence; "": everything is there
+	As      string // the identity that would reach it, for people: "the profile train of ~/.aws"; "": none
+	Region  string // Amazon's; "": none is set here
+	Project string // Google's; "": none is set here
+	Missing string // what is missing, in half a sentence; "": nothing
 	Fix     string // what to do about it, in one sentence with something to paste
 }
 
-// OK says whether nothing is missing. Whether the service accepts it, the first request says.
+// OK says whether nothing is missing. Only the first request shows whether the service accepts it.
 func (c Configured) OK() bool { return c.Missing == "" }
 
-// FirmwareSays reads what this machine's maker has written in its firmware, such as
-// sys_vendor: a virtual machine's cloud, without a question to its metadata server. "": not
-// known.
+// FirmwareSays reads a value that the maker of this machine has written in its firmware, such
+// as sys_vendor. It names the cloud of a virtual machine without a request to a metadata
+// server. "": not known.
 func FirmwareSays(name string) string {
-	text, _ := os.ReadFile("/sys/class/dmi/id/" + name) // "": it is no such machine
+	text, _ := os.ReadFile("/sys/class/dmi/id/" + name) // "": the machine has no such file
 	return strings.TrimSpace(string(text))
 }

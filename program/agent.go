@@ -29,11 +29,10 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// runAgent is "drover agent", as a target starts it on a machine: it wires what
-// this machine knows about itself into package agent, and gives the status that
-// the target's engine acts on.
+// runAgent is "drover agent", as a target starts it on a machine: it gives package agent what
+// this machine knows about itself, and returns the status that the target's engine acts on.
 func (p *program) runAgent(args []string) int {
-	// First of all, or a SIGTERM that is on its way would end us (driver/local).
+	// First of all, or a SIGTERM that is on its way would end this process (driver/local).
 	terms := make(chan os.Signal, 8)
 	signal.Notify(terms, syscall.SIGTERM, syscall.SIGINT)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -56,9 +55,9 @@ func (p *program) runAgent(args []string) int {
 	return code
 }
 
-// agentPatience is how long an agent looks for a store that it has never met. The
-// submitter has met it, so that it is mistyped is unlikely; and agents that give up
-// within two minutes without a net, three times in a row, would end their job.
+// agentPatience is how long an agent tries to reach a store that it has never reached. The
+// submitter has reached it, so a mistyped address is unlikely; and agents that gave up within
+// two minutes without a network, three times in a row, would end their job.
 const agentPatience = 4 * time.Minute
 
 func (p *program) runAgentProcess(args []string, given *driver.Allocation, terms <-chan os.Signal, log *slog.Logger) (int, error) {
@@ -91,11 +90,11 @@ func (p *program) runAgentProcess(args []string, given *driver.Allocation, terms
 		Placement: *placement, Index: *index, Machine: m, Log: log})
 }
 
-// agentMachine is what this machine knows about itself, and what an agent was given of it.
+// agentMachine is what this machine knows about itself, and what the target gave the agent of it.
 func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal, at reach) (agent.Machine, error) {
 	d := p.dirs
 	d.State, d.Cache = cmp.Or(given.State, d.State), cmp.Or(given.Cache, d.Cache)
-	name, _ := os.Hostname() // empty where the machine has none
+	name, _ := os.Hostname() // "": the machine has none
 	self, err := os.Executable()
 	if err != nil {
 		return agent.Machine{}, fault.Wrap(err, fault.Bug, "", "find this program")
@@ -112,7 +111,7 @@ func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal,
 		m.Work = filepath.Join(base, scratchWork)
 	}
 	whole := p.reservations()
-	if whole.CPUs > 0 { // a container may be held to fewer than the machine has
+	if whole.CPUs > 0 { // a container may be limited to fewer than the machine has
 		m.CPUs = int(whole.CPUs)
 	}
 	m.CPUs, m.Memory = cmp.Or(given.Cores, m.CPUs), cmp.Or(given.Memory, whole.Memory)
@@ -143,7 +142,7 @@ func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal,
 	return m, nil
 }
 
-// passNotices has the agent told of SIGTERM and why it came.
+// passNotices tells the agent of each SIGTERM and why it came.
 func passNotices(m *agent.Machine, given *driver.Allocation, terms <-chan os.Signal) {
 	notice, struck, sooner := make(chan agent.Notice, 1), make(chan struct{}), make(chan struct{})
 	m.Notice, m.Sooner = notice, sooner
@@ -156,7 +155,7 @@ func passNotices(m *agent.Machine, given *driver.Allocation, terms <-chan os.Sig
 		first := given.Noticed()
 		notice <- agent.Notice(first)
 		for range terms {
-			if given.Noticed().Left < first.Left { // of several, one that asks for no sooner end changes nothing
+			if given.Noticed().Left < first.Left { // a later notice that leaves as much time changes nothing
 				close(sooner)
 				return
 			}

@@ -11,22 +11,22 @@ import (
 	"github.com/drover-run/drover/internal/host"
 )
 
-// reserve returns what reserves an agent's part of its allocation, in which shared names the
-// agents that share it. whole is what all agents of this machine have.
+// reserve returns the function that reserves an agent's part of its allocation; shared names
+// the agents that it is shared with. whole is what all agents of this machine have.
 func reserve(m *agent.Machine, shared *driver.Sharing, whole host.Room) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
 	switch {
 	case shared == nil:
 		return room(whole, m.Environ)
-	case shared.Folder != "": // what a container may use counts for the program, what the machine has for its reservations
+	case shared.Folder != "": // the program gets what its container may use; reservations go by what the machine has
 		return room(host.Room{Folder: shared.Folder, CPUs: shared.Cores, Memory: shared.Memory}, m.Environ)
 	}
 	bound := len(host.Cores()) <= m.CPUs
 	alone := host.Room{Folder: filepath.Join(m.Work, "claims", fmt.Sprint(os.Getpid())), Memory: m.Memory, CPUs: float64(m.CPUs)}
 	take := room(alone, m.Environ)
 	return func(ctx context.Context, w agent.Wish, told func(string)) (agent.Room, error) {
-		w.Nodes, w.Queue, w.Priority = 1, "", 0 // others of the job, and the queue, are the engine's to see to
+		w.Nodes, w.Queue, w.Priority = 1, "", 0 // the engine handles the job's other agents and the queue
 		r, err := take(ctx, w, told)
-		if !bound { // the engine counts cores and holds the agent to none: neither does drover
+		if !bound { // the engine counts cores and does not limit the agent to them: nor does drover
 			r.Cores = nil
 		}
 		if release := r.Release; release != nil {

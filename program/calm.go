@@ -4,6 +4,6 @@ package program
 
 import "github.com/drover-run/drover/store"
 
-// weather is what make chaos puts between a store and its bucket, in a program of
-// its own (weather.go). Here there is none.
+// weather adds the faults that make chaos asks for, in a program of its own (weather.go). In
+// this program it adds none.
 func weather(b store.Bucket) store.Bucket { return b }

@@ -10,9 +10,9 @@ import (
 	"github.com/drover-run/drover/internal/agent"
 )
 
-// runEnter is "drover enter JOB PLACEMENT INDEX -- WORDS", which every target's
-// Member.Enter ends in: on the agent's own machine it runs words, or a shell, beside
-// the agent's program.
+// runEnter is "drover enter JOB PLACEMENT INDEX -- WORDS", with which every target's
+// Member.Enter ends: on the agent's own machine it runs the words as a command, or a shell,
+// beside the agent's program.
 func (p *program) runEnter(args []string) int {
 	status, err := p.enterAgent(args)
 	if err != nil {
@@ -55,7 +55,7 @@ func (p *program) enterAgent(args []string) (int, error) {
 	return agent.Enter(roots, args[4:])
 }
 
-// notForHands is the error of words that no target writes.
+// notForHands is the error of a command line that no target makes.
 func notForHands() error {
 	return fault.New(fault.Invalid, "Use drover attach.", "enter: want a job's id, a placement, an index and --")
 }

@@ -4,9 +4,9 @@
 //
 //	func main() { program.Main("1.0", local.Target, mine.Target) }
 //
-// It picks the stores that there are, and wires what a machine knows of itself into package
-// agent. It refuses to know any target but as a driver.Target. The scripts of cmd/drover
-// prove it, and a module outside of this one with a driver that they do not know.
+// It chooses the stores that can be opened, and gives package agent what a machine knows of
+// itself. It knows a target only as a driver.Target. The scripts of cmd/drover prove it, and
+// so does a module outside of this one, with a driver of its own.
 package program
 
 import (
@@ -25,14 +25,14 @@ import (
 	"github.com/drover-run/drover/internal/record"
 )
 
-// Main is the whole of a main: it does what the command line says, with these targets, and
-// ends the process. It is to be the first thing that the process does. version is what
-// drover version prints and jobs record.
+// Main is all that a main function does: it runs the command line with these targets, and
+// exits. Call it before anything else in the process. version is what drover version prints
+// and jobs record.
 func Main(version string, targets ...driver.Target) {
 	proc.Main()
 	p := program{version: version, targets: targets, dirs: dirs()}
 	if len(os.Args) > 1 {
-		switch os.Args[1] { // what drover starts itself, and no user types
+		switch os.Args[1] { // words that drover itself starts processes with, and no user types
 		case "agent":
 			os.Exit(p.runAgent(os.Args[2:]))
 		case "enter":
@@ -72,7 +72,7 @@ func (p *program) cliHost() cli.Host {
 		Folders: func() []drover.WorkFolder { return leftFolders(work) }, RemoveFolder: agent.RemoveLeft}
 }
 
-// openedTargets are the targets of --on.
+// openedTargets are the targets that --on can name.
 func (p *program) openedTargets() map[string]driver.Opened {
 	all := map[string]driver.Opened{}
 	for _, t := range p.targets {
@@ -81,7 +81,7 @@ func (p *program) openedTargets() map[string]driver.Opened {
 	return all
 }
 
-// leftFolders are those in which agents worked that have died.
+// leftFolders are the folders of agents that have died.
 func leftFolders(work string) (all []drover.WorkFolder) {
 	for _, l := range agent.LeftFolders(work, gone) {
 		all = append(all, drover.WorkFolder(l))
@@ -103,7 +103,7 @@ func sockets(work string) func(id string) []string {
 	}
 }
 
-// dirs follows the XDG base folders; below HOME where they are not set.
+// dirs follows the XDG base folders; those that are not set lie below HOME.
 func dirs() cli.Dirs {
 	home, _ := os.UserHomeDir()
 	base := func(env, fallback string) string {
@@ -117,8 +117,8 @@ func dirs() cli.Dirs {
 	}
 	d := cli.Dirs{Data: base("XDG_DATA_HOME", ".local/share"), State: base("XDG_STATE_HOME", ".local/state"),
 		Cache: base("XDG_CACHE_HOME", ".cache"), Config: base("XDG_CONFIG_HOME", ".config")}
-	// Without a home, a folder of this user's in the temporary one. Another user
-	// may have made it to have us run that user's environments: then it is not used.
+	// Without a home, a folder of this user's below the temporary one. Where another user
+	// has made that folder, to have us run environments from it, it is not used.
 	if own := filepath.Join(os.TempDir(), fmt.Sprintf("drover-%d", os.Geteuid())); home == "" && private.MakeFolder(own) == nil {
 		d.State, d.Cache = orElse(d.State, filepath.Join(own, "state")), orElse(d.Cache, filepath.Join(own, "cache"))
 	}

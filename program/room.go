@@ -16,9 +16,9 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// reservations is where this user's drovers keep what they hold of the machine, which is
-// as large as the target that runs programs in place says. Machines that share home folders
-// keep apart.
+// reservations is the folder where this user's processes of drover reserve parts of the
+// machine. There are as many cores and as much memory to reserve as the target that runs
+// programs in place offers. Machines that share home folders have a folder each.
 func (p *program) reservations() host.Room {
 	r := host.Room{Folder: reservationsFolder(p.dirs)}
 	for _, t := range p.openedTargets() {
@@ -37,7 +37,7 @@ func reservationsFolder(d cli.Dirs) string {
 	return filepath.Join(d.State, "claims", cmp.Or(job.Label(name), "here"))
 }
 
-// room finds the machine's GPUs and sets apart what a node wishes for.
+// room finds the machine's GPUs and reserves what a node asks for.
 func room(whole host.Room, environ []string) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
 	return func(ctx context.Context, w agent.Wish, told func(string)) (agent.Room, error) {
 		gpus, err := host.GPUs(ctx, environ)
@@ -47,7 +47,7 @@ func room(whole host.Room, environ []string) func(context.Context, agent.Wish, f
 		if err != nil && w.GPUs > 0 {
 			return agent.Room{}, err
 		}
-		if err != nil { // none was asked for: another command reports what is broken
+		if err != nil { // no GPU was requested: another command reports what is broken
 			gpus = nil
 		}
 		held, err := whole.Take(ctx, host.Wish{Label: w.Label, Group: w.Job, Members: w.Nodes,
@@ -65,7 +65,7 @@ func room(whole host.Room, environ []string) func(context.Context, agent.Wish, f
 	}
 }
 
-// pinned is CUDA_VISIBLE_DEVICES.
+// pinned is the value of CUDA_VISIBLE_DEVICES.
 func pinned(gpus []host.GPU) string {
 	ids := make([]string, len(gpus))
 	for i, g := range gpus {
@@ -77,7 +77,7 @@ func pinned(gpus []host.GPU) string {
 	return strings.Join(ids, ",")
 }
 
-// queues are the lines of this machine, for the command line.
+// queues lists the queues of this machine, for the command line.
 type queues struct{ reservations func() host.Room }
 
 var _ cli.Queues = queues{}
@@ -85,7 +85,7 @@ var _ cli.Queues = queues{}
 func (q queues) Pause(queue string) error  { return q.reservations().Pause(queue) }
 func (q queues) Resume(queue string) error { return q.reservations().Resume(queue) }
 
-// Lines puts the nodes of a job together.
+// Lines gives the requests of this machine's queues, with the nodes of a job together.
 func (q queues) Lines() ([]cli.Line, error) {
 	room := q.reservations()
 	all, err := room.Look()

@@ -32,9 +32,9 @@ const (
 	here                // a folder of this machine
 )
 
-// openStore is openBucket; pass is the file of one that was handed over, "": none;
-// patience is how long a server is tried that has never answered, 0: as its package
-// thinks right.
+// openStore is openBucket with two more arguments. pass is the file of a credential that was
+// handed over, "": none. patience is how long to try a server that has never answered, 0: the
+// default of its package.
 func openStore(ctx context.Context, url, endpoint, pass string, patience time.Duration) (b store.Bucket, at reach, err error) {
 	path := strings.TrimPrefix(url, "file://")
 	switch scheme, _, ok := strings.Cut(path, "://"); {
@@ -67,11 +67,11 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 	return weather(folder), at, nil
 }
 
-// ofMachine is the profile of agents that use their machine's own account.
+// ofMachine is the profile of agents that use the account of their machine.
 const ofMachine = "machine"
 
-// owner returns the account that a bucket of Amazon's belongs to, if that is the
-// caller's, and refuses one of another account.
+// owner returns the account that owns a bucket of Amazon's, if it is the caller's, and refuses
+// a bucket of another account.
 func owner(ctx context.Context, url, endpoint string, say func(string)) (string, error) {
 	if !strings.HasPrefix(url, "s3://") {
 		return "", nil
@@ -95,13 +95,13 @@ func owner(ctx context.Context, url, endpoint string, say func(string)) (string,
 	return account, b.OwnedBy(ctx, account)
 }
 
-// serviceOptions are what the services of buckets have in common.
+// serviceOptions are the options that all services of buckets have.
 type serviceOptions struct {
 	endpoint string
-	passFile string        // of credentials that were handed over; "": none
-	patience time.Duration // how long a server is tried that has never answered; 0: the service's own
-	foreign  bool          // names that no key of drover's may have are listed, read and written too
-	unsigned func()        // allows requests without credentials, and is told once when that begins
+	passFile string        // of a credential that was handed over; "": none
+	patience time.Duration // how long to try a server that has never answered; 0: the service's own choice
+	foreign  bool          // keys that drover never makes are listed, read and written too
+	unsigned func()        // not nil: requests without credentials are allowed, and it is called when they begin
 }
 
 // service is a bucket of a service (buckets.go).
@@ -116,15 +116,15 @@ type owned interface {
 	OwnedBy(ctx context.Context, account string) error
 }
 
-// granting is a bucket that can make narrow credentials, and say what to grant.
+// granting is a bucket that can make narrow credentials, and say which rights to grant.
 type granting interface {
 	Policy(store.Rights) string
 	Pass(ctx context.Context, r store.Rights, role string) (store.Pass, error)
-	As(profile string) string // its name for that profile, or account, of the opener's machine
-	Profile() string          // as which it is opened here; "": as none
+	As(profile string) string // its name when opened with that profile, or account, of the opener's machine
+	Profile() string          // the profile with which it is open here; "": none
 }
 
-// granter opens what others are to be given rights on; nil: such a store has none.
+// granter opens the bucket that others are to get rights on; nil: such a store has no rights.
 func granter(ctx context.Context, url, endpoint string) func() (granting, error) {
 	if scheme, _, _ := strings.Cut(url, "://"); scheme != "s3" && scheme != "gs" {
 		return nil
@@ -132,7 +132,7 @@ func granter(ctx context.Context, url, endpoint string) func() (granting, error)
 	return func() (granting, error) { return openService(ctx, url, serviceOptions{endpoint: endpoint}) }
 }
 
-// rights are what others than this process open such a store with.
+// rights are the means by which agents and other users open such a store.
 func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Rights, error) {
 	open := granter(ctx, url, endpoint)
 	if open == nil {
@@ -142,7 +142,7 @@ func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Righ
 		return cli.Rights{}, fault.New(fault.Invalid, "Name an account, --agent-profile NAME@PROJECT.iam.gserviceaccount.com, or --agent-profile machine.",
 			"open %s as %q: it is not a Google account", url, p)
 	}
-	own := sync.OnceValues(open) // most commands need none of it, and to read a configuration takes a while
+	own := sync.OnceValues(open) // most commands do not need it, and to read a configuration takes time
 	r := cli.Rights{Policy: func(r store.Rights) (string, error) {
 		b, err := own()
 		if err != nil {
@@ -173,7 +173,7 @@ func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Righ
 	return r, nil
 }
 
-// ofCaller makes credentials from the user's own.
+// ofCaller makes short-lived credentials from the user's own credential.
 func ofCaller(own func() (granting, error), role string) func(context.Context, store.Rights, bool) (drover.Pass, error) {
 	return func(ctx context.Context, r store.Rights, images bool) (drover.Pass, error) {
 		b, err := own()
@@ -191,8 +191,9 @@ func ofCaller(own func() (granting, error), role string) func(context.Context, s
 	}
 }
 
-// ofProfile makes passes of a profile that was named for agents: it is resolved on
-// their machine, but for those in images, which see none of its files.
+// ofProfile makes credentials from a profile that was named for agents. The profile is read
+// on their machine; agents in images see none of that machine's files, so for them it is read
+// here.
 func ofProfile(open func() (granting, error), who cli.Agents) func(context.Context, store.Rights, bool) (drover.Pass, error) {
 	return func(ctx context.Context, r store.Rights, images bool) (drover.Pass, error) {
 		note := "agents open it as " + who.Profile
@@ -208,7 +209,7 @@ func ofProfile(open func() (granting, error), who cli.Agents) func(context.Conte
 	}
 }
 
-// shortPass is what many jobs outlive: a user that detaches from one should know.
+// shortPass: many jobs run longer, so the user is told that a credential ends sooner than that.
 const shortPass = 2 * time.Hour
 
 // ofPass says in half a line what agents are given.
@@ -230,8 +231,8 @@ func ofPass(p store.Pass) string {
 	return note
 }
 
-// found says which clouds this machine has a sign-in for, by what lies where their
-// tools look first; whether it is good the trial of the store tells.
+// found says which clouds this machine has credentials for, by the files that the clouds' own
+// tools read first. Only the test of the store shows whether they work.
 func found() (lines []string) {
 	there := func(env, inHome string) bool {
 		home, err := os.UserHomeDir()
@@ -250,7 +251,7 @@ func found() (lines []string) {
 	return lines
 }
 
-// openPlace opens a foreign bucket, for whatever names are in it.
+// openPlace opens a bucket that is not drover's own, with any names in it.
 func openPlace(ctx context.Context, place, endpoint string, say func(string)) (store.Bucket, error) {
 	unsigned := func() { say("no credentials found: " + place + " is asked without, as a public bucket") }
 	switch scheme, _, _ := strings.Cut(place, "://"); scheme {

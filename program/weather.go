@@ -15,20 +15,20 @@ import (
 	"github.com/drover-run/drover/store/flaky"
 )
 
-// forecast is the file EXECUTABLE.weather, which make chaos writes while drover's
-// processes run: how the store misbehaves in all of them, and until when. The
-// time is in the file, so a file that is forgotten does no harm.
+// forecast is the file EXECUTABLE.weather, which make chaos writes while drover's processes
+// run: which faults the store has in all of them, and until when. The file holds the time, so
+// a file that is left behind does no harm.
 type forecast struct {
 	Seed  uint64
 	Until time.Time
 	Plan  flaky.Plan
 }
 
-// outlook is how long a process believes what it has read: a brown-out begins and
-// ends within that in all of them.
+// outlook is how long a process uses what it has read before it reads again: so a brown-out
+// begins and ends within that time in all processes.
 const outlook = 20 * time.Millisecond
 
-// weathered is a bucket below the weather of the moment.
+// weathered is a bucket with the faults of the moment.
 type weathered struct {
 	calm store.Bucket
 	file string
@@ -37,7 +37,7 @@ type weathered struct {
 	looked time.Time
 	text   string
 	until  time.Time
-	storm  *flaky.Bucket // nil: calm
+	storm  *flaky.Bucket // nil: no faults now
 }
 
 var _ store.Bucket = (*weathered)(nil)
@@ -50,7 +50,7 @@ func weather(b store.Bucket) store.Bucket {
 	return &weathered{calm: b, file: self + ".weather"}
 }
 
-// currentBucket is the bucket of the moment. What is late in a storm that has passed lands now.
+// currentBucket is the bucket of the moment. Writes that a brown-out has delayed happen once it is over.
 func (w *weathered) currentBucket(ctx context.Context) store.Bucket {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,9 +80,9 @@ func (w *weathered) applyForecast(ctx context.Context, text []byte) {
 	if w.storm != nil {
 		w.storm.Flush(ctx)
 	}
-	// each process draws for itself, or all would be struck at once and by the same
+	// each process draws its own numbers, or all would have the same faults at once
 	r := rand.New(rand.NewPCG(f.Seed, uint64(os.Getpid())))
-	f.Plan.Rand = r.IntN // under the storm's own lock
+	f.Plan.Rand = r.IntN // under the lock of storm
 	w.text, w.until, w.storm = string(text), f.Until, flaky.New(w.calm, f.Plan)
 }
 

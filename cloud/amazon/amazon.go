@@ -29,32 +29,33 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Options say which account. The zero value asks the environment and the default profile.
+// Options choose the account. The zero value takes it from the environment and the default profile.
 type Options struct {
 	Profile string // in ~/.aws; "": AWS_PROFILE, or default
 	Region  string // "": AWS_REGION, or the profile's
-	// File is one that File.Bytes made: it comes before a profile and all that the environment
-	// says of credentials. It is read again before they end, and when they are refused. "": none.
+	// File is the path of a file that File.Bytes made. It comes before a profile and before
+	// all credentials in the environment. It is read again before its credentials end, and
+	// when they are refused. "": none.
 	File  string
 	Clock cloud.Clock // nil: cloud.System
 }
 
-// Account is a way to AWS.
+// Account is what the clients of AWS's services need.
 type Account struct {
-	// Config is for the clients of services. They send each request once: an answer is known as
-	// it was given, and cloud.Retry, or package store, sends it again. Region may be "".
+	// Config is for the clients of services. They send each request once, so that its answer
+	// is known as it was given; cloud.Retry, or package store, sends it again. Region may be "".
 	Config      aws.Config
 	Credentials *Credentials // those of Config
 	clock       cloud.Clock
 }
 
-// early is how long before their end credentials are renewed. A role's are given
-// out new 5 minutes before; less than that would meet the old ones again.
+// early is how long before their end credentials are renewed. AWS makes new ones for a role
+// only 5 minutes before the old ones end; an earlier request would get the old ones again.
 const early = 4 * time.Minute
 
-// Open reads the files and the environment of this machine. Nothing is sent, but that the name
-// in AWS_CONTAINER_CREDENTIALS_FULL_URI is looked up, where it has one. Its errors say
-// what to mend, and not what was being done.
+// Open reads the files and the environment of this machine. It sends nothing, except that it
+// looks up the host name in AWS_CONTAINER_CREDENTIALS_FULL_URI, if there is one. Its errors
+// say what to repair, and not what was being done.
 func Open(ctx context.Context, o Options) (*Account, error) {
 	a := &Account{clock: o.Clock}
 	if a.clock == nil {
@@ -65,7 +66,7 @@ func Open(ctx context.Context, o Options) (*Account, error) {
 	}
 	load := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(newClient()),
-		config.WithLogger(logging.Nop{}), // what matters is in the errors
+		config.WithLogger(logging.Nop{}), // all that matters is in the errors
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 		config.WithCredentialsCacheOptions(renewEarly),
 	}
@@ -87,8 +88,8 @@ func Open(ctx context.Context, o Options) (*Account, error) {
 	return a, nil
 }
 
-// openFile makes the account of a file. Of this machine's configuration it takes the
-// certificates alone: a profile here may be another one of the same name.
+// openFile makes the account of a file. From this machine's configuration it takes only the
+// certificates: a profile here may be another one of the same name.
 func (a *Account) openFile(o Options) error {
 	from := fileProvider{o.File}
 	f, err := from.read()
@@ -126,7 +127,7 @@ func certificates(file string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// renewEarly has credentials renewed before they end.
+// renewEarly makes the cache renew credentials before they end.
 func renewEarly(o *aws.CredentialsCacheOptions) {
 	o.ExpiryWindow, o.ExpiryWindowJitterFrac = early, 0.5
 }

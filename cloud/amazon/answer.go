@@ -14,16 +14,16 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// Answer is what came back from a service when something went wrong.
+// Answer is what a service answered when a request failed.
 type Answer struct {
 	Status       int    // HTTP's; 0: no answer came
-	Code, Reason string // of the body; a proxy sends none
+	Code, Reason string // of the body; a proxy sends neither
 	Region       string // where a bucket is, if it says so
-	ID           string // of the request, for the server's owner
-	Err          error  // as the SDK gives it
+	ID           string // of the request, for the owner of the server
+	Err          error  // as the SDK returned it
 }
 
-// ReadAnswer takes an answer out of the SDK's words. Of nil it is the zero value.
+// ReadAnswer reads the answer in an error of the SDK. For nil it is the zero value.
 func ReadAnswer(err error) Answer {
 	a := Answer{Err: err}
 	var r *smithyhttp.ResponseError
@@ -80,7 +80,7 @@ func unanswered(err error) string {
 	return err.Error()
 }
 
-// Short is the answer without what only its server's owner wants to know.
+// Short is the answer without what only the owner of the server needs.
 func (a Answer) Short() string {
 	a.ID = ""
 	return a.Error()
@@ -89,7 +89,7 @@ func (a Answer) Short() string {
 // Unwrap returns the SDK's error.
 func (a Answer) Unwrap() error { return a.Err }
 
-// Throttled: asked too often. The server has looked at nothing but the rate.
+// Throttled says that the server got too many requests. It has looked at nothing else.
 func (a Answer) Throttled() bool {
 	switch a.Code {
 	case "SlowDown", "SlowDownRead", "SlowDownWrite", "TooManyRequests", "TooManyRequestsException",
@@ -104,7 +104,7 @@ func (a Answer) Expired() bool {
 	return a.Code == "ExpiredToken" || a.Code == "ExpiredTokenException" || a.Code == "TokenRefreshRequired"
 }
 
-// Unclear says that another answer may come in a moment.
+// Unclear says that the same request may get another answer in a moment.
 func (a Answer) Unclear() bool {
 	lasting := a.Status == http.StatusNotImplemented || a.Status == http.StatusInsufficientStorage || a.Code == "NotImplemented"
 	return a.Throttled() || a.Status >= 500 && !lasting || a.Status == 0 && Sent(a.Err)

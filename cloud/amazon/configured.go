@@ -26,8 +26,8 @@ const (
 )
 
 // Configured says what the files and the environment of this machine have of an account, in
-// the order in which Open's Credentials look. Nothing is sent and no name is looked up; nor is
-// a program started that would give credentials. What is there may have been taken back.
+// the order in which Open's Credentials look. It sends nothing, looks up no name, and starts
+// no program that gives credentials. The credentials that it finds may have been revoked.
 func Configured(ctx context.Context, o Options) cloud.Configured {
 	f := finder{o: o, now: time.Now, firmware: cloud.FirmwareSays}
 	if o.Clock != nil {
@@ -73,13 +73,13 @@ func (f *finder) configured(ctx context.Context) cloud.Configured {
 		f.byProfile(&shared)
 	}
 	f.found.Region = cmp.Or(f.o.Region, f.env.Region, shared.Region)
-	if f.found.OK() && f.found.Region == "" && !f.onInstance() { // an instance's metadata has one
+	if f.found.OK() && f.found.Region == "" && !f.onInstance() { // on an instance, the metadata has a region
 		f.missing("there is no region", "Say where: aws configure set region REGION"+f.profileFlag()+", or export AWS_REGION=REGION.")
 	}
 	return f.found
 }
 
-// files are those that the environment names, as Open reads them.
+// files are the files that the environment names, as Open reads them.
 func (f *finder) files(o *config.LoadSharedConfigOptions) {
 	o.Logger = logging.Nop{}
 	if file := f.env.SharedCredentialsFile; file != "" {
@@ -107,7 +107,7 @@ func (f *finder) ofFile() cloud.Configured {
 	return cloud.Configured{As: "the session that was handed over", Region: cmp.Or(f.o.Region, file.Region)}
 }
 
-// byProfile follows one profile's words.
+// byProfile follows what one profile says.
 func (f *finder) byProfile(c *config.SharedConfig) {
 	f.found.As = "the profile " + f.profile
 	switch {
@@ -164,8 +164,8 @@ func (f *finder) byInstance() {
 	}
 }
 
-// onInstance says whether this machine is EC2's, by its firmware: a server of metadata would
-// have to be asked.
+// onInstance says whether this machine is EC2's, by its firmware: the alternative would be a
+// request to a metadata server.
 func (f *finder) onInstance() bool {
 	return f.firmware("sys_vendor") == "Amazon EC2" || f.firmware("bios_vendor") == "Amazon EC2" ||
 		strings.HasSuffix(f.firmware("bios_version"), "amazon") // instances on Xen

@@ -14,20 +14,20 @@ import (
 	"github.com/drover-run/drover/cloud"
 )
 
-// Credentials are those of an Account. Their failure can be told from the server's, and they
-// can be told to look again. They are renewed early, so where no new ones are given
-// out just then, the old ones are used to their end.
+// Credentials are those of an Account. Their errors differ from errors of the server, and
+// Renew makes them look again. They are renewed early: where no new ones can be had at that
+// moment, the old ones are used until they end.
 type Credentials struct {
 	from  aws.CredentialsProvider
 	clock cloud.Clock
 
 	mu  sync.Mutex
-	had aws.Credentials // the newest
+	had aws.Credentials // the newest that were retrieved
 }
 
 var _ aws.CredentialsProvider = (*Credentials)(nil)
 
-// Retrieve returns the newest ones. Its error is a *NoCredentials.
+// Retrieve returns the newest credentials. Its error is a *NoCredentials.
 func (c *Credentials) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	found, err := c.from.Retrieve(ctx)
 	c.mu.Lock()
@@ -35,7 +35,7 @@ func (c *Credentials) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	switch {
 	case err == nil:
 		c.had = found
-	case c.had.CanExpire && c.clock.Now().Before(c.had.Expires.Add(early/2)): // the least that was taken off
+	case c.had.CanExpire && c.clock.Now().Before(c.had.Expires.Add(early/2)): // they still work: Expires is at least early/2 before their end
 		return c.had, nil
 	default:
 		err = &NoCredentials{err, c.had.HasKeys()}
@@ -43,7 +43,7 @@ func (c *Credentials) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	return found, err
 }
 
-// Renew drops what is known, which the server has refused, and says whether it could.
+// Renew drops the credentials that the server has refused, and says whether it could.
 func (c *Credentials) Renew() bool {
 	c.mu.Lock()
 	c.had.CanExpire = false
@@ -55,14 +55,13 @@ func (c *Credentials) Renew() bool {
 	return ok
 }
 
-// NoCredentials says that none were found, or that they could not be renewed.
+// NoCredentials says that no credentials were found, or that they could not be renewed.
 type NoCredentials struct {
 	err error
-	had bool // there were some: what gives them out is away, and will be back
+	had bool // there were some before: their source cannot be reached now, and may be later
 }
 
-// Error leaves the vendor's words out where there is nothing to mend but that a person
-// signs in.
+// Error leaves out the vendor's words where the user only has to sign in.
 func (n *NoCredentials) Error() string {
 	if !n.Nowhere() {
 		return n.err.Error()
@@ -74,12 +73,12 @@ func (n *NoCredentials) Error() string {
 // Unwrap returns the vendor's error.
 func (n *NoCredentials) Unwrap() error { return n.err }
 
-// Nowhere says that all places were looked at, down to the machine's own role. Credentials
-// that are there and cannot be used are another error.
+// Nowhere says that all sources were tried, down to the machine's own role. Credentials that
+// are there and cannot be used are another error.
 func (n *NoCredentials) Nowhere() bool { return !n.had && strings.Contains(n.err.Error(), "EC2 IMDS") }
 
-// Away says that nothing is wrong but the way to what gives them out. Before the
-// first ones that looks as on a machine that has none.
+// Away says that only the way to the source of credentials fails. Before the first credentials
+// this cannot be told from a machine that has none.
 func (n *NoCredentials) Away() bool {
 	var below net.Error
 	var said smithy.APIError

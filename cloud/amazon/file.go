@@ -21,7 +21,7 @@ type File struct {
 	Comment string    `json:"comment"`
 }
 
-// NewFile is c as a file, with a region and a line for people.
+// NewFile makes a File of c, with a region and a comment line for people.
 func NewFile(c aws.Credentials, region, comment string) File {
 	f := File{Key: c.AccessKeyID, Secret: c.SecretAccessKey, Token: c.SessionToken, Region: region, Comment: comment}
 	if c.CanExpire {

@@ -20,7 +20,7 @@ const (
 	longLife, shortLife = 12 * time.Hour, time.Hour
 	// MaxPolicy is Amazon's limit for a session's policy, in characters.
 	MaxPolicy = 2048
-	// wait is how long the server of sessions may take.
+	// wait is how long the server of sessions may take to answer.
 	wait = 15 * time.Second
 )
 
@@ -32,10 +32,10 @@ type Sessions struct {
 	foreign bool
 }
 
-// Sessions are those of a region of AWS. Where server is a service's address that is not
-// Amazon's, such as of a bucket, that server is asked: such servers answer for both. This
-// machine's configuration may name another one (AWS_ENDPOINT_URL_STS), which counts unless
-// only is set.
+// Sessions are those of a region of AWS. If server is the address of a service that is not
+// Amazon's, such as one of a bucket, sessions come from that server too: such servers give
+// both. If this machine's configuration names a server of sessions (AWS_ENDPOINT_URL_STS),
+// that one is used unless only is set.
 func (a *Account) Sessions(region string, server *string, only bool) *Sessions {
 	return &Sessions{clock: a.clock, foreign: server != nil, name: "drover-agents", client: sts.NewFromConfig(a.Config, func(o *sts.Options) {
 		o.Region, o.Retryer = region, aws.NopRetryer{}
@@ -45,14 +45,14 @@ func (a *Account) Sessions(region string, server *string, only bool) *Sessions {
 	})}
 }
 
-// Narrow asks for credentials that may do what policy says and the account, or role, may do
-// too, for as long as is to be had: of role, an ARN, or without one of the account's own user.
-// A session gives no narrower one without a role.
+// Narrow asks for credentials with the rights that both policy and the account, or role, give,
+// for as long as the server allows. role is an ARN; "": the account's own user. A session
+// gives no narrower session without a role.
 func (s *Sessions) Narrow(ctx context.Context, policy, role string) (aws.Credentials, error) {
 	return s.retry(ctx, func(ctx context.Context) (aws.Credentials, error) { return s.narrow(ctx, policy, role) })
 }
 
-// Whole asks for credentials that end, and may do until then what the account may.
+// Whole asks for credentials that end, with all rights of the account until then.
 func (s *Sessions) Whole(ctx context.Context) (aws.Credentials, error) {
 	return s.retry(ctx, func(ctx context.Context) (made aws.Credentials, err error) {
 		out, err := s.client.GetSessionToken(ctx, &sts.GetSessionTokenInput{DurationSeconds: seconds(longLife)})
@@ -82,7 +82,7 @@ func (s *Sessions) retry(ctx context.Context, ask func(context.Context) (aws.Cre
 
 func (s *Sessions) narrow(ctx context.Context, policy, role string) (made aws.Credentials, err error) {
 	if role == "" && s.foreign {
-		role = "arn:aws:iam::000000000000:role/self" // it has no roles: the session is our own user's
+		role = "arn:aws:iam::000000000000:role/self" // the server has no roles: the session is for our own user
 	}
 	var c *types.Credentials
 	for _, life := range []time.Duration{longLife, shortLife} {
@@ -98,7 +98,7 @@ func (s *Sessions) narrow(ctx context.Context, policy, role string) (made aws.Cr
 				c = out.Credentials
 			}
 		}
-		if ReadAnswer(err).Code != "ValidationError" { // longer than it allows
+		if ReadAnswer(err).Code != "ValidationError" { // a longer session than it allows
 			break
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
-// stall is how long a connection may move no byte, in either direction. S3 ends
-// one itself after 20 s without a byte from us, and keeps sending blanks while
-// it puts parts together; other servers are silent for as long as that takes.
+// stall is how long a connection may move no byte, in either direction. S3 itself ends a
+// connection after 20 s without a byte from us, and keeps sending blanks while it assembles
+// parts; other servers send nothing for as long as that takes.
 const stall = 60 * time.Second
 
 // idle is how long an unused connection is kept.
@@ -33,28 +33,28 @@ func newClient() *awshttp.BuildableClient {
 		}
 		t.ForceAttemptHTTP2 = false
 		t.TLSHandshakeTimeout = 10 * time.Second
-		t.MaxIdleConns = 0 // of all hosts: there are few
+		t.MaxIdleConns = 0 // no limit over all hosts: there are few
 		t.MaxIdleConnsPerHost = 64
 		t.IdleConnTimeout = idle
 		t.WriteBufferSize, t.ReadBufferSize = 64<<10, 64<<10
-		t.DisableCompression = true // an object is what it is
+		t.DisableCompression = true // an object is sent as it is stored
 	})
 }
 
-// moving is a connection that ends when it stands still: a peer that vanished
-// behind a router says nothing, and a request would wait for ever.
+// moving is a connection that ends when no byte moves: a peer that vanished behind a router
+// sends nothing, and a request would wait for ever.
 type moving struct {
 	net.Conn
 	until atomic.Int64 // the deadline that is set, in unix nanoseconds
 }
 
-// postpone moves the deadline on, once in a while: it is a timer in the runtime.
+// postpone sets a later deadline, but not at every call: each one resets a timer in the runtime.
 func (m *moving) postpone() {
 	now := time.Now()
 	if m.until.Load()-now.UnixNano() < int64(stall*3/4) {
 		until := now.Add(stall)
 		m.until.Store(until.UnixNano())
-		_ = m.SetDeadline(until) // on a closed connection, which the next call says
+		_ = m.SetDeadline(until) // if the connection is closed, the next call says so
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package cloudtest proves that code sends nothing: tests of the rooms of package cloud, and of
+// Package cloudtest proves that code sends nothing. Tests of the packages below cloud, and of
 // drivers, use it.
 package cloudtest
 
@@ -18,14 +18,14 @@ import (
 // inside is set in the process that has no network.
 const inside = "CLOUDTEST_INSIDE"
 
-// limit is far more than anything takes that sends nothing, and less than a metadata server is
-// waited for.
+// limit is far more than code that sends nothing takes, and less than clients wait for a
+// metadata server.
 const limit = 10 * time.Second
 
 // Silent runs f in a process of its own without any network, in which the kernel counts each
-// attempt to send: to another machine, to a server of metadata or of names, to this machine
-// itself. It fails the test if there was one, or if f fails it. It is called first in a test
-// function that is no subtest, and skips the test where a process cannot have such a network.
+// attempt to send: to another machine, to a metadata or name server, to this machine itself.
+// It fails the test if there was an attempt, or if f fails it. Call it first in a test function
+// that is not a subtest. It skips the test where no process without a network can be made.
 func Silent(t *testing.T, f func(ctx context.Context)) {
 	t.Helper()
 	if os.Getenv(inside) == "" {
@@ -74,8 +74,8 @@ func runAlone(t *testing.T) {
 	}
 }
 
-// attempts counts what this process's network was asked to send: in one without a way to
-// anywhere, each attempt ends at the lookup of a route.
+// attempts counts what this process tried to send: in a network without a route to anywhere,
+// each attempt ends at the lookup of a route.
 func attempts(t *testing.T) (n int) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/net/snmp")

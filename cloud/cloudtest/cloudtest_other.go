@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Package cloudtest proves that code sends nothing: tests of the rooms of package cloud, and of
+// Package cloudtest proves that code sends nothing. Tests of the packages below cloud, and of
 // drivers, use it.
 package cloudtest
 
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Silent skips the test: networks of a process's own are Linux's.
+// Silent skips the test: only Linux has networks for single processes.
 func Silent(t *testing.T, _ func(ctx context.Context)) {
 	t.Helper()
 	t.Skip("a process can have a network of its own on Linux alone")

@@ -13,8 +13,8 @@ import (
 )
 
 // Configured says what the files and the environment of this machine have of an account, in
-// the order in which Token looks. Nothing is sent and no name is looked up. What is there may
-// have been taken back.
+// the order in which Token looks. It sends nothing and looks up no name. The credentials that
+// it finds may have been revoked.
 func (s Source) Configured() cloud.Configured { return s.configured(cloud.FirmwareSays) }
 
 func (s Source) configured(firmware func(string) string) cloud.Configured {
@@ -51,7 +51,7 @@ func (s Source) configured(firmware func(string) string) cloud.Configured {
 }
 
 // onGoogle says whether this machine has a metadata server, by its environment and its
-// firmware: the server itself would have to be asked.
+// firmware: the alternative would be a request to that server.
 func onGoogle(firmware func(string) string) bool {
 	return os.Getenv("GCE_METADATA_HOST") != "" || strings.HasPrefix(firmware("product_name"), "Google")
 }

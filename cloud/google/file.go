@@ -30,7 +30,7 @@ type FileSource struct {
 	Clock cloud.Clock
 }
 
-// Token is the newest one. One that has ended is a *cloud.Away: it may be renewed.
+// Token is the newest token. If that has ended, the error is a *cloud.Away: the file may be replaced.
 func (s FileSource) Token(context.Context) (Token, error) {
 	f, err := s.Read()
 	if err != nil {

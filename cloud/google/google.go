@@ -1,6 +1,6 @@
-// Package google is how this machine reaches Google Cloud: as which account, and with which
-// tokens. Credentials come from where the vendor's tools have them, in their order: the file
-// that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, the machine's metadata server; or an
+// Package google opens Google Cloud from this machine: it finds the account and the tokens to
+// use. Credentials come from where the vendor's tools have them, in their order: the file that
+// GOOGLE_APPLICATION_CREDENTIALS names, gcloud's own, the machine's metadata server; or from an
 // account of the machine that is named; or from a file that was handed over (File). Tokens are
 // replaced before they end (Tokens), and narrowed to what a boundary allows (Source.Narrow).
 //
@@ -27,24 +27,24 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// ErrNone: no place is named where credentials are, and there are none.
+// ErrNone: no source of credentials is named, and none was found.
 var ErrNone = errors.New("there are none")
 
-// SignInHint is what to do where there are none, or none that are accepted.
+// SignInHint says what to do where there are no credentials, or none that are accepted.
 const SignInHint = "Run gcloud auth application-default login, or point GOOGLE_APPLICATION_CREDENTIALS at a file of credentials."
 
-// Source is where tokens of a person, or of a program, come from. It looks anew each
-// time: oauth2 keeps a token until ten seconds before its end, and a file may have
-// been replaced.
+// Source is where tokens of a person, or of a program, come from. It looks again each time,
+// without a cache: oauth2's cache keeps a token until ten seconds before its end, and a file may
+// have been replaced.
 type Source struct {
 	Account string                 // "": the application default credentials
 	Over    func() *http.Transport // nil: Transport
 	Clock   cloud.Clock            // nil: cloud.System
 }
 
-// Token asks for one with a scope: of the file that GOOGLE_APPLICATION_CREDENTIALS names, of
-// gcloud's, of the machine's metadata server; or of the account's own. Its error is a
-// *cloud.Away, or a fault that says how to have credentials that work.
+// Token asks for a token with a scope. Its source is the file that GOOGLE_APPLICATION_CREDENTIALS
+// names, gcloud's file, or the machine's metadata server; or the account's own, where Account is
+// set. Its error is a *cloud.Away, or a fault that says how to get credentials that work.
 func (s Source) Token(ctx context.Context, scope string) (Token, error) {
 	client, seen, done := s.client(ctx)
 	defer done()
@@ -59,7 +59,7 @@ func (s Source) Token(ctx context.Context, scope string) (Token, error) {
 	return Token{Value: t.AccessToken, Project: payer(file), Expires: t.Expiry}, nil
 }
 
-// client is what oauth2 asks by, and a witness of the answers; done ends it.
+// client is the context for oauth2's requests, and a witness of their answers; done ends it.
 func (s Source) client(ctx context.Context) (client context.Context, seen *witness, done func()) {
 	over := Transport
 	if s.Over != nil {
@@ -85,7 +85,7 @@ func (s Source) find(client context.Context, scope string) (from oauth2.TokenSou
 	}
 	file, err = os.ReadFile(accountFile(s.Account))
 	if errors.Is(err, fs.ErrNotExist) {
-		return oauth.ComputeTokenSource(s.Account, scope), nil, nil // it says where it is none of the machine's
+		return oauth.ComputeTokenSource(s.Account, scope), nil, nil // its first request fails if the account is not the machine's
 	}
 	var kind struct{ Type oauth.CredentialsType }
 	if err == nil && json.Unmarshal(file, &kind) != nil { // its error would quote the file
@@ -101,7 +101,7 @@ func (s Source) find(client context.Context, scope string) (from oauth2.TokenSou
 	return creds.TokenSource, file, nil
 }
 
-// gcloudFolder is where gcloud keeps what it is signed in with.
+// gcloudFolder is where gcloud keeps its credentials.
 func gcloudFolder() string {
 	if dir := os.Getenv("CLOUDSDK_CONFIG"); dir != "" {
 		return dir
@@ -110,13 +110,13 @@ func gcloudFolder() string {
 	return filepath.Join(home, ".config", "gcloud")
 }
 
-// accountFile is where gcloud keeps what other programs may use of an account that
-// it is signed in with.
+// accountFile is where gcloud keeps the credentials of one of its accounts for other
+// programs.
 func accountFile(account string) string {
 	return filepath.Join(gcloudFolder(), "legacy_credentials", account, "adc.json")
 }
 
-// signInHint says how to have credentials that work.
+// signInHint says how to get credentials that work.
 func (s Source) signInHint() string {
 	file := os.Getenv("GOOGLE_APPLICATION_CREDENTIALS")
 	switch {
@@ -128,16 +128,16 @@ func (s Source) signInHint() string {
 	return SignInHint
 }
 
-// payer is the project that gcloud's file of credentials charges.
+// payer is the project that is charged, by gcloud's file of credentials.
 func payer(file []byte) string {
 	var f struct {
 		Project string `json:"quota_project_id"`
 	}
-	_ = json.Unmarshal(file, &f) // its reader has just taken it
+	_ = json.Unmarshal(file, &f) // it has been parsed once already
 	return f.Project
 }
 
-// clientContext hands oauth2 a client, which it looks for in its context alone.
+// clientContext gives oauth2 a client, for which it looks only in its context.
 type clientContext struct {
 	context.Context
 	client *http.Client

@@ -18,19 +18,19 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// How long an account's token is asked for. Agents work with no command attached, and
-// then nothing renews it; Google gives an hour where the account's organisation has
-// allowed no more. The caller's own token lasts an hour, and so does what comes of it.
+// How long an account's token is requested for. Agents work with no command attached, and
+// then nothing renews it; Google gives an hour at most unless the account's organisation has
+// allowed more. The caller's own token lasts an hour, and so do the tokens made from it.
 const accountLife, plainLife = 12 * time.Hour, time.Hour
 
-// Impersonate asks for a token of an account that root's owner may be, for as long as is to
-// be had. root is of the scope Platform.
+// Impersonate asks for a token of an account that the owner of root may act as, for as long as
+// Google allows. root is of the scope Platform.
 func (s Source) Impersonate(ctx context.Context, root Token, account string) (t Token, err error) {
 	client, seen, done := s.client(ctx)
 	defer done()
 	for _, life := range []time.Duration{accountLife, plainLife} {
 		t, err = impersonate(client, root, account, life)
-		if seen.status.Load() != http.StatusBadRequest { // longer than is allowed
+		if seen.status.Load() != http.StatusBadRequest { // a longer life than it allows
 			break
 		}
 	}
@@ -72,11 +72,11 @@ func impersonate(client context.Context, root Token, account string, life time.D
 	return Token{Value: said.AccessToken, Expires: said.ExpireTime}, nil
 }
 
-// ErrNoToken: the server has answered a request to narrow a token, and given none.
+// ErrNoToken: the server has answered a request to narrow a token without a token.
 var ErrNoToken = errors.New("the server has answered, and given none")
 
-// Narrow asks for root's token inside a boundary. root is of the scope Platform. hint is what
-// else to do where such a token cannot be narrowed.
+// Narrow asks for a token with those rights of root that are inside a boundary. root is of the
+// scope Platform. hint says what else to do where such a token cannot be narrowed.
 func (s Source) Narrow(ctx context.Context, root Token, rules []downscope.AccessBoundaryRule, hint string) (Token, error) {
 	client, seen, done := s.client(ctx)
 	defer done()
@@ -96,7 +96,7 @@ func (s Source) Narrow(ctx context.Context, root Token, rules []downscope.Access
 		if clock == nil {
 			clock = cloud.System
 		}
-		t.Expiry = clock.Now().Add(plainLife / 2) // the server has not said, and none is older than that
+		t.Expiry = clock.Now().Add(plainLife / 2) // the server has not said, and no token is older than that
 	}
 	return Token{Value: t.AccessToken, Expires: t.Expiry}, nil
 }

@@ -35,7 +35,7 @@ type Token struct {
 	Expires time.Time // zero: never
 }
 
-// Sign adds it to a request's header. project is charged; "": the one that the credentials name.
+// Sign adds the token to a request's header. project is charged; "": the one that the credentials name.
 func (t Token) Sign(h http.Header, project string) {
 	if t.Value != "" {
 		h.Set("Authorization", "Bearer "+t.Value)
@@ -45,18 +45,18 @@ func (t Token) Sign(h http.Header, project string) {
 	}
 }
 
-// Tokens keeps the token of the moment, for all goroutines of a client.
+// Tokens keeps the current token, for all goroutines of a client.
 type Tokens struct {
 	clock cloud.Clock
 	find  func(context.Context) (Token, error)
-	turn  chan struct{} // holds one: the goroutine that takes it out finds the next token
+	turn  chan struct{} // holds one value: the goroutine that receives it finds the next token
 
 	mu    sync.Mutex
 	held  Token
-	renew time.Time // from here on the next one is looked for
+	renew time.Time // from here on a new one is asked for
 }
 
-// NewTokens keeps those that find returns, such as Source.Token. A nil clock is cloud.System.
+// NewTokens keeps the tokens that find returns, such as Source.Token. A nil clock is cloud.System.
 func NewTokens(clock cloud.Clock, find func(context.Context) (Token, error)) *Tokens {
 	if clock == nil {
 		clock = cloud.System
@@ -66,8 +66,8 @@ func NewTokens(clock cloud.Clock, find func(context.Context) (Token, error)) *To
 	return k
 }
 
-// Get returns a token that works for a while. It is replaced early by one caller,
-// which waits for it, while the others go on with the old one.
+// Get returns a token that works for a while. One caller asks for its replacement early, and
+// waits for it, while the others go on with the old one.
 func (k *Tokens) Get(ctx context.Context) (Token, error) {
 	held, fresh, usable := k.newest()
 	if fresh {
@@ -87,7 +87,7 @@ func (k *Tokens) Get(ctx context.Context) (Token, error) {
 		}
 	}
 	defer func() { k.turn <- struct{}{} }()
-	held, fresh, usable = k.newest() // the turn of another may just have ended
+	held, fresh, usable = k.newest() // another goroutine may just have replaced it
 	if fresh {
 		return held, nil
 	}
@@ -108,8 +108,8 @@ func (k *Tokens) Get(ctx context.Context) (Token, error) {
 		return held, nil
 	}
 	k.held = next
-	// A metadata server gives out what it has, also shortly before its end: then
-	// half of the rest is late enough.
+	// A metadata server gives out the token that it has, also shortly before its end: then
+	// half of the remaining time is soon enough.
 	left := next.Expires.Sub(now)
 	k.renew = next.Expires.Add(-min(early, left/2))
 	if next.Expires.IsZero() {
@@ -126,7 +126,7 @@ func (k *Tokens) newest() (held Token, fresh, usable bool) {
 	return k.held, usable && now.Before(k.renew), usable
 }
 
-// Reject forgets a token that was refused, unless it is another one by now.
+// Reject forgets a token that was refused, unless it has been replaced by now.
 func (k *Tokens) Reject(value string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

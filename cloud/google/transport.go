@@ -15,8 +15,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Transport has many connections, each with one request: one connection with
-// many requests shares one window, and large objects crawl.
+// Transport opens many connections, each with one request at a time: many requests on one
+// connection share its window, and large objects are slow.
 func Transport() *http.Transport {
 	p := new(http.Protocols)
 	p.SetHTTP1(true)
@@ -31,13 +31,13 @@ func Transport() *http.Transport {
 	}
 }
 
-// Refusal is a server's own reason.
+// Refusal is the server's own reason for a refused request.
 type Refusal struct {
 	Reason  string // a word for programs; empty where the body was no JSON
 	Message string // one line for people
 }
 
-// ReadRefusal reads the body of a refusal. What is read is for people: any of it may be missing.
+// ReadRefusal reads the body of a refusal. The result is for people: any of it may be missing.
 func ReadRefusal(resp *http.Response) Refusal {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	var whole struct {
@@ -62,7 +62,7 @@ func ReadRefusal(resp *http.Response) Refusal {
 	return r
 }
 
-// Line makes one short printable line of what a stranger sent.
+// Line makes one short printable line of what an unknown server sent.
 func Line(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 	if len(s) > 300 {
@@ -71,8 +71,8 @@ func Line(s string) string {
 	return strings.TrimSuffix(strings.ToValidUTF8(s, "?"), ".")
 }
 
-// Bare leaves an address out of an error: the text has it in a better form, and it is
-// a credential where it is that of an upload.
+// Bare leaves the address out of an error: the caller's text has it in a better form, and the
+// address of an upload is a credential.
 func Bare(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -81,8 +81,8 @@ func Bare(err error) error {
 	return err
 }
 
-// witness remembers how the server of tokens last answered: the errors of oauth2
-// do not tell a network that is away from an account that is closed.
+// witness remembers how the server of tokens last answered: the errors of oauth2 do not tell a
+// network that fails from an account that is closed.
 type witness struct {
 	http.RoundTripper
 	asked  atomic.Bool
@@ -99,7 +99,7 @@ func (w *witness) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// refused says what an error of oauth2 means: busy, or a person's to mend.
+// refused says what an error of oauth2 means: a server that is busy, or something to repair.
 func (w *witness) refused(doing string, err error, hint string) error {
 	status := w.status.Load()
 	var below net.Error // of a metadata server, which is asked past us
