@@ -171,3 +171,9 @@ func read(t *testing.T, dir string) fileTree {
 	}
 	return found
 }
+
+// planMap plans a map as Map does.
+func (d *desk) planMap(ctx context.Context, s MapSpec) (*Plan, error) {
+	s.Spec.Verb = job.Map
+	return d.Plan(ctx, s.Spec, PlanOptions{Values: s.Values, Stdin: s.Stdin})
+}

@@ -113,7 +113,7 @@ func (c *Client) storeChecks(ctx context.Context) []Check {
 	}
 	count := map[job.State]int{}
 	for _, j := range jobs {
-		s, err := j.Status(ctx)
+		s, err := j.BriefStatus(ctx)
 		switch {
 		case fault.KindOf(err) == fault.Missing:
 			checks = append(checks, Check{Area: area, OK: true, Text: "a submission that was interrupted left the id of a job that was never created: " + j.path.String()})

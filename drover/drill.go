@@ -27,7 +27,7 @@ type DrillEvent struct {
 	Stage string // calm, drill or again
 	Job   *Job
 	Items int
-	Ended *MapStatus    // the run has
+	Ended *Status       // the run has
 	Hit   string        // "": none
 	Agent string        // that it befell
 	After time.Duration // since the stage began
@@ -79,7 +79,7 @@ type drill struct {
 	o    DrillOptions
 	n    int
 	r    DrillReport
-	calm MapStatus
+	calm Status
 	rate hitRate
 	left string // what became of the job that was interrupted
 }
@@ -234,7 +234,7 @@ func (d *drill) interrupted() error {
 
 // attendJob sees that the job has agents until it has settled. Agents that were asked
 // to go look as if a person had stopped the job: of those that we asked, we know better.
-func (d *drill) attendJob(ctx context.Context, j *Job, beside func(context.Context, *Job) error) (MapStatus, error) {
+func (d *drill) attendJob(ctx context.Context, j *Job, beside func(context.Context, *Job) error) (Status, error) {
 	hurting, enough := context.WithCancel(ctx)
 	defer enough()
 	struck := make(chan error, 1)
@@ -255,9 +255,9 @@ func (d *drill) attendJob(ctx context.Context, j *Job, beside func(context.Conte
 			err = hit
 		}
 		if err != nil {
-			return MapStatus{}, err
+			return Status{}, err
 		}
-		return j.MapStatus(ctx)
+		return j.Status(ctx)
 	}
 }
 
@@ -278,7 +278,7 @@ const (
 
 // rateOf goes by the undisturbed run: an item must be able to end between two hits,
 // or one that is running when three agents are killed is put aside.
-func rateOf(ctx context.Context, calm *Job, s MapStatus) (hitRate, error) {
+func rateOf(ctx context.Context, calm *Job, s Status) (hitRate, error) {
 	var longest float64
 	var first, last time.Time
 	for it, err := range calm.Results(ctx, ResultOptions{}) {

@@ -150,7 +150,7 @@ func TestItemsHaveTimeToEndBetweenTwoHits(t *testing.T) {
 	d := newDesk(t)
 	j := d.submitMap("calm", "", "a\nb\nc\n", nil)
 	d.work(j, "1-0-a", func(try mapagent.Try) protocol.Result { return tried(try, "", 0) })
-	rate, err := rateOf(t.Context(), j, MapStatus{})
+	rate, err := rateOf(t.Context(), j, Status{MapStatus: &MapStatus{}})
 	if d.check(err); rate.gap != 1500*time.Millisecond {
 		t.Errorf("%v", rate)
 	}

@@ -4,7 +4,7 @@
 //	c, err := drover.Open(ctx, drover.Options{Bucket: bucket, Drivers: drivers})
 //	j, err := c.Run(ctx, job.Spec{Project: "demo", Program: "train.py"})
 //	s, err := j.Wait(ctx)
-//	got, err := j.Get(ctx, "out")
+//	got, err := j.Get(ctx, "out", drover.GetOptions{})
 //
 // Open a Client over a store and the targets' drivers, Run a job.Spec, then
 // Watch, Logs, Wait, Stop and Get. All truth is in the store: a program may end
@@ -269,7 +269,7 @@ func gone(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }
 // command is attached to, an interrupted one is gone on with, a named complete
 // one is returned as it is.
 func (c *Client) Run(ctx context.Context, spec job.Spec) (*Job, error) {
-	p, err := c.Plan(ctx, spec, false)
+	p, err := c.Plan(ctx, spec, PlanOptions{})
 	if err != nil {
 		return nil, err
 	}

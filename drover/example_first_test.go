@@ -51,7 +51,7 @@ func Example_first() {
 		fmt.Println(err)
 		return
 	}
-	got, err := j.Get(ctx, "out")
+	got, err := j.Get(ctx, "out", drover.GetOptions{})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -50,7 +50,7 @@ func ExampleClient_Map() {
 }
 
 // How a map stands is given whenever that has changed, until it has ended.
-func ExampleJob_WatchMap() {
+func ExampleJob_Statuses() {
 	c, _, done := open(map[string]string{"square.sh": square})
 	defer done()
 	ctx := context.Background()
@@ -66,8 +66,8 @@ func ExampleJob_WatchMap() {
 		_, err := j.Wait(ctx)
 		waited <- err
 	}()
-	var last drover.MapStatus
-	for s, err := range j.WatchMap(ctx) {
+	var last drover.Status
+	for s, err := range j.Statuses(ctx) {
 		if err != nil {
 			fmt.Println(err)
 			break
@@ -108,12 +108,12 @@ func ExampleJob_Results() {
 		}
 		fmt.Println(filepath.Base(r.Value), r.Outputs[0].Name, r.Outputs[0].Bytes)
 	}
-	got, err := again.GetItems(ctx, filepath.Join(folder, "out"), nil)
+	got, err := again.Get(ctx, filepath.Join(folder, "out"), drover.GetOptions{})
 	if err != nil {
 		fmt.Println(err)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "out", "b.upper"))
-	fmt.Printf("%d files, %q %v\n", got.Files, text, err)
+	fmt.Printf("%d files, %q %v\n", got.Items.Files, text, err)
 	// Output:
 	// a.txt a.upper 6
 	// b.txt b.upper 5

@@ -37,7 +37,7 @@ func Example() {
 	}
 	fmt.Println(s.Task, s.State, *s.Code)
 
-	if _, err := j.Get(ctx, filepath.Join(folder, "out")); err != nil {
+	if _, err := j.Get(ctx, filepath.Join(folder, "out"), drover.GetOptions{}); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -78,7 +78,7 @@ func ExampleClient_Run_ssm() {
 		fmt.Println(s.Task, s.State)
 		last = j
 	}
-	got, err := last.Get(ctx, filepath.Join(folder, "out"), "logs")
+	got, err := last.Get(ctx, filepath.Join(folder, "out"), drover.GetOptions{Parts: []string{"logs"}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -103,7 +103,7 @@ func ExampleClient_Plan() {
 	spec := job.Spec{Project: "demo", Task: "train", Named: true, Program: "train.sh", On: "mem"}
 
 	run := func() {
-		p, err := c.Plan(ctx, spec, false)
+		p, err := c.Plan(ctx, spec, drover.PlanOptions{})
 		if err != nil {
 			fmt.Println(err)
 			return

@@ -2,7 +2,6 @@ package drover
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -40,13 +39,6 @@ func (g Group) Words() string {
 
 // maxGroups is how many ways to fail are told apart; after them all is one.
 const maxGroups = 200
-
-// FailedGroups puts the items of a map that ended without success together, the
-// largest group first: those of Figures.
-func (j *jobFigures) FailedGroups(ctx context.Context) ([]Group, error) {
-	f, err := j.Figures(ctx)
-	return f.Groups, err
-}
 
 // grouping puts failures together.
 type grouping struct {

@@ -201,7 +201,7 @@ func testFiguresOfALiveMap(t *testing.T, size int, handed bool) {
 				_, err = m.Seek(ctx)
 				d.check(err)
 			}
-			s, err := j.MapStatus(ctx)
+			s, err := j.Status(ctx)
 			d.check(err)
 			most = max(most, s.Chunks)
 			d.checkFigures(j, fmt.Sprintf("%s, after round %d", when, round))

@@ -25,8 +25,9 @@ import (
 // Got says what Get brought, and where it is.
 type Got struct {
 	Dir   string
-	Parts []Part
-	Notes []string // what a person should know: names that two nodes both wrote
+	Parts []Part    // of a run
+	Items *GotItems // of a map
+	Notes []string  // what a user should know: names that two nodes, or two items, both wrote
 	Changes
 }
 
@@ -78,10 +79,14 @@ func (j *jobResults) Made(ctx context.Context) (Made, error) {
 // layout is what Get brings, in the order in which it is told.
 var layout = []string{"model", "output", "files"}
 
-// Get brings the job's outputs into dir: model/, output/, files/ (what the
+// Get brings the job's outputs into dir. Of a run these are model/, output/, files/ (what the
 // program wrote beside itself) and logs/logs0, one for each node. Files have the modes
-// that the program gave them, less this process's umask, and no set-user-ID bits. Of a job that
+// that the program gave them, less this process's umask, and no set-user-ID bits. Of a run that
 // has not settled it brings what its newest attempt has stored.
+//
+// Of a map these are the outputs of its succeeded items, each by its own name, and verified. Of
+// two items with an output of one name the first one's is brought. A file that is there already
+// with the same content is not copied again, so that Get may be called while the map runs.
 //
 // Files that an earlier Get has put there, and that have not changed since, are
 // replaced, and removed when they are not among the outputs any more. Others stay: the
@@ -89,24 +94,26 @@ var layout = []string{"model", "output", "files"}
 //
 // Into the folder where the program ran in place (job.Code.InPlace), what it wrote beside
 // itself comes to its own place, as if it had been written there, and is never removed.
-// There and in the caller's folder a part that is empty makes no folder.
-//
-// parts names what is wanted of model, output, files and logs; none: all. What an
-// earlier Get has put there of other parts stays.
-func (j *jobResults) Get(ctx context.Context, dir string, parts ...string) (Got, error) {
-	return j.GetWith(ctx, dir, GetOptions{Parts: parts})
-}
-
-// GetWith is Get with options.
-func (j *jobResults) GetWith(ctx context.Context, dir string, o GetOptions) (Got, error) {
-	rep, err := j.readReport(ctx)
+// There and in the caller's folder a part that is empty makes no folder. What an earlier Get
+// has put there of parts that GetOptions.Parts does not name stays.
+func (j *jobResults) Get(ctx context.Context, dir string, o GetOptions) (Got, error) {
+	k, err := j.readKind(ctx)
 	if err != nil {
 		return Got{}, err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return Got{}, err
 	}
-	g := &getter{j: j.wholeJob(), rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]tree.Tree{}}
+	return k.bringOutputs(ctx, dir, o)
+}
+
+func (k runKind) bringOutputs(ctx context.Context, dir string, o GetOptions) (Got, error) {
+	j := k.j
+	rep, err := j.readReport(ctx)
+	if err != nil {
+		return Got{}, err
+	}
+	g := &getter{j: j, rep: rep, parts: o.Parts, got: Got{Dir: dir}, names: map[string]bool{}, trees: map[string]tree.Tree{}}
 	g.sub, g.inPlace = j.placeInCode(rep.Job, dir)
 	g.here = g.inPlace || sameFolder(dir, j.c.engine.Caller.Folder)
 	if err := g.readLists(ctx); err != nil {

@@ -11,21 +11,15 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// GotState says what GetStateWith brought.
+// GotState says what GetState brought.
 type GotState struct {
 	Kept
 	Changes
 }
 
 // GetState brings a task's state, that of all its nodes as one folder, into dir, by the
-// rules of Job.Get.
-func (c *Client) GetState(ctx context.Context, project, task, dir string) (Kept, error) {
-	got, err := c.GetStateWith(ctx, project, task, dir, GetOptions{})
-	return got.Kept, err
-}
-
-// GetStateWith is GetState with options; Parts and Watch mean nothing here.
-func (c *Client) GetStateWith(ctx context.Context, project, task, dir string, o GetOptions) (GotState, error) {
+// rules of Job.Get. Parts and Watch mean nothing here.
+func (c *Client) GetState(ctx context.Context, project, task, dir string, o GetOptions) (GotState, error) {
 	got, err := c.getState(ctx, project, task, dir, o)
 	if err != nil {
 		err = fmt.Errorf("get state of task %s: %w", task, err)

@@ -22,7 +22,7 @@ var done = protocol.Exit{Verdict: protocol.Done}
 
 func (d *desk) get(j *Job, dir string) Got {
 	d.t.Helper()
-	got, err := j.Get(d.t.Context(), dir)
+	got, err := j.Get(d.t.Context(), dir, GetOptions{})
 	d.check(err)
 	return got
 }
@@ -132,7 +132,7 @@ func TestHostileNamesStayInTheFolder(t *testing.T) {
 		j := d.submit("demo", "hostile-"+string(rune('a'+i)), 1)
 		d.end(j, done, outputs{"model": {name: "x"}})
 		root := t.TempDir()
-		if _, err := j.Get(t.Context(), filepath.Join(root, "out")); fault.KindOf(err) != fault.Invalid {
+		if _, err := j.Get(t.Context(), filepath.Join(root, "out"), GetOptions{}); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%q: %v", name, err)
 		}
 		if diff := cmp.Diff(fileTree{}, read(t, root)); diff != "" {
@@ -168,11 +168,11 @@ func TestGetSaysWhatIsWrong(t *testing.T) {
 	d.end(j, done, outputs{})
 	root := t.TempDir()
 	write(t, root, fileTree{"file": ""})
-	if _, err := j.Get(t.Context(), filepath.Join(root, "file")); fault.KindOf(err) != fault.Denied || fault.Hint(err) == "" {
+	if _, err := j.Get(t.Context(), filepath.Join(root, "file"), GetOptions{}); fault.KindOf(err) != fault.Denied || fault.Hint(err) == "" {
 		t.Errorf("into a file: %v", err)
 	}
 	gone := d.newJob(job.Path{Project: "demo", Task: "digits", Job: "zzzz"})
-	if _, err := gone.Get(t.Context(), root); fault.KindOf(err) != fault.Missing || fault.Hint(err) == "" {
+	if _, err := gone.Get(t.Context(), root, GetOptions{}); fault.KindOf(err) != fault.Missing || fault.Hint(err) == "" {
 		t.Errorf("of no job: %v", err)
 	}
 	if _, err := gone.Status(t.Context()); fault.KindOf(err) != fault.Missing {
@@ -188,7 +188,7 @@ func TestGetBringsThePartsThatAreWanted(t *testing.T) {
 	dir := t.TempDir()
 	first := d.submit("demo", "digits", 1)
 	d.end(first, done, outputs{"model": {"old": "1", "kept": "1"}, "output": {"o": "1"}, "files": {"f": "1"}})
-	got, err := first.Get(t.Context(), dir, "logs", "model")
+	got, err := first.Get(t.Context(), dir, GetOptions{Parts: []string{"logs", "model"}})
 	d.check(err)
 	want := fileTree{"model/old": "1", "model/kept": "1", "logs/logs0": ""}
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" || len(got.Parts) != 2 {
@@ -196,14 +196,14 @@ func TestGetBringsThePartsThatAreWanted(t *testing.T) {
 	}
 	second := d.submit("demo", "digits", 1)
 	d.end(second, done, outputs{"model": {"kept": "2"}, "output": {"o": "2"}})
-	_, err = second.Get(t.Context(), dir, "output")
+	_, err = second.Get(t.Context(), dir, GetOptions{Parts: []string{"output"}})
 	d.check(err)
 	want["output/o"] = "2"
 	if diff := cmp.Diff(want, read(t, dir)); diff != "" {
 		t.Errorf("after another part (-want +got):\n%s", diff)
 	}
 	// The job that the model's files came from is not forgotten by that.
-	_, err = second.Get(t.Context(), dir, "model")
+	_, err = second.Get(t.Context(), dir, GetOptions{Parts: []string{"model"}})
 	d.check(err)
 	delete(want, "model/old")
 	want["model/kept"] = "2"
@@ -279,7 +279,7 @@ func TestGetReplacesAndRemovesNothingOfTheUsers(t *testing.T) {
 	}
 	// Overwrite replaces files, and no folder that holds any.
 	write(t, dir, fileTree{"model/m.bin": "mine again"})
-	_, err := first.GetWith(t.Context(), dir, GetOptions{Overwrite: true})
+	_, err := first.Get(t.Context(), dir, GetOptions{Overwrite: true})
 	d.check(err)
 	found = read(t, dir)
 	for name, text := range map[string]string{"model/m.bin": "1", "model/link": "1", "model/dir/f": "1", "output/o": "1", "logs/logs0": "", "model/tofile/mine": "m", "model/tofile." + id: "1"} {
@@ -317,7 +317,7 @@ func TestGetFollowsNoLinkInTheFolder(t *testing.T) {
 	j := d.submit("demo", "digits", 1)
 	d.end(j, done, outputs{"model": {"o": "1", "sub/x": "1"}, "output": {"sub/o": "1"}})
 	for _, o := range []GetOptions{{}, {}, {Overwrite: true}} {
-		_, err := j.GetWith(t.Context(), filepath.Join(root, "out"), o)
+		_, err := j.Get(t.Context(), filepath.Join(root, "out"), o)
 		d.check(err)
 		if diff := cmp.Diff(fileTree{"o": "mine", "sub/x": "mine"}, read(t, filepath.Join(root, "other"))); diff != "" {
 			t.Fatalf("outside (-want +got):\n%s", diff)

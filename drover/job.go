@@ -83,6 +83,9 @@ type Status struct {
 	Root   string `json:"code_folder,omitempty"`
 	Commit string `json:"commit,omitempty"`
 	Dirty  bool   `json:"dirty,omitempty"`
+
+	// MapStatus is nil of a run, and where the items were not read (BriefStatus).
+	*MapStatus
 }
 
 // Ran is how long the job has run, in its newest attempt; ok is false when nothing of
@@ -136,15 +139,6 @@ func (j *jobRef) withVerifyHint(err error) error {
 		return fault.Wrap(err, fault.Bug, "drover verify "+j.path.Job+" says what is wrong with it; put that back from a copy of the store.", "")
 	}
 	return err
-}
-
-// Status looks at the job. It changes nothing.
-func (j *jobRef) Status(ctx context.Context) (Status, error) {
-	rep, err := j.readReport(ctx)
-	if err != nil {
-		return Status{}, err
-	}
-	return status(rep), nil
 }
 
 func (j *jobRef) readReport(ctx context.Context) (views.Report, error) {
@@ -294,7 +288,7 @@ func (j *Job) Watch(ctx context.Context) iter.Seq2[job.Event, error] {
 	return func(yield func(job.Event, error) bool) {
 		seen := map[string]bool{}
 		for idle := 0; idle <= idleLooks; {
-			if s, err := j.Status(ctx); err == nil && s.State == job.Interrupted {
+			if s, err := j.BriefStatus(ctx); err == nil && s.State == job.Interrupted {
 				idle++
 			} else {
 				idle = 0

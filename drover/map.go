@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +13,6 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runs"
 	"github.com/drover-run/drover/internal/ledger/views"
-	"github.com/drover-run/drover/internal/record"
-	"github.com/drover-run/drover/internal/record/line"
 	"github.com/drover-run/drover/job"
 )
 
@@ -34,7 +30,8 @@ type MapSpec struct {
 // same command is attached to and one that was interrupted is gone on with; of one
 // that has ended the items without success run again, and those that are new.
 func (c *Client) Map(ctx context.Context, s MapSpec) (*Job, error) {
-	p, err := c.PlanMap(ctx, s, false)
+	s.Spec.Verb = job.Map
+	p, err := c.Plan(ctx, s.Spec, PlanOptions{Values: s.Values, Stdin: s.Stdin})
 	if err != nil {
 		return nil, err
 	}
@@ -42,28 +39,16 @@ func (c *Client) Map(ctx context.Context, s MapSpec) (*Job, error) {
 	return p.Submit(ctx)
 }
 
-// PlanMap finds out what Map would do: it reads the items to their end, and changes
-// nothing in the store. The caller closes the plan.
-func (c *Client) PlanMap(ctx context.Context, s MapSpec, force bool) (*Plan, error) {
-	s.Spec.Verb = job.Map
-	if s.Values != nil {
-		if s.Spec.From != "" && s.Spec.From != "-" {
-			return nil, fault.New(fault.Invalid, "Leave one of them out.", "plan map: there are both Values and From %q", s.Spec.From)
-		}
-		for i, v := range s.Values {
-			if v == "" || strings.ContainsAny(v, "\r\n\x00") {
-				return nil, fault.New(fault.Invalid, "Write such items as JSON lines into a file, and name it as From.", "plan map: value %d is empty, or holds a line break or NUL", i+1)
-			}
-		}
-		s.Spec.From, s.Spec.Format, s.Stdin = "-", "lines", &valueReader{left: s.Values}
+func checkValues(s job.Spec, values []string) error {
+	if s.From != "" && s.From != "-" {
+		return fault.New(fault.Invalid, "Leave one of them out.", "plan map: there are both Values and From %q", s.From)
 	}
-	e := *c.engine // its caller's input is this map's alone
-	e.Caller.Stdin = s.Stdin
-	p, err := e.Plan(ctx, s.Spec, force)
-	if err != nil {
-		return nil, err
+	for i, v := range values {
+		if v == "" || strings.ContainsAny(v, "\r\n\x00") {
+			return fault.New(fault.Invalid, "Write such items as JSON lines into a file, and name it as From.", "plan map: value %d is empty, or holds a line break or NUL", i+1)
+		}
 	}
-	return newPlan(c, p), nil
+	return nil
 }
 
 // valueReader reads values as lines.
@@ -89,9 +74,9 @@ func (r *valueReader) Read(b []byte) (n int, err error) {
 	return n, nil
 }
 
-// MapStatus is a map as the store shows it. Its nodes are the agents that live.
+// MapStatus is what a map's Status has beside what that of a run has. The nodes of such a Status
+// are the agents that live.
 type MapStatus struct {
-	Status
 	Time    time.Time `json:"time"` // of the look
 	Items   job.Tally `json:"items"`
 	Running int       `json:"running"`           // items that run now
@@ -149,16 +134,23 @@ func codes(r views.MapReport) (all []CodeUse) {
 	return all
 }
 
-// looksTheSame says whether two looks show the same.
-func (s MapStatus) looksTheSame(o MapStatus) bool {
-	return s.State == o.State && s.Items == o.Items && s.Running == o.Running && s.Retried == o.Retried &&
-		s.Workers == o.Workers && s.Paused == o.Paused && s.Reason == o.Reason && slices.Equal(s.Doing, o.Doing)
+// looksTheSame says whether two statuses of a job show the same.
+func (s Status) looksTheSame(o Status) bool {
+	if s.State != o.State || s.Reason != o.Reason || (s.MapStatus == nil) != (o.MapStatus == nil) {
+		return false
+	}
+	if s.MapStatus == nil {
+		return s.Attempt == o.Attempt && slices.EqualFunc(s.Nodes, o.Nodes, func(a, b Node) bool { return a.State == b.State && a.Saved == b.Saved })
+	}
+	return s.Items == o.Items && s.Running == o.Running && s.Retried == o.Retried &&
+		s.Workers == o.Workers && s.Paused == o.Paused && slices.Equal(s.Doing, o.Doing)
 }
 
-func mapStatus(p job.Path, v *views.MapView, r views.MapReport, now time.Time) MapStatus {
+func mapStatus(p job.Path, v *views.MapView, r views.MapReport, now time.Time) Status {
 	rep := views.Report{Job: r.Job, Path: p, State: r.State, Beats: r.Beats, Living: r.Living, Log: r.Log,
 		Run: runs.Run{Placed: r.Map.Placed, Stop: r.Map.Stop, Settled: r.Map.Settled}}
-	s := MapStatus{Status: status(rep), Time: now, Items: r.Tally, Retried: r.Retried, Workers: len(r.Living),
+	s := status(rep)
+	s.MapStatus = &MapStatus{Time: now, Items: r.Tally, Retried: r.Retried, Workers: len(r.Living),
 		Chunks: r.Chunks, Done: r.Done, Paused: r.State == job.Paused}
 	s.Codes = codes(r)
 	if s.Paused {
@@ -205,98 +197,6 @@ func (j *jobRef) newMapView(ctx context.Context) (*views.MapView, job.Job, error
 		return nil, rec, fault.New(fault.Invalid, "drover status "+rec.Short+" shows it.", "read items of job %s: it is a %s, not a map", rec.Short, rec.Spec.Verb)
 	}
 	return views.NewMapView(j.c.world, rec), rec, nil
-}
-
-// ItemOutput is what an item printed.
-type ItemOutput struct {
-	Item int
-	Output
-}
-
-// ItemLogs gives what item n printed in all its tries, both streams in the order
-// in which they were read; of every item when n is 0. Nodes are not looked at.
-func (j *jobOutput) ItemLogs(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemOutput, error] {
-	return func(yield func(ItemOutput, error) bool) {
-		rep, err := j.readReport(ctx)
-		if err != nil {
-			yield(ItemOutput{}, err)
-			return
-		}
-		f, err := itemFilter(rep, n, o)
-		if err != nil {
-			yield(ItemOutput{}, err)
-			return
-		}
-		for f, err := range j.readFrames(ctx, rep, f, o) {
-			out := Output{Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
-			if !yield(ItemOutput{int(f.Item), out}, err) {
-				return
-			}
-		}
-	}
-}
-
-// ItemLine is one line of what an item printed.
-type ItemLine struct {
-	Item int `json:"item"`
-	Line
-}
-
-// ItemLines is ItemLogs put together to lines, each of one item.
-func (j *jobOutput) ItemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[ItemLine, error] {
-	return func(yield func(ItemLine, error) bool) {
-		for l, err := range j.itemLines(ctx, n, o) {
-			if !yield(ItemLine{int(l.Item), plain(l)}, err) {
-				return
-			}
-		}
-	}
-}
-
-// ItemSearch gives those of ItemLines that re matches, with before and after lines
-// of the same item around.
-func (j *jobOutput) ItemSearch(ctx context.Context, n int, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
-	return func(yield func(ItemLine, error) bool) {
-		rep, err := j.readReport(ctx)
-		if err != nil {
-			yield(ItemLine{}, err)
-			return
-		}
-		f, err := itemFilter(rep, n, o)
-		if err != nil {
-			yield(ItemLine{}, err)
-			return
-		}
-		j.searchOutput(ctx, rep, o, f, j.itemLines(ctx, n, o), re, before, after)(yield)
-	}
-}
-
-func (j *jobOutput) itemLines(ctx context.Context, n int, o LogOptions) iter.Seq2[line.Line, error] {
-	return func(yield func(line.Line, error) bool) {
-		rep, err := j.readReport(ctx)
-		if err != nil {
-			yield(line.Line{}, err)
-			return
-		}
-		f, err := itemFilter(rep, n, o)
-		if err != nil {
-			yield(line.Line{}, err)
-			return
-		}
-		j.readLines(ctx, rep, f, o)(yield)
-	}
-}
-
-func itemFilter(rep views.Report, n int, o LogOptions) (record.Filter, error) {
-	f := o.recordFilter()
-	f.Ranks, f.Item = nil, uint64(max(n, 0))
-	if rep.Map == nil {
-		return f, fault.New(fault.Invalid, "drover logs "+rep.Job.Short+" prints what it printed.", "read output of item %d: job %s is not a map", n, rep.Job.Short)
-	}
-	if all := rep.Map.Map.Items(); n < 0 || n > all {
-		return f, noItem(rep.Job.Short, n, all)
-	}
-	return f, nil
 }
 
 func noItem(short string, n, all int) error {

@@ -19,58 +19,35 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// GotItems says what GetItems brought, and where it is.
+// GotItems says what Get brought of a map.
 type GotItems struct {
-	Dir   string `json:"dir"`
-	Items int    `json:"items"` // that have outputs
-	Files int    `json:"files"`
-	Bytes int64  `json:"bytes"`
+	Items int // that have outputs
+	Files int
+	Bytes int64
 	// There counts those of Files that were there before, with the same content.
-	There int `json:"there"`
+	There int
 	// Left counts files that were not brought, because an earlier item has an output
-	// of the same name; Notes names the first of them.
-	Left  int      `json:"left,omitempty"`
-	Notes []string `json:"notes,omitempty"`
-	Changes
+	// of the same name; Got.Notes names the first of them.
+	Left int
 }
 
 // leftNotes is how many outputs that were left are named one by one.
 const leftNotes = 10
 
-// GetItems brings the outputs of a map's succeeded items into dir, each by its own
-// name, and verifies them. Of two items with an output of one name the first
-// one's is brought. What is there already with the same content is not copied
-// again, so that it may be called while the map runs, and again. Other files that
-// drover brought, and that have not changed since, are replaced; any other file stays,
-// and the new one comes beside it (Changes.Beside). told, which may be nil, is called
-// after each file.
-func (j *jobResults) GetItems(ctx context.Context, dir string, told func(GotItems)) (GotItems, error) {
-	return j.GetItemsWith(ctx, dir, GetOptions{Watch: told})
-}
-
-// GetItemsWith is GetItems with options; Parts mean nothing here.
-func (j *jobResults) GetItemsWith(ctx context.Context, dir string, o GetOptions) (GotItems, error) {
-	dir, err := filepath.Abs(dir)
+func (k mapKind) bringOutputs(ctx context.Context, dir string, o GetOptions) (Got, error) {
+	d, err := openDestination(dir, k.j.path.String(), k.rec.Short, o)
 	if err != nil {
-		return GotItems{}, err
-	}
-	rec, err := j.Spec(ctx)
-	if err != nil {
-		return GotItems{}, err
-	}
-	d, err := openDestination(dir, j.path.String(), rec.Short, o)
-	if err != nil {
-		return GotItems{}, err
+		return Got{}, err
 	}
 	defer d.closeFolder()
-	b := &bringer{j: j.wholeJob(), d: d, of: map[uint64]int32{}, got: GotItems{Dir: dir}}
+	b := &bringer{j: k.j, d: d, of: map[uint64]int32{}, got: Got{Dir: dir}}
 	if err = b.bringAll(ctx, o.Watch); err == nil {
 		err = b.dropOldBeside(ctx)
 	}
-	b.got.Changes = d.changes
 	if err == nil && len(d.replaced) > 0 {
 		err = d.rewriteRecord(func(bundle.Brought) bool { return true })
 	}
+	b.got.Items, b.got.Changes = &b.items, d.changes
 	return b.got, err
 }
 
@@ -80,18 +57,18 @@ func (b *bringer) bringAll(ctx context.Context, told func(GotItems)) error {
 			return fmt.Errorf("get outputs: %w", err)
 		}
 		if len(r.Outputs) > 0 {
-			b.got.Items++
+			b.items.Items++
 		}
 		for _, f := range r.Outputs {
 			if err := b.bringFile(ctx, r, f); err != nil {
 				return fmt.Errorf("get outputs: item %d: %w", r.Item, err)
 			}
 			if told != nil {
-				told(b.got)
+				told(b.items)
 			}
 		}
 	}
-	if more := b.got.Left - leftNotes; more > 0 {
+	if more := b.items.Left - leftNotes; more > 0 {
 		b.got.Notes = append(b.got.Notes, fmt.Sprintf("and %s more outputs of names that others have", job.Comma(more)))
 	}
 	return nil
@@ -124,8 +101,9 @@ type bringer struct {
 	d *destination
 	// of says which item has a name, by the name's hash: of a million names the
 	// names themselves would be too much to keep.
-	of  map[uint64]int32
-	got GotItems
+	of    map[uint64]int32
+	got   Got
+	items GotItems
 }
 
 func (b *bringer) bringFile(ctx context.Context, r ItemResult, f ItemFile) error {
@@ -135,7 +113,7 @@ func (b *bringer) bringFile(ctx context.Context, r ItemResult, f ItemFile) error
 	}
 	h := nameHash(name)
 	if first, taken := b.of[h]; taken {
-		if b.got.Left++; b.got.Left <= leftNotes {
+		if b.items.Left++; b.items.Left <= leftNotes {
 			b.got.Notes = append(b.got.Notes, fmt.Sprintf("items %d and %d both made %s: item %d's is here", first, r.Item, name, first))
 		}
 		return nil
@@ -147,7 +125,7 @@ func (b *bringer) bringFile(ctx context.Context, r ItemResult, f ItemFile) error
 		return err
 	}
 	if is == theSame {
-		b.got.There++
+		b.items.There++
 		if at != name {
 			b.d.noteBeside(name, at)
 		}
@@ -157,8 +135,8 @@ func (b *bringer) bringFile(ctx context.Context, r ItemResult, f ItemFile) error
 	if is == drovers {
 		b.d.replaced[at] = true
 	}
-	b.got.Files++
-	b.got.Bytes += f.Bytes
+	b.items.Files++
+	b.items.Bytes += f.Bytes
 	return nil
 }
 

@@ -194,9 +194,8 @@ func TestARunHasNoItems(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submit("demo", "digits", 1)
-	_, err := j.MapStatus(t.Context())
-	if fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
-		t.Errorf("status: %v", err)
+	if s, err := j.Status(t.Context()); err != nil || s.MapStatus != nil {
+		t.Errorf("status: %+v, %v", s, err)
 	}
 	if _, err := j.Item(t.Context(), 1); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("item: %v", err)
@@ -206,7 +205,7 @@ func TestARunHasNoItems(t *testing.T) {
 			t.Errorf("results: %v", err)
 		}
 	}
-	for _, err := range j.ItemLogs(t.Context(), 1, LogOptions{}) {
+	for _, err := range j.Logs(t.Context(), LogOptions{Item: 1}) {
 		if fault.KindOf(err) != fault.Invalid {
 			t.Errorf("logs: %v", err)
 		}
@@ -217,14 +216,14 @@ func TestAMapIsWatchedUntilItHasSettled(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submitMap("watched", "", "a\nb\nc\nd\n", func(s *job.Spec) { s.Workers = 2 })
-	s, err := j.MapStatus(t.Context())
+	s, err := j.Status(t.Context())
 	d.check(err)
 	if s.State != job.Pending || s.Items != (job.Tally{Items: 4}) || s.Workers != 0 || s.Code != nil {
 		t.Errorf("at first: %+v", s)
 	}
 	d.check(liveness.WriteHeartbeat(t.Context(), d.world, j.path, protocol.Heartbeat{Agent: "1-0-a", Phase: "preparing", Note: "building environment"}))
 	d.check(liveness.WriteHeartbeat(t.Context(), d.world, j.path, protocol.Heartbeat{Agent: "1-1-b", Phase: "running", Slots: 8, Flight: 3}))
-	if s, err = j.MapStatus(t.Context()); err != nil || s.State != job.Running || s.Workers != 2 || s.Slots != 8 || s.Running != 3 ||
+	if s, err = j.Status(t.Context()); err != nil || s.State != job.Running || s.Workers != 2 || s.Slots != 8 || s.Running != 3 ||
 		!slices.Equal(s.Doing, []string{"preparing: building environment"}) {
 		t.Errorf("half-way: %+v, %v", s, err)
 	}
@@ -233,9 +232,9 @@ func TestAMapIsWatchedUntilItHasSettled(t *testing.T) {
 		<-began
 		d.work(j, "1-1-b", func(try mapagent.Try) protocol.Result { return tried(try, "", 0) })
 	}()
-	var last MapStatus
+	var last Status
 	looks := 0
-	for s, err := range j.WatchMap(t.Context()) {
+	for s, err := range j.Statuses(t.Context()) {
 		d.check(err)
 		if last = s; looks == 0 {
 			close(began)
@@ -261,9 +260,9 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 	})
 	dir := filepath.Join(t.TempDir(), "out")
 	told := 0
-	got, err := j.GetItems(t.Context(), dir, func(GotItems) { told++ })
+	got, err := j.Get(t.Context(), dir, GetOptions{Watch: func(GotItems) { told++ }})
 	d.check(err)
-	want := GotItems{Dir: dir, Items: 3, Files: 3, Bytes: 10 + 18 + 10, Left: 1, Notes: []string{"items 1 and 2 both made a.txt: item 1's is here"}}
+	want := Got{Dir: dir, Items: &GotItems{Items: 3, Files: 3, Bytes: 10 + 18 + 10, Left: 1}, Notes: []string{"items 1 and 2 both made a.txt: item 1's is here"}}
 	if diff := cmp.Diff(want, got); diff != "" || told != 4 {
 		t.Errorf("told %d times, got (-want +got):\n%s", told, diff)
 	}
@@ -276,7 +275,7 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 	content["mine"], content["c.txt"], content["c."+id+".txt"] = "stays", "C.txt of 3", "c.txt of 3"
 	before, err := os.Stat(filepath.Join(dir, "a.txt"))
 	d.check(err)
-	if got, err = j.GetItems(t.Context(), dir, nil); err != nil || got.Files != 3 || got.There != 2 {
+	if got, err = j.Get(t.Context(), dir, GetOptions{}); err != nil || got.Items.Files != 3 || got.Items.There != 2 {
 		t.Errorf("again: %+v, %v", got, err)
 	}
 	after, err := os.Stat(filepath.Join(dir, "a.txt"))
@@ -286,7 +285,7 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 	if diff := cmp.Diff(content, read(t, dir)); diff != "" || got.Kept != 1 || got.Beside[0] != (Beside{"c.txt", "c." + id + ".txt"}) {
 		t.Errorf("folder, again (-want +got):\n%s\n%+v", diff, got)
 	}
-	if got, err = j.GetItems(t.Context(), dir, nil); err != nil || got.There != 3 || got.Kept != 1 {
+	if got, err = j.Get(t.Context(), dir, GetOptions{}); err != nil || got.Items.There != 3 || got.Kept != 1 {
 		t.Errorf("the third time: %+v, %v", got, err)
 	}
 
@@ -299,7 +298,7 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 		return r
 	})
 	for _, what := range []string{"at first", "again"} {
-		got, err := next.GetItems(t.Context(), dir, nil)
+		got, err := next.Get(t.Context(), dir, GetOptions{})
 		d.check(err)
 		want := fileTree{"a.txt": "new", "b.txt": "new", "c.txt": "C.txt of 3", "c." + d.short(next) + ".txt": "new", "d.txt": "new", "deep/er/a.bin": "deep/er/a.bin of 1", "mine": "stays"}
 		if diff := cmp.Diff(want, read(t, dir)); diff != "" || got.Kept != 1 {
@@ -307,16 +306,16 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 		}
 	}
 	d.check(os.Rename(filepath.Join(dir, "c.txt"), filepath.Join(dir, "moved")))
-	if _, err := next.GetItemsWith(t.Context(), dir, GetOptions{}); err != nil || read(t, dir)["c.txt"] != "new" || len(read(t, dir)) != 7 {
+	if _, err := next.Get(t.Context(), dir, GetOptions{}); err != nil || read(t, dir)["c.txt"] != "new" || len(read(t, dir)) != 7 {
 		t.Errorf("when the name is free: %v, %v", err, read(t, dir))
 	}
 	write(t, dir, fileTree{"a.txt": "mine"})
-	if _, err := next.GetItemsWith(t.Context(), dir, GetOptions{Overwrite: true}); err != nil || read(t, dir)["a.txt"] != "new" {
+	if _, err := next.Get(t.Context(), dir, GetOptions{Overwrite: true}); err != nil || read(t, dir)["a.txt"] != "new" {
 		t.Errorf("overwritten: %v, %v", err, read(t, dir))
 	}
 }
 
-func TestGetItemsRefusesWhatWasNotRecorded(t *testing.T) {
+func TestGetOfItemsRefusesWhatWasNotRecorded(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		change func(*protocol.Output)
@@ -338,7 +337,7 @@ func TestGetItemsRefusesWhatWasNotRecorded(t *testing.T) {
 				return r
 			})
 			dir := filepath.Join(t.TempDir(), "in", "out")
-			if _, err := j.GetItems(t.Context(), dir, nil); fault.KindOf(err) != row.kind || !strings.HasPrefix(err.Error(), "get outputs: item 1: ") {
+			if _, err := j.Get(t.Context(), dir, GetOptions{}); fault.KindOf(err) != row.kind || !strings.HasPrefix(err.Error(), "get outputs: item 1: ") {
 				t.Errorf("%v", err)
 			}
 			if left := read(t, filepath.Dir(dir)); len(left) != 0 {
@@ -384,7 +383,7 @@ func TestWhyAMapStandsWhereItDoes(t *testing.T) {
 		t.Errorf("why (-want +got):\n%s", diff)
 	}
 	var raw bytes.Buffer
-	for o, err := range j.ItemLogs(t.Context(), 5, LogOptions{}) {
+	for o, err := range j.Logs(t.Context(), LogOptions{Item: 5}) {
 		d.check(err)
 		if o.Item != 5 || o.Stream != "stderr" {
 			t.Errorf("item %d, %s", o.Item, o.Stream)
@@ -395,7 +394,7 @@ func TestWhyAMapStandsWhereItDoes(t *testing.T) {
 		t.Errorf("item 5 printed %q", raw.String())
 	}
 	found := map[int]bool{}
-	for l, err := range j.ItemLines(t.Context(), 0, LogOptions{Stderr: true}) {
+	for l, err := range j.Lines(t.Context(), LogOptions{Stderr: true}) {
 		d.check(err)
 		found[l.Item] = true
 	}
@@ -422,11 +421,11 @@ func TestValuesAreLines(t *testing.T) {
 		"two sources": {Values: []string{"a"}, Spec: job.Spec{Items: job.Items{From: "items.txt"}}},
 	} {
 		s.Program = "true"
-		if _, err := d.PlanMap(context.Background(), s, false); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
+		if _, err := d.planMap(context.Background(), s); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p, err := d.PlanMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Name}, Values: values}, false)
+	p, err := d.planMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Name}, Values: values})
 	d.check(err)
 	defer p.Close()
 	if p.Items.Count != len(values) || p.Spec.Verb != job.Map || p.Action != "start" {

@@ -80,7 +80,7 @@ func were(n int) string {
 	return job.Comma(n) + " items were"
 }
 
-func (w *Reason) mapInterrupted(s MapStatus, beats []protocol.Heartbeat) {
+func (w *Reason) mapInterrupted(s Status, beats []protocol.Heartbeat) {
 	how := "its agents stopped without a report: they were killed, or their machine is gone"
 	for _, b := range beats {
 		if b.Phase == protocol.Left {
@@ -97,7 +97,7 @@ func (w *Reason) mapInterrupted(s MapStatus, beats []protocol.Heartbeat) {
 }
 
 // mapWaiting says what a live map is at.
-func (w *Reason) mapWaiting(s MapStatus, placed bool, living []protocol.Heartbeat) {
+func (w *Reason) mapWaiting(s Status, placed bool, living []protocol.Heartbeat) {
 	left := fmt.Sprintf("%s of %s are left", job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
 	w.Next = "drover status --watch " + w.ID
 	switch {
@@ -130,7 +130,7 @@ func plural(n int, one, more string) string {
 }
 
 // addFailures are the ways in which items failed, each with what to do about it.
-func (w *Reason) addFailures(s MapStatus, f Figures, timeout job.Duration) {
+func (w *Reason) addFailures(s Status, f Figures, timeout job.Duration) {
 	for i, g := range f.Groups {
 		if i == 5 {
 			w.Detail = append(w.Detail, fmt.Sprintf("and %s other ways to fail", job.Comma(len(f.Groups)-i)))

@@ -80,7 +80,7 @@ func TestWhyALiveMapStandsWhereItDoes(t *testing.T) {
 		_, err = m.Seek(ctx)
 		d.check(err)
 	}
-	s, err := j.MapStatus(ctx)
+	s, err := j.Status(ctx)
 	d.check(err)
 	if s.Items.Failed == 0 || len(s.Agents) != 1 || s.Agents[0].Host != "desk" || s.Agents[0].Slots != 2 {
 		t.Fatalf("%+v", s)

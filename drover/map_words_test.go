@@ -12,7 +12,7 @@ import (
 // TestWhyOfManyItemsCanBeRead: large numbers have commas, but those of items, which are
 // pasted, and of processes.
 func TestWhyOfManyItemsCanBeRead(t *testing.T) {
-	s := MapStatus{Items: job.Tally{Items: 1_000_000, Succeeded: 1_000}, Running: 2_000, Workers: 1_200}
+	s := Status{MapStatus: &MapStatus{Items: job.Tally{Items: 1_000_000, Succeeded: 1_000}, Running: 2_000, Workers: 1_200}}
 	s.State = job.Failed
 	var w Reason
 	w.mapWaiting(s, true, nil)

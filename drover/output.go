@@ -26,6 +26,9 @@ type LogOptions struct {
 	Until    time.Time // before this; zero: to the end
 	Tail     int       // Lines and Search: begin with the last so many lines; 0: with the first
 	Follow   bool      // go on until the job has settled
+	// Item is the number, from 1, of the one item of a map that is wanted, in all its tries; 0: all of
+	// them. Nodes mean nothing in a map.
+	Item int
 	// Enough, when closed, ends a Follow before the job has settled: once all
 	// that its agents have stored is given. nil: it is never enough.
 	Enough <-chan struct{}
@@ -50,6 +53,7 @@ func (o LogOptions) recordFilter() record.Filter {
 // Output is a piece of what a program printed, exactly as it was read: it may
 // hold half a line or many.
 type Output struct {
+	Item    int // of a map
 	Attempt int
 	Node    int
 	Stream  string // stdout, stderr or agent
@@ -59,6 +63,7 @@ type Output struct {
 
 // Line is one line of a program's output.
 type Line struct {
+	Item    int       `json:"item,omitempty"` // of a map
 	V       int       `json:"v"`
 	Time    time.Time `json:"time"`
 	Attempt int       `json:"attempt"`
@@ -69,21 +74,33 @@ type Line struct {
 	Apart   bool      `json:"-"`               // Search: lines before it were left out
 }
 
-// Logs gives what the program printed, each byte once, as it was read. With
-// Follow it goes on until the job has settled.
+// chosenOutput is what the store shows of the job, and which of its output o chooses.
+func (j *jobOutput) chosenOutput(ctx context.Context, o LogOptions) (views.Report, record.Filter, error) {
+	rep, err := j.readReport(ctx)
+	if err != nil {
+		return rep, record.Filter{}, err
+	}
+	f, err := j.kindOf(rep.Job).outputFilter(rep, o)
+	return rep, f, err
+}
+
+// Logs gives what the program printed, or the items of a map, each byte once, as it was read.
+// With Follow it goes on until the job has settled.
 func (j *jobOutput) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, error] {
 	return func(yield func(Output, error) bool) {
-		all := func() iter.Seq2[record.Frame, error] { return j.followFrames(ctx, o.recordFilter(), nil, nil, o) }
-		if o.Settled == nil {
-			rep, err := j.readReport(ctx)
+		var all iter.Seq2[record.Frame, error]
+		if o.Settled != nil && o.Item == 0 {
+			all = j.followFrames(ctx, o.recordFilter(), nil, nil, o)
+		} else {
+			rep, f, err := j.chosenOutput(ctx, o)
 			if err != nil {
 				yield(Output{}, err)
 				return
 			}
-			all = func() iter.Seq2[record.Frame, error] { return j.readFrames(ctx, rep, o.recordFilter(), o) }
+			all = j.readFrames(ctx, rep, f, o)
 		}
-		for f, err := range all() {
-			out := Output{Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
+		for f, err := range all {
+			out := Output{Item: int(f.Item), Attempt: f.Attempt, Node: f.Rank, Stream: f.Stream.String(), Time: f.Time, Data: f.Data}
 			if !yield(out, err) {
 				return
 			}
@@ -91,15 +108,15 @@ func (j *jobOutput) Logs(ctx context.Context, o LogOptions) iter.Seq2[Output, er
 	}
 }
 
-// Lines is Logs put together to lines.
+// Lines is Logs put together to lines, in a map each of one item.
 func (j *jobOutput) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		rep, err := j.readReport(ctx)
+		rep, f, err := j.chosenOutput(ctx, o)
 		if err != nil {
 			yield(Line{}, err)
 			return
 		}
-		for l, err := range j.readLines(ctx, rep, o.recordFilter(), o) {
+		for l, err := range j.readLines(ctx, rep, f, o) {
 			if !yield(plain(l), err) {
 				return
 			}
@@ -107,25 +124,22 @@ func (j *jobOutput) Lines(ctx context.Context, o LogOptions) iter.Seq2[Line, err
 	}
 }
 
-// Search gives the lines that re matches, with before and after lines around.
+// Search gives those of Lines that re matches, with before and after lines around: in a map of
+// the same item.
 func (j *jobOutput) Search(ctx context.Context, o LogOptions, re *regexp.Regexp, before, after int) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		rep, err := j.readReport(ctx)
+		rep, f, err := j.chosenOutput(ctx, o)
 		if err != nil {
 			yield(Line{}, err)
 			return
 		}
-		for l, err := range j.searchOutput(ctx, rep, o, o.recordFilter(), j.readLines(ctx, rep, o.recordFilter(), o), re, before, after) {
-			if !yield(l.Line, err) {
-				return
-			}
-		}
+		j.searchOutput(ctx, rep, o, f, j.readLines(ctx, rep, f, o), re, before, after)(yield)
 	}
 }
 
 // searchOutput looks through what is stored, and then, of a job that goes on, through what its
 // agents have; if only the last lines are wanted, through those.
-func (j *jobOutput) searchOutput(ctx context.Context, rep views.Report, o LogOptions, f record.Filter, last iter.Seq2[line.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[ItemLine, error] {
+func (j *jobOutput) searchOutput(ctx context.Context, rep views.Report, o LogOptions, f record.Filter, last iter.Seq2[line.Line, error], re *regexp.Regexp, before, after int) iter.Seq2[Line, error] {
 	var all iter.Seq2[line.Found, error]
 	if o.Tail > 0 {
 		all = line.Search(last, re, before, after)
@@ -138,9 +152,9 @@ func (j *jobOutput) searchOutput(ctx context.Context, rep views.Report, o LogOpt
 		}
 		all = line.Sift(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f, then, re, before, after)
 	}
-	return func(yield func(ItemLine, error) bool) {
+	return func(yield func(Line, error) bool) {
 		for m, err := range all {
-			l := ItemLine{int(m.Item), plain(m.Line)}
+			l := plain(m.Line)
 			l.Match, l.Apart = m.Match, m.Apart
 			if !yield(l, err) {
 				return
@@ -159,7 +173,7 @@ func (j *jobOutput) readLines(ctx context.Context, rep views.Report, f record.Fi
 }
 
 func plain(l line.Line) Line {
-	return Line{V: 1, Time: l.Time, Attempt: l.Attempt, Node: l.Rank, Stream: l.Stream.String(), Text: string(l.Text)}
+	return Line{Item: int(l.Item), V: 1, Time: l.Time, Attempt: l.Attempt, Node: l.Rank, Stream: l.Stream.String(), Text: string(l.Text)}
 }
 
 // readFrames reads stored output. A live job's newest output is not stored yet, so

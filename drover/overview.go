@@ -9,7 +9,6 @@ import (
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
-	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -23,20 +22,14 @@ type Overview struct {
 	boot    func() time.Duration
 }
 
-// Glance is a job as an Overview has seen it last.
-type Glance struct {
-	Status
-	Many *MapStatus // of a map
-}
-
 // glance is what an Overview knows of a job.
 type glance struct {
-	Glance
+	Status
 	j     *Job
-	look  *MapLook // of a map
-	known bool     // it was read
-	gone  bool     // there was no such job
-	bad   error    // it could not be read: an Unreadable has it
+	kind  kind
+	known bool  // it was read
+	gone  bool  // there was no such job
+	bad   error // it could not be read: an Unreadable has it
 	pulse string
 	at    time.Duration // of the look
 }
@@ -57,7 +50,7 @@ func (c *Client) Overview(project string) *Overview {
 // Look gives the newest jobs of those that wanted chooses, the newest first and at most so
 // many; 0: all. left is how many were not looked at. Those that cannot be read are an
 // *Unreadable beside the others.
-func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int) (list []Glance, left int, err error) {
+func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int) (list []Status, left int, err error) {
 	var bad Unreadable
 	paths, err := o.catalog.Jobs(ctx)
 	if err != nil {
@@ -81,7 +74,7 @@ func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int)
 			return list, 0, err
 		}
 		if !bad.Took(g.bad) && !g.gone && wanted(g.Status) {
-			list = append(list, g.Glance)
+			list = append(list, g.Status)
 		}
 	}
 	return list, 0, bad.OrNil()
@@ -97,7 +90,7 @@ func (o *Overview) updateGlance(ctx context.Context, g *glance) error {
 			return nil
 		}
 	case !g.known && !g.gone: // never seen
-	case g.gone || g.look == nil && g.State.Settled():
+	case g.gone || g.MapStatus == nil && g.State.Settled():
 		if since < liveAgain || !g.gone {
 			return nil
 		}
@@ -129,28 +122,16 @@ func (o *Overview) updateGlance(ctx context.Context, g *glance) error {
 	return err
 }
 
-// readJob looks at the job; a map is read on from the look before.
-func (g *glance) readJob(ctx context.Context) error {
-	if !g.known {
-		rec, err := g.j.Spec(ctx)
-		if err != nil {
-			_, err := g.j.readReport(ctx) // it says it in words for people
+// readJob reads the job; a map is read on from the time before.
+func (g *glance) readJob(ctx context.Context) (err error) {
+	if g.kind == nil {
+		if g.kind, err = g.j.readKind(ctx); err != nil {
 			return err
 		}
-		if rec.Spec.Verb == job.Map {
-			g.look = &MapLook{g.j, views.NewMapView(g.j.c.world, rec)}
-		}
 	}
-	if g.look == nil {
-		s, err := g.j.Status(ctx)
-		if err == nil {
-			g.Status, g.known = s, true
-		}
-		return err
-	}
-	s, err := g.look.Status(ctx)
+	s, err := g.kind.readStatus(ctx)
 	if err == nil {
-		g.Status, g.Many, g.known = s.Status, &s, true
+		g.Status, g.known = s, true
 	}
 	return err
 }

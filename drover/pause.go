@@ -17,23 +17,23 @@ import (
 // to their end. It returns how the map stands once its agents have heeded it, which
 // those near the store do at once and others within half a minute; one that does not
 // answer is waited for no longer. A map that is paused already stays so.
-func (j *Job) Pause(ctx context.Context, reason string) (MapStatus, error) {
+func (j *Job) Pause(ctx context.Context, reason string) (Status, error) {
 	rec, err := j.requireMap(ctx, "pause", "A program cannot be held: Ctrl-C where it is followed interrupts it, and drover resume goes on; drover queue pause keeps others from starting.")
 	if err != nil {
-		return MapStatus{}, err
+		return Status{}, err
 	}
 	stands, err := control.PauseMap(ctx, j.c.world, j.path, j.c.engine.Caller.By, protocol.Paused{Reason: reason, User: j.c.engine.Caller.User})
 	if err != nil {
-		return MapStatus{}, err
+		return Status{}, err
 	}
 	if !stands {
-		s, err := j.MapStatus(ctx)
+		s, err := j.Status(ctx)
 		if err == nil {
 			err = unmoved("pause", rec, s)
 		}
 		return s, err
 	}
-	return j.waitUntilHeeded(ctx, func(s MapStatus) bool { return s.State == job.Paused })
+	return j.waitUntilHeeded(ctx, func(s Status) bool { return s.State == job.Paused })
 }
 
 // How long Pause and Drain wait for agents: longer than they look at the job's log and tell.
@@ -44,10 +44,10 @@ const (
 
 // waitUntilHeeded waits until every agent of a map that was paused, or is drained, has said that
 // it begins nothing more; no longer than the map stands so.
-func (j *Job) waitUntilHeeded(ctx context.Context, stands func(MapStatus) bool) (MapStatus, error) {
+func (j *Job) waitUntilHeeded(ctx context.Context, stands func(Status) bool) (Status, error) {
 	clock := j.c.world.Store.Clock()
 	for begin := clock.Boot(); ; {
-		s, err := j.MapStatus(ctx)
+		s, err := j.Status(ctx)
 		limit := farHeed
 		if j.c.near && mapagent.Few(len(s.Nodes)) { // many may not be near it themselves
 			limit = nearHeed
@@ -73,7 +73,7 @@ func (j *Job) Continue(ctx context.Context) error {
 	if err != nil || stands {
 		return err
 	}
-	s, err := j.MapStatus(ctx)
+	s, err := j.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (j *Job) Continue(ctx context.Context) error {
 }
 
 // unmoved says why what was asked of a live map came too late.
-func unmoved(what string, rec job.Job, s MapStatus) error {
+func unmoved(what string, rec job.Job, s Status) error {
 	if s.State.Settled() {
 		return fault.New(fault.Invalid, "Run its command again for what is left, or drover retry "+rec.Short+".", "%s job %s: it has ended, %s", what, rec.Short, s.State)
 	}
@@ -105,20 +105,20 @@ func (j *jobRef) requireMap(ctx context.Context, what, hint string) (job.Job, er
 // Drain cancels a map and waits until it has settled, as Stop does, but items that
 // run may end and are recorded. told is called once it is durable and agents know of it,
 // before that is waited for. Stop after it has what still runs ended.
-func (j *Job) Drain(ctx context.Context, reason string, told func(MapStatus)) (stands bool, err error) {
+func (j *Job) Drain(ctx context.Context, reason string, told func(Status)) (stands bool, err error) {
 	if _, err := j.requireMap(ctx, "drain", "Leave --drain out: a program gets SIGTERM, and its grace to save."); err != nil {
 		return false, err
 	}
 	return j.c.engine.Drain(ctx, j.path, reason, func() {
 		// it is for people alone
-		if s, err := j.waitUntilHeeded(ctx, func(s MapStatus) bool { return !s.State.Settled() }); err == nil {
+		if s, err := j.waitUntilHeeded(ctx, func(s Status) bool { return !s.State.Settled() }); err == nil {
 			told(s)
 		}
 	})
 }
 
 // pausedWords is "paused by ann at 15:04:05 (lunch)".
-func (s MapStatus) pausedWords() string {
+func (s Status) pausedWords() string {
 	text := "paused"
 	if s.PausedBy != "" {
 		text += " by " + s.PausedBy

@@ -63,7 +63,7 @@ type Forecast struct {
 // Forecast says what a sample of p's items came to, once it has ended, and how long
 // all of them will take.
 func (p *Plan) Forecast(ctx context.Context, pilot *Job) (Pilot, error) {
-	s, err := pilot.MapStatus(ctx)
+	s, err := pilot.Status(ctx)
 	if err != nil {
 		return Pilot{}, err
 	}
@@ -90,7 +90,7 @@ func (p *Plan) Forecast(ctx context.Context, pilot *Job) (Pilot, error) {
 
 // measureItems takes the items' figures. A try that failed and was followed by another
 // is not read: it is taken to be as long as the last.
-func (r *Pilot) measureItems(s MapStatus, all []ItemResult) {
+func (r *Pilot) measureItems(s Status, all []ItemResult) {
 	if len(all) == 0 {
 		return
 	}

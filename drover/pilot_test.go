@@ -17,7 +17,7 @@ import (
 // ran is a pilot with items that took so many seconds, one after the other, half a second
 // after it was submitted; its end took a quarter of a second.
 func ran(cpu float64, walls ...float64) Pilot {
-	s := MapStatus{Items: job.Tally{Items: len(walls), Succeeded: len(walls)}}
+	s := Status{MapStatus: &MapStatus{Items: job.Tally{Items: len(walls), Succeeded: len(walls)}}}
 	s.Submitted = time.Unix(1_700_000_000, 0)
 	at := s.Submitted.Add(time.Second / 2)
 	var all []ItemResult
@@ -73,7 +73,7 @@ func TestAForecastOfUnevenItemsSaysHowFarItMayBeOff(t *testing.T) {
 
 func TestTriesThatFailedCountAsWell(t *testing.T) {
 	code := 1
-	s := MapStatus{Items: job.Tally{Items: 2, Succeeded: 1, Failed: 1}}
+	s := Status{MapStatus: &MapStatus{Items: job.Tally{Items: 2, Succeeded: 1, Failed: 1}}}
 	var r Pilot
 	at := time.Unix(1_700_000_000, 0)
 	s.Submitted, s.Ended = at, at.Add(time.Minute)
@@ -92,7 +92,7 @@ func TestASampleIsAMapOfItsOwn(t *testing.T) {
 	ctx := t.Context()
 	spec := job.Spec{Project: "demo", Task: "work", Named: true, Program: "true", Args: []string{"{}"}, On: mem.Name,
 		Items: job.Items{From: "1-1000", Slots: 3, Workers: 2, MaxFails: "1"}}
-	p, err := d.PlanMap(ctx, MapSpec{Spec: spec}, false)
+	p, err := d.planMap(ctx, MapSpec{Spec: spec})
 	d.check(err)
 	defer p.Close()
 	s, numbers, err := p.Sample(ctx, "pilot", 3)
@@ -139,7 +139,7 @@ func TestASampleIsAMapOfItsOwn(t *testing.T) {
 func TestAClosedPlanHasNoSample(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	p, err := d.PlanMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Name}, Values: []string{"a", "b"}}, false)
+	p, err := d.planMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Name}, Values: []string{"a", "b"}})
 	d.check(err)
 	d.check(p.Close())
 	if _, _, err := p.Sample(t.Context(), "pilot", 1); err == nil {

@@ -2,6 +2,7 @@ package drover
 
 import (
 	"context"
+	"io"
 	"time"
 
 	"github.com/drover-run/drover/driver"
@@ -195,9 +196,28 @@ func (p *Plan) KeepsCode() (since time.Time, keeps bool) { return p.plan.KeepsCo
 // Close removes what the plan has kept of a map's items. It may be called twice.
 func (p *Plan) Close() error { return p.plan.Close() }
 
-// Plan finds out what Run would do. It changes nothing in the store.
-func (c *Client) Plan(ctx context.Context, spec job.Spec, force bool) (*Plan, error) {
-	p, err := c.engine.Plan(ctx, spec, force)
+// PlanOptions say how a spec is meant. The zero value is right for most.
+type PlanOptions struct {
+	Force bool // a complete task runs again
+	// Values are a map's items themselves, in the place of what Spec.From names. None holds a
+	// line break.
+	Values []string
+	// Stdin is read to its end where a map's From is "-".
+	Stdin io.Reader
+}
+
+// Plan finds out what Run or Map would do: of a map it reads the items to their end. It changes
+// nothing in the store. The caller closes a map's plan.
+func (c *Client) Plan(ctx context.Context, spec job.Spec, o PlanOptions) (*Plan, error) {
+	e, s := *c.engine, *c.engine.Session // its caller's input is this plan's alone
+	e.Session, s.Caller.Stdin = &s, o.Stdin
+	if o.Values != nil {
+		if err := checkValues(spec, o.Values); err != nil {
+			return nil, err
+		}
+		spec.From, spec.Format, s.Caller.Stdin = "-", "lines", &valueReader{left: o.Values}
+	}
+	p, err := e.Plan(ctx, spec, o.Force)
 	if err != nil {
 		return nil, err
 	}

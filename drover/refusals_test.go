@@ -48,7 +48,7 @@ func TestAClientWithoutAStoreOrAFolderIsNotOpened(t *testing.T) {
 func TestValuesThatAreNoItemsAreRefused(t *testing.T) {
 	d := newDesk(t)
 	for _, bad := range []string{"", "a\nb", "a\rb", "a\x00b"} {
-		_, err := d.PlanMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Name}, Values: []string{"good", bad}}, false)
+		_, err := d.planMap(t.Context(), MapSpec{Spec: job.Spec{Project: "demo", Program: "true", On: mem.Name}, Values: []string{"good", bad}})
 		refused(t, err, fault.Invalid, "plan map: value 2 is empty, or holds a line break or NUL", "Write such items as JSON lines into a file, and name it as From.")
 	}
 }
@@ -59,10 +59,10 @@ func TestWhatIsOfMapsIsRefusedForARun(t *testing.T) {
 	rec, err := j.Spec(t.Context())
 	d.check(err)
 	text, hint := "read output of item 3: job "+rec.Short+" is not a map", "drover logs "+rec.Short+" prints what it printed."
-	for _, err := range j.ItemLogs(t.Context(), 3, LogOptions{}) {
+	for _, err := range j.Logs(t.Context(), LogOptions{Item: 3}) {
 		refused(t, err, fault.Invalid, text, hint)
 	}
-	for _, err := range j.ItemLines(t.Context(), 3, LogOptions{}) {
+	for _, err := range j.Lines(t.Context(), LogOptions{Item: 3}) {
 		refused(t, err, fault.Invalid, text, hint)
 	}
 	_, err = j.Top(t.Context(), TopOptions{N: 0, By: "loss"})
@@ -132,8 +132,8 @@ func TestOutputsAreNotBroughtWhereSomethingElseIs(t *testing.T) {
 	file := filepath.Join(dir, "file")
 	write(t, dir, fileTree{"file": "", "items/a.txt/in-the-way": "", "marked/.drover.json/in-the-way": ""})
 	get := map[string]func(dir string) error{
-		"items": func(dir string) error { _, err := j.GetItems(t.Context(), dir, nil); return err },
-		"run":   func(dir string) error { _, err := run.Get(t.Context(), dir); return err },
+		"items": func(dir string) error { _, err := j.Get(t.Context(), dir, GetOptions{}); return err },
+		"run":   func(dir string) error { _, err := run.Get(t.Context(), dir, GetOptions{}); return err },
 	}
 	for name, get := range get {
 		refused(t, get(file), fault.Denied, "get outputs: make "+file+": mkdir "+file+": not a directory", hint)

@@ -73,7 +73,7 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 // retryWithNewCode gives the map a round with new code. Agents that live have the old
 // one, and perhaps no attached command line is there to replace them.
 func (j *Job) retryWithNewCode(ctx context.Context, rec job.Job, r control.Round, onCode func(string, int)) (live string, ok bool, err error) {
-	s, err := j.MapStatus(ctx)
+	s, err := j.Status(ctx)
 	switch {
 	case err != nil:
 		return "", false, err
@@ -138,12 +138,15 @@ func (j *Job) countChosen(ctx context.Context, o RetryOptions) (n int, spans pro
 		states = retryable
 	}
 	if o.Error == nil && len(o.Items) == 0 { // the counts tell, and no result need be read
-		s, err := j.MapStatus(ctx)
+		s, err := j.Status(ctx)
+		if err != nil {
+			return 0, nil, err
+		}
 		of := map[job.ItemState]int{job.ItemFailed: s.Items.Failed, job.ItemQuarantined: s.Items.Quarantined, job.ItemCancelled: s.Items.Cancelled}
 		for _, state := range states {
 			n, of[state] = n+of[state], 0 // said twice it counts once
 		}
-		return n, nil, err
+		return n, nil, nil
 	}
 	for r, err := range j.Results(ctx, ResultOptions{States: states, Error: o.Error}) {
 		if err != nil {

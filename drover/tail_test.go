@@ -34,7 +34,7 @@ func TestTheLastLinesOfAMapThatGoesOn(t *testing.T) {
 	say(3, "three\n")
 	read := func(o LogOptions) (lines []string) {
 		t.Helper()
-		for l, err := range j.ItemLines(ctx, 0, o) {
+		for l, err := range j.Lines(ctx, o) {
 			d.check(err)
 			lines = append(lines, fmt.Sprintf("%d %s", l.Item, l.Text))
 		}
@@ -51,7 +51,7 @@ func TestTheLastLinesOfAMapThatGoesOn(t *testing.T) {
 
 	var followed []string
 	enough := make(chan struct{})
-	for l, err := range j.ItemLines(ctx, 0, LogOptions{Tail: 3, Follow: true, Enough: enough}) {
+	for l, err := range j.Lines(ctx, LogOptions{Tail: 3, Follow: true, Enough: enough}) {
 		d.check(err)
 		if followed = append(followed, fmt.Sprintf("%d %s", l.Item, l.Text)); len(followed) == 3 {
 			say(2, "and half\n")

@@ -213,7 +213,7 @@ func (c *Client) TestTarget(ctx context.Context, target string, told func(Step))
 	var plan *Plan
 	var j *Job
 	step("offer", func() (string, error) {
-		plan, err = c.Plan(ctx, spec, false)
+		plan, err = c.Plan(ctx, spec, PlanOptions{})
 		if err != nil {
 			return "", err
 		}

@@ -40,7 +40,7 @@ func TestOffersHaveThePriceOfTheirKindOfMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for spot, want := range map[job.Spot]bool{job.SpotAny: false, job.SpotFirst: true, job.SpotNever: false} {
-		p, err := c.Plan(t.Context(), job.Spec{Project: "p", Task: "t", Verb: job.Shell, Program: "true", Source: t.TempDir(), On: "mem", Spot: spot, NoEnv: true}, false)
+		p, err := c.Plan(t.Context(), job.Spec{Project: "p", Task: "t", Verb: job.Shell, Program: "true", Source: t.TempDir(), On: "mem", Spot: spot, NoEnv: true}, PlanOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

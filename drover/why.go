@@ -28,16 +28,6 @@ type Reason struct {
 // traceLines is how much of what a program said last is shown.
 const traceLines = 25
 
-// Why explains the job's state in a sentence, from what is recorded; of a map with its failed
-// items in groups and what to do about each.
-func (j *Job) Why(ctx context.Context) (Reason, error) {
-	k, err := j.readKind(ctx)
-	if err != nil {
-		return Reason{}, err
-	}
-	return k.explainState(ctx)
-}
-
 func (k runKind) explainState(ctx context.Context) (Reason, error) {
 	j := k.j
 	rep, err := j.readReport(ctx)
@@ -215,13 +205,13 @@ func (w *Reason) explainMembers(members []driver.Member, err error) {
 const idleLooks = 20
 
 // Until looks at the job until it has settled, is interrupted, or limit (0: none)
-// has passed, and returns what it saw last. Unlike Wait it asks for no agents.
+// has passed, and returns its last BriefStatus. Unlike Wait it asks for no agents.
 func (j *Job) Until(ctx context.Context, limit time.Duration) (Status, error) {
 	clock := j.c.world.Store.Clock()
 	begin := clock.Boot()
 	idle := 0
 	for {
-		s, err := j.Status(ctx)
+		s, err := j.BriefStatus(ctx)
 		if err != nil {
 			return s, err
 		}

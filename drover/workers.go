@@ -210,7 +210,7 @@ func (c *Client) Live(ctx context.Context, project string) ([]*Job, error) {
 		return nil, err
 	}
 	for _, j := range all {
-		s, err := j.Status(ctx)
+		s, err := j.BriefStatus(ctx)
 		if fault.KindOf(err) == fault.Missing || bad.Took(err) {
 			continue // it was never submitted, or was removed
 		}

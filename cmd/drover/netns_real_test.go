@@ -94,7 +94,7 @@ func apart(t *testing.T, names []string, spec job.Spec) (status drover.Status, p
 	spec.Project, spec.Task, spec.Nodes = "demo", "apart", len(names)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*patience) // Python, MPI and all, on a machine that has much to do
 	defer cancel()
-	p, err := c.Plan(ctx, spec, false)
+	p, err := c.Plan(ctx, spec, drover.PlanOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

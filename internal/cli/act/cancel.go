@@ -52,7 +52,7 @@ func (a Cancel) cancelJob(ctx context.Context, ref, why string, drain bool) erro
 	}
 	stands := false
 	if drain {
-		stands, err = j.Drain(ctx, why, func(s drover.MapStatus) {
+		stands, err = j.Drain(ctx, why, func(s drover.Status) {
 			a.Note("%s %s starts no more items: %s   at once: drover cancel %s", a.PaintState(job.Cancelled, job.Running.Symbol()), s.ID, drained(s), s.ID)
 		})
 	} else {
@@ -61,7 +61,7 @@ func (a Cancel) cancelJob(ctx context.Context, ref, why string, drain bool) erro
 	if err != nil {
 		return err
 	}
-	s, err := j.Status(ctx)
+	s, err := j.BriefStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (a Cancel) cancelJob(ctx context.Context, ref, why string, drain bool) erro
 }
 
 // drained is what a drain waits for.
-func drained(s drover.MapStatus) string {
+func drained(s drover.Status) string {
 	switch running := min(s.Running, s.Items.Open()); running {
 	case 0:
 		return "nothing runs"
@@ -90,7 +90,7 @@ func (a Cancel) drainedTally(ctx context.Context, j *drover.Job, drain bool) str
 	if !drain {
 		return ""
 	}
-	s, err := j.MapStatus(ctx)
+	s, err := j.Status(ctx)
 	if err != nil {
 		return ""
 	}

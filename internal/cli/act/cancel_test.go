@@ -14,7 +14,7 @@ func TestHowManyItemsAreLeftIsInWords(t *testing.T) {
 		1: {"1 item runs to its end, 8 are left", "1 running item may finish"},
 		8: {"8 items run to their end, 1 is left", "8 running items may finish"},
 	} {
-		s := drover.MapStatus{Items: job.Tally{Items: 10, Succeeded: 1}, Running: running}
+		s := drover.Status{MapStatus: &drover.MapStatus{Items: job.Tally{Items: 10, Succeeded: 1}, Running: running}}
 		if got := summary.LastOnes(s); got != want[0] {
 			t.Errorf("%d run: %q, want %q", running, got, want[0])
 		}

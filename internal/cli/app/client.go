@@ -216,13 +216,13 @@ func (a *App) FindJob(ctx context.Context, args []string) (*drover.Job, error) {
 	return c.Find(ctx, ref, project)
 }
 
-// JobAndStatus resolves the job that an argument names, and its status.
+// JobAndStatus resolves the job that an argument names, and its status without items.
 func (a *App) JobAndStatus(ctx context.Context, args []string) (*drover.Job, drover.Status, error) {
 	j, err := a.FindJob(ctx, args)
 	if err != nil {
 		return nil, drover.Status{}, err
 	}
-	s, err := j.Status(ctx)
+	s, err := j.BriefStatus(ctx)
 	return j, s, err
 }
 

@@ -194,7 +194,7 @@ func (a Bringer) BringRunOutputs(ctx context.Context, j *drover.Job, st drover.S
 		return nil
 	}
 	return a.BringInto(ctx, output, func(ctx context.Context, folder string) error {
-		got, err := j.GetWith(ctx, folder, drover.GetOptions{Overwrite: a.Overwrite})
+		got, err := j.Get(ctx, folder, drover.GetOptions{Overwrite: a.Overwrite})
 		if err == nil {
 			a.PrintGot(got, output)
 		}
@@ -276,19 +276,20 @@ func (a Bringer) BringItems(ctx context.Context, j *drover.Job, output string) e
 		return nil
 	}
 	return a.BringInto(ctx, output, func(ctx context.Context, folder string) error {
-		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.Overwrite})
+		got, err := j.Get(ctx, folder, drover.GetOptions{Overwrite: a.Overwrite})
 		if err == nil {
 			a.printGotItems(got, output)
-			err = leftOutputs(got)
+			err = leftOutputs(got.Items)
 		}
 		return err
 	})
 }
 
-func (a Bringer) printGotItems(got drover.GotItems, typed string) {
-	text := fmt.Sprintf("%s of %s, %s", terminal.Count(got.Files, "file"), terminal.Count(got.Items, "item"), terminal.Size(got.Bytes))
-	if got.There > 0 {
-		text += fmt.Sprintf("; %s there before", terminal.Comma(got.There))
+func (a Bringer) printGotItems(got drover.Got, typed string) {
+	n := got.Items
+	text := fmt.Sprintf("%s of %s, %s", terminal.Count(n.Files, "file"), terminal.Count(n.Items, "item"), terminal.Size(n.Bytes))
+	if n.There > 0 {
+		text += fmt.Sprintf("; %s there before", terminal.Comma(n.There))
 	}
 	a.Note("  outputs  %s (%s)", typed, text)
 	for _, n := range got.Notes {
@@ -307,11 +308,11 @@ func (a Bringer) BringItemsOf(ctx context.Context, j *drover.Job, s drover.Statu
 		return fault.New(fault.Invalid, "drover results "+s.ID+" shows what items printed.", "get outputs of job %s: no --out said what its items leave", s.ID)
 	}
 	return a.BringInto(ctx, output, func(ctx context.Context, folder string) error {
-		got, err := j.GetItemsWith(ctx, folder, drover.GetOptions{Overwrite: a.Overwrite})
+		got, err := j.Get(ctx, folder, drover.GetOptions{Overwrite: a.Overwrite})
 		if err == nil {
 			a.Note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
 			a.printGotItems(got, output)
-			err = leftOutputs(got)
+			err = leftOutputs(got.Items)
 		}
 		return err
 	})
@@ -341,7 +342,7 @@ func (a Bringer) PrintChanges(c drover.Changes) {
 
 // leftOutputs is the failure of a command that could not bring all: two items have an
 // output of one name.
-func leftOutputs(got drover.GotItems) error {
+func leftOutputs(got *drover.GotItems) error {
 	if got.Left == 0 {
 		return nil
 	}

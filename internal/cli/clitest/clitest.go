@@ -21,8 +21,8 @@ import (
 var At = time.Date(2026, 11, 21, 14, 34, 18, 0, time.Local)
 
 // Looked is a map at one moment.
-func Looked(state job.State, t job.Tally, change func(*drover.MapStatus)) drover.MapStatus {
-	s := drover.MapStatus{Status: drover.Status{V: 1, ID: "3xw8", Project: "photos", Task: "resize", State: state}, Time: At, Items: t, Workers: 1}
+func Looked(state job.State, t job.Tally, change func(*drover.Status)) drover.Status {
+	s := drover.Status{V: 1, ID: "3xw8", Project: "photos", Task: "resize", State: state, MapStatus: &drover.MapStatus{Time: At, Items: t, Workers: 1}}
 	if change != nil {
 		change(&s)
 	}

@@ -83,7 +83,7 @@ func (a Data) printData(d drover.Data) error {
 
 func (a Data) downloadData(ctx context.Context, c *drover.Client, d drover.Data, dir string) error {
 	o := drover.GetOptions{Overwrite: a.Overwrite}
-	state, err := c.GetStateWith(ctx, d.Project, d.Task, dir+"/state", o)
+	state, err := c.GetState(ctx, d.Project, d.Task, dir+"/state", o)
 	if err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (a Data) downloadData(ctx context.Context, c *drover.Client, d drover.Data,
 	if err != nil {
 		return err
 	}
-	got, err := j.GetWith(ctx, dir, o)
+	got, err := j.Get(ctx, dir, o)
 	if err != nil {
 		return err
 	}

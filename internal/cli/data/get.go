@@ -56,7 +56,7 @@ func (a Get) Command() *cobra.Command {
 			return bring.NewBringer(a.App).BringItemsOf(cmd.Context(), j, s, output)
 		}
 		return bring.NewBringer(a.App).BringInto(cmd.Context(), output, func(ctx context.Context, folder string) error {
-			got, err := j.GetWith(ctx, folder, drover.GetOptions{Overwrite: a.Overwrite})
+			got, err := j.Get(ctx, folder, drover.GetOptions{Overwrite: a.Overwrite})
 			if err == nil {
 				a.Note("%s %s/%s %s", s.ID, s.Project, s.Task, strings.ToLower(string(s.State)))
 				bring.NewBringer(a.App).PrintGot(got, output)
@@ -92,7 +92,7 @@ func (a Get) downloadState(ctx context.Context, args []string, output string) er
 		}
 	}
 	return bring.NewBringer(a.App).BringInto(ctx, output, func(ctx context.Context, folder string) error {
-		got, err := c.GetStateWith(ctx, project, task, folder, drover.GetOptions{Overwrite: a.Overwrite})
+		got, err := c.GetState(ctx, project, task, folder, drover.GetOptions{Overwrite: a.Overwrite})
 		if err == nil {
 			a.Note("state of %s/%s: %s, %s   %s", project, task, terminal.Count(got.Files, "file"), terminal.Size(got.Bytes), output)
 			bring.NewBringer(a.App).PrintChanges(got.Changes)

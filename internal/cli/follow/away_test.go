@@ -39,7 +39,7 @@ func TestAStoreThatIsAwayIsSaidByTheBlock(t *testing.T) {
 	a := &app.App{Err: &screen, Away: &progress.StoreWatch{}}
 	p := NewMapFollower(a).newProgress()
 	p.Size = func() (int, bool) { return 80, true }
-	s := drover.MapStatus{Time: time.Now(), Items: job.Tally{Items: 10, Succeeded: 5}}
+	s := drover.Status{MapStatus: &drover.MapStatus{Time: time.Now(), Items: job.Tally{Items: 10, Succeeded: 5}}}
 	p.Show(s, "")
 	a.NoteStoreAway(progress.AwayText(time.Now(), errors.New("refused")))
 	if strings.Contains(screen.String(), "nothing since") {

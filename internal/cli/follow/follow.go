@@ -123,7 +123,7 @@ func (a Follower) leaveUnread(ctx context.Context, j *drover.Job, id string, sto
 	if err := a.interruptJob(ctx, j, signals); err != nil {
 		return err
 	}
-	st, err := j.Status(ctx)
+	st, err := j.BriefStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -208,14 +208,17 @@ func (a Follower) noteStop(spec job.Spec, steps int, idle string) {
 // that is not known.
 func (a Follower) idleReason(ctx context.Context, j *drover.Job) string {
 	if many, err := summary.IsMap(ctx, j); err != nil || many {
-		s, err := j.MapStatus(ctx)
+		s, err := j.Status(ctx)
+		if err != nil || s.MapStatus == nil {
+			return ""
+		}
 		running := slices.ContainsFunc(s.Agents, func(g drover.MapAgent) bool { return g.State == "running" })
-		if err == nil && !running && s.Items.Open() == s.Items.Items {
+		if !running && s.Items.Open() == s.Items.Items {
 			return "no item has started yet"
 		}
 		return ""
 	}
-	st, err := j.Status(ctx)
+	st, err := j.BriefStatus(ctx)
 	running := slices.ContainsFunc(st.Nodes, func(n drover.Node) bool { return n.State == "running" })
 	switch {
 	case err != nil || running:
@@ -228,7 +231,7 @@ func (a Follower) idleReason(ctx context.Context, j *drover.Job) string {
 
 // reportInterrupted says how to continue a job without agents, unless it had just ended.
 func (a Follower) reportInterrupted(ctx context.Context, j *drover.Job, output string) error {
-	st, err := j.Status(ctx)
+	st, err := j.BriefStatus(ctx)
 	if err != nil {
 		return err
 	}

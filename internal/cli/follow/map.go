@@ -62,11 +62,13 @@ func (a MapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, 
 	for {
 		select {
 		case newest = <-w.looks:
-			show.Show(newest.MapStatus, newest.last)
+			show.Show(newest.Status, newest.last)
 		case now := <-again.C:
 			if newest.V > 0 {
-				newest.Time = now
-				show.Show(newest.MapStatus, newest.last)
+				m := *newest.MapStatus // the watch may still read its own
+				m.Time = now
+				newest.MapStatus = &m
+				show.Show(newest.Status, newest.last)
 			}
 		case err := <-ended:
 			signal.Stop(signals) // from here on Ctrl-C ends us: the job needs us no more
@@ -122,7 +124,7 @@ func (a MapFollower) leaveMap(ctx context.Context, j *drover.Job, id string, att
 		return err
 	}
 	signal.Stop(signals)
-	s, err := j.MapStatus(ctx)
+	s, err := j.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -135,7 +137,7 @@ func (a MapFollower) leaveMap(ctx context.Context, j *drover.Job, id string, att
 
 // lookAt is a look at a map, and what the newest item that failed said.
 type lookAt struct {
-	drover.MapStatus
+	drover.Status
 	last string
 }
 
@@ -160,7 +162,7 @@ func (a MapFollower) watchMap(ctx context.Context, j *drover.Job) *mapWatch {
 			return
 		}
 		f := failures{j: j}
-		for s, err := range j.WatchMap(ctx) {
+		for s, err := range j.Statuses(ctx) {
 			if err != nil {
 				if ctx.Err() == nil {
 					a.Note("note: progress cannot be read at the moment: %s", err)
@@ -191,7 +193,7 @@ const (
 	failuresEvery = 5 * time.Second
 )
 
-func (f *failures) newestFailure(ctx context.Context, s drover.MapStatus) string {
+func (f *failures) newestFailure(ctx context.Context, s drover.Status) string {
 	if s.Items.Failed == f.seen || s.Items.Items > failuresOf || s.Time.Sub(f.at) < failuresEvery {
 		return f.line
 	}
@@ -237,8 +239,8 @@ func (a MapFollower) reportMapEnd(ctx context.Context, j *drover.Job, output str
 }
 
 // PrintMapEnd says how a map has ended, and which items failed.
-func (a MapFollower) PrintMapEnd(ctx context.Context, j *drover.Job) (drover.MapStatus, error) {
-	s, err := j.MapStatus(ctx)
+func (a MapFollower) PrintMapEnd(ctx context.Context, j *drover.Job) (drover.Status, error) {
+	s, err := j.Status(ctx)
 	if err != nil {
 		return s, err
 	}
@@ -325,7 +327,8 @@ func outForm(ctx context.Context, j *drover.Job, name string) (string, error) {
 
 // noteFailedItems says in which ways items failed, and what to do about it.
 func (a MapFollower) noteFailedItems(ctx context.Context, j *drover.Job, id string) error {
-	groups, err := j.FailedGroups(ctx)
+	f, err := j.Figures(ctx)
+	groups := f.Groups
 	if err != nil || len(groups) == 0 {
 		return err
 	}

@@ -44,7 +44,7 @@ func (a Notifier) NotifyEnd(ctx context.Context, j *drover.Job, waited error) er
 		return waited
 	}
 	ctx = context.WithoutCancel(ctx)
-	s, tally, err := summary.StatusOfAny(ctx, j)
+	s, tally, err := summary.StatusWithTally(ctx, j)
 	switch {
 	case err != nil:
 		a.Note("note: --notify was not run: %s", err)

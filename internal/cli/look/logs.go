@@ -221,7 +221,7 @@ func (a Logs) printLines(ctx context.Context, j *drover.Job, f logFlags, lines i
 }
 
 // appendHead is what stands before a line of an item.
-func (l logFlags) appendHead(dst []byte, line *drover.ItemLine) []byte {
+func (l logFlags) appendHead(dst []byte, line *drover.Line) []byte {
 	if l.stamps {
 		dst = line.Time.Local().AppendFormat(dst, "2006-01-02T15:04:05.000 ")
 	}
@@ -234,19 +234,20 @@ func (l logFlags) appendHead(dst []byte, line *drover.ItemLine) []byte {
 // printItemLogs is drover logs of a map: what one item printed, byte for byte, or the
 // lines of all, with prefix each after its item's number.
 func (a Logs) printItemLogs(ctx context.Context, j *drover.Job, l logFlags, o drover.LogOptions, re *regexp.Regexp) error {
+	o.Item = l.item
 	switch {
 	case l.search != "":
-		return a.printAllItemLines(l, j.ItemSearch(ctx, l.item, o, re, l.around, l.around))
+		return a.printAllItemLines(l, j.Search(ctx, o, re, l.around, l.around))
 	case l.item == 0 || l.prefix || a.Settings.JSON || o.Tail > 0 || l.stamps:
-		return a.printAllItemLines(l, j.ItemLines(ctx, l.item, o))
+		return a.printAllItemLines(l, j.Lines(ctx, o))
 	}
 	p := &echo.Printer{Out: a.Out, Err: a.Err, Filters: map[echo.Source]echo.Filter{}}
 	defer p.Finish(echo.All)
-	for out, err := range j.ItemLogs(ctx, l.item, o) {
+	for out, err := range j.Logs(ctx, o) {
 		if err != nil {
 			return err
 		}
-		if err := p.Print(out.Output); terminal.Closed(err) {
+		if err := p.Print(out); terminal.Closed(err) {
 			return nil
 		} else if err != nil {
 			return fault.Wrap(err, fault.Full, "", "print output")
@@ -257,7 +258,7 @@ func (a Logs) printItemLogs(ctx context.Context, j *drover.Job, l logFlags, o dr
 
 // printAllItemLines prints lines of items. When a search finds none, the exit
 // status is 1.
-func (a Logs) printAllItemLines(l logFlags, lines iter.Seq2[drover.ItemLine, error]) error {
+func (a Logs) printAllItemLines(l logFlags, lines iter.Seq2[drover.Line, error]) error {
 	out := echo.NewPage(a.Out)
 	found, err := a.printItemLines(out, l, lines)
 	if e := out.Close(); err == nil && e != nil {
@@ -272,7 +273,7 @@ func (a Logs) printAllItemLines(l logFlags, lines iter.Seq2[drover.ItemLine, err
 	return err
 }
 
-func (a Logs) printItemLines(out *echo.Page, l logFlags, lines iter.Seq2[drover.ItemLine, error]) (found bool, err error) {
+func (a Logs) printItemLines(out *echo.Page, l logFlags, lines iter.Seq2[drover.Line, error]) (found bool, err error) {
 	enc := terminal.NewJSON(out)
 	printed := false
 	var text []byte

@@ -50,12 +50,6 @@ func (a Status) Command() *cobra.Command {
 	return c
 }
 
-// listRow is a job in the list; many is nil of one that is no map.
-type listRow struct {
-	drover.Status
-	many *drover.MapStatus
-}
-
 // printJobs prints the list, and says at last which jobs cannot be read.
 func (a Status) printJobs(ctx context.Context, all bool, tags []string) error {
 	jobs, most, err := a.newOverview(ctx, all)
@@ -68,7 +62,7 @@ func (a Status) printJobs(ctx context.Context, all bool, tags []string) error {
 	case err != nil:
 		return err
 	case a.Settings.JSON:
-		err = terminal.NewJSON(a.Out).Encode(forPrograms(list))
+		err = terminal.NewJSON(a.Out).Encode(append([]drover.Status{}, list...)) // none is [], not null
 	case len(list) > 0 || bad == nil:
 		err = a.printRows(list, left, tags)
 	}
@@ -88,7 +82,7 @@ func (a Status) newOverview(ctx context.Context, all bool) (*drover.Overview, in
 }
 
 // printRows prints jobs as a table; left is how many older ones there are.
-func (a Status) printRows(list []listRow, left int, tags []string) error {
+func (a Status) printRows(list []drover.Status, left int, tags []string) error {
 	if len(list) == 0 && len(tags) > 0 {
 		a.Note("no job with the tag %s", strings.Join(tags, " and "))
 		return nil
@@ -100,7 +94,7 @@ func (a Status) printRows(list []listRow, left int, tags []string) error {
 	t := terminal.NewTable(a.Out, "JOB", "TASK", "STATE", "ATTEMPT", "AGE", "TIME", "NOTE")
 	for _, s := range list {
 		t.Row(s.ID, s.Project+"/"+s.Task, s.State.Symbol()+" "+strings.ToLower(string(s.State)), terminal.Number(float64(s.Attempt)),
-			terminal.Span(time.Since(s.Submitted)), summary.RunTime(s.Status), s.Reason)
+			terminal.Span(time.Since(s.Submitted)), summary.RunTime(s), noteOf(s))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -111,36 +105,18 @@ func (a Status) printRows(list []listRow, left int, tags []string) error {
 	return nil
 }
 
-// forPrograms is the list as JSON: of maps also how their items stand.
-func forPrograms(list []listRow) []any {
-	full := []any{}
-	for _, row := range list {
-		if row.many != nil {
-			full = append(full, *row.many)
-		} else {
-			full = append(full, row.Status)
-		}
+// noteOf is a job's reason; of a map, how its items stand.
+func noteOf(s drover.Status) string {
+	if s.MapStatus != nil {
+		return strings.Join(progress.Counts(s), ", ")
 	}
-	return full
+	return s.Reason
 }
 
 // rows are the newest jobs with these labels, at most so many; left is how many were
 // not looked at.
-func rows(ctx context.Context, jobs *drover.Overview, most int, tags []string) (list []listRow, left int, err error) {
-	seen, left, err := jobs.Look(ctx, func(s drover.Status) bool { return tagged(s, tags) }, most)
-	for _, g := range seen {
-		list = append(list, rowOf(g))
-	}
-	return list, left, err
-}
-
-// rowOf says of a map how its items stand.
-func rowOf(g drover.Glance) listRow {
-	row := listRow{g.Status, g.Many}
-	if g.Many != nil {
-		row.Reason = strings.Join(progress.Counts(*g.Many), ", ")
-	}
-	return row
+func rows(ctx context.Context, jobs *drover.Overview, most int, tags []string) (list []drover.Status, left int, err error) {
+	return jobs.Look(ctx, func(s drover.Status) bool { return tagged(s, tags) }, most)
 }
 
 // tagged says whether a job has all of these labels, written KEY=VALUE or KEY.

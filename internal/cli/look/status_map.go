@@ -42,7 +42,7 @@ func (a Status) printFigures(f drover.Figures, advice *drover.Advice) {
 }
 
 func (a Status) printOneMap(ctx context.Context, j *drover.Job) error {
-	s, err := j.MapStatus(ctx)
+	s, err := j.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (a Status) printOneMap(ctx context.Context, j *drover.Job) error {
 }
 
 func (a Status) printMapStatus(m summary.Measured, f drover.Figures, spec job.Spec) {
-	s := m.MapStatus
+	s := m.Status
 	p := func(key, format string, args ...any) {
 		fmt.Fprintf(a.Out, "  %-10s %s\n", key, terminal.PlainText(fmt.Sprintf(format, args...)))
 	}
@@ -94,12 +94,12 @@ func (a Status) printMapStatus(m summary.Measured, f drover.Figures, spec job.Sp
 	if s.Image != "" {
 		p("image", "%s", s.Image)
 	}
-	if line := summary.CodeLine(s.Status); line != "" {
+	if line := summary.CodeLine(s); line != "" {
 		p("code", "%s", line)
 	}
 	p("submitted", "%s by %s on %s", s.Submitted.Local().Format(time.DateTime), s.User, s.Host)
 	if !s.Started.IsZero() {
-		p("started", "%s, %s", s.Started.Local().Format(time.DateTime), summary.RunTime(s.Status))
+		p("started", "%s, %s", s.Started.Local().Format(time.DateTime), summary.RunTime(s))
 	}
 	if !s.State.Settled() {
 		p("workers", "%s of %s, %s", terminal.Comma(s.Workers), terminal.Comma(spec.Workers), terminal.Count(s.Slots, "slot"))

@@ -190,14 +190,14 @@ func (s *WatchScreen) printChanges(f WatchFrame) error {
 	return nil
 }
 
-func factOf(s drover.Status, m *drover.MapStatus) watchFact {
+func factOf(s drover.Status) watchFact {
 	f := watchFact{id: s.ID, line: fmt.Sprintf("%s %s/%s %s %s", s.ID, s.Project, s.Task, s.State.Symbol(), strings.ToLower(string(s.State)))}
 	if s.Attempt > 1 {
 		f.line += fmt.Sprintf("   attempt %d", s.Attempt)
 	}
-	if m != nil {
-		f.percent, f.progress = progress.Percent(m.Items), fmt.Sprintf("%.1f%%  %s", progress.Percent(m.Items), strings.Join(progress.Counts(*m), ", "))
-		if m.Paused {
+	if s.MapStatus != nil {
+		f.percent, f.progress = progress.Percent(s.Items), fmt.Sprintf("%.1f%%  %s", progress.Percent(s.Items), strings.Join(progress.Counts(s), ", "))
+		if s.Paused {
 			f.line += "   paused"
 		}
 	} else if s.Reason != "" {
@@ -222,7 +222,7 @@ func (a Watcher) readListFrame(ctx context.Context, jobs *drover.Overview, most 
 	}
 	f.text, f.Idle = text.String(), true
 	for _, row := range list {
-		f.facts = append(f.facts, factOf(row.Status, row.many))
+		f.facts = append(f.facts, factOf(row))
 		f.Live = f.Live || !row.State.Settled()
 		f.Idle = f.Idle && (row.State.Settled() || row.State == job.Interrupted)
 	}
@@ -237,25 +237,19 @@ func (a Watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(con
 	if err != nil {
 		return nil, err
 	}
-	show := func(s drover.Status, m *drover.MapStatus, print func(*app.App)) WatchFrame {
+	show := func(s drover.Status, print func(*app.App)) WatchFrame {
 		var text bytes.Buffer
 		b := *a.App
 		b.Out = &text
 		print(&b)
-		f := WatchFrame{text: text.String(), facts: []watchFact{factOf(s, m)}, Live: !s.State.Settled(), Idle: s.State == job.Interrupted}
+		f := WatchFrame{text: text.String(), facts: []watchFact{factOf(s)}, Live: !s.State.Settled(), Idle: s.State == job.Interrupted}
 		f.stuck = fault.New(fault.Interrupted, "Continue it: drover resume "+s.ID+".", "watch job %s: it is interrupted, and no agent works on it", s.ID)
 		if s.Code != nil {
 			f.code = *s.Code
 		}
 		return f
 	}
-	if rec.Spec.Verb != job.Map {
-		return func(ctx context.Context) (WatchFrame, error) {
-			s, err := j.Status(ctx)
-			return show(s, nil, func(b *app.App) { NewStatus(b).printRunStatus(s, rec.Spec) }), err
-		}, nil
-	}
-	look, err := j.LookAtMap(ctx)
+	view, err := j.View(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -264,9 +258,12 @@ func (a Watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(con
 	var m summary.Measured
 	var again time.Time
 	return func(ctx context.Context) (WatchFrame, error) {
-		s, err := look.Status(ctx)
+		s, err := view.Status(ctx)
 		if err != nil {
 			return WatchFrame{}, err
+		}
+		if s.MapStatus == nil {
+			return show(s, func(b *app.App) { NewStatus(b).printRunStatus(s, rec.Spec) }), nil
 		}
 		speed.Note(s.Time, s.Items.Items-s.Items.Open())
 		if begin := time.Now(); s.State.Settled() || begin.After(again) {
@@ -275,8 +272,8 @@ func (a Watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(con
 			}
 			again = time.Now().Add(summary.FiguresShare * time.Since(begin))
 		}
-		m.MapStatus = s
-		return show(s.Status, &s, func(b *app.App) {
+		m.Status = s
+		return show(s, func(b *app.App) {
 			if !s.State.Settled() {
 				v := progress.ProgressView{S: s, Rate: speed.Rate(), Width: 80, Paint: func(_ job.State, text string) string { return text }}
 				fmt.Fprintln(b.Out, strings.Join(v.Block(), "\n")+"\n")

@@ -26,7 +26,7 @@ func TestWatchingWithoutATerminalSaysWhatChanges(t *testing.T) {
 	frame := func(state job.State, done int) WatchFrame {
 		m := clitest.Looked(state, job.Tally{Items: 1000, Succeeded: done}, nil)
 		run := drover.Status{ID: "9q1m", Project: "demo", Task: "train", State: state, Attempt: 1 + done/500}
-		return WatchFrame{facts: []watchFact{factOf(m.Status, &m), factOf(run, nil)}, Live: !state.Settled(), Idle: state == job.Interrupted, stuck: errors.New("stuck")}
+		return WatchFrame{facts: []watchFact{factOf(m), factOf(run)}, Live: !state.Settled(), Idle: state == job.Interrupted, stuck: errors.New("stuck")}
 	}
 	var frames []WatchFrame
 	var after []time.Duration

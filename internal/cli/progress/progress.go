@@ -57,7 +57,7 @@ func (p *Pace) Rate() float64 {
 
 // ProgressView is what a progress block shows.
 type ProgressView struct {
-	S     drover.MapStatus
+	S     drover.Status
 	Rate  float64
 	last  string // of the items that failed, the newest: what it said last
 	away  string // how it stands with the store
@@ -103,7 +103,7 @@ func Percent(t job.Tally) float64 {
 }
 
 // Counts are the items by how they stand; those that are none are left out.
-func Counts(s drover.MapStatus) []string {
+func Counts(s drover.Status) []string {
 	t := s.Items
 	running := min(s.Running, t.Open())
 	var words []string
@@ -222,7 +222,7 @@ const (
 )
 
 // Show takes a look in and shows it; last is what a failed item said.
-func (p *Progress) Show(s drover.MapStatus, last string) {
+func (p *Progress) Show(s drover.Status, last string) {
 	p.pace.Note(s.Time, s.Items.Items-s.Items.Open())
 	if p.Quiet {
 		return

@@ -18,12 +18,12 @@ import (
 
 func TestTheProgressBlockFitsItsTerminal(t *testing.T) {
 	views := []ProgressView{
-		{S: clitest.Looked(job.Running, job.Tally{Items: 1_000_000, Succeeded: 616_150, Failed: 613}, func(s *drover.MapStatus) { s.Running, s.Workers, s.Retried = 96, 12, 1204 }),
+		{S: clitest.Looked(job.Running, job.Tally{Items: 1_000_000, Succeeded: 616_150, Failed: 613}, func(s *drover.Status) { s.Running, s.Workers, s.Retried = 96, 12, 1204 }),
 			Rate: 831.2, last: "item 997: exit status 1: cannot identify image file"},
-		{S: clitest.Looked(job.Starting, job.Tally{Items: 12}, func(s *drover.MapStatus) { s.Doing = []string{"preparing: building environment"} })},
-		{S: clitest.Looked(job.Pending, job.Tally{Items: 1}, func(s *drover.MapStatus) { s.Workers = 0 })},
-		{S: clitest.Looked(job.Running, job.Tally{Items: 999, Succeeded: 998}, func(s *drover.MapStatus) { s.Running = 3 }), Rate: 0.01},
-		{S: clitest.Looked(job.Running, job.Tally{Items: 40_000, Succeeded: 3, Quarantined: 1}, func(s *drover.MapStatus) { s.Paused = true }), Rate: 2},
+		{S: clitest.Looked(job.Starting, job.Tally{Items: 12}, func(s *drover.Status) { s.Doing = []string{"preparing: building environment"} })},
+		{S: clitest.Looked(job.Pending, job.Tally{Items: 1}, func(s *drover.Status) { s.Workers = 0 })},
+		{S: clitest.Looked(job.Running, job.Tally{Items: 999, Succeeded: 998}, func(s *drover.Status) { s.Running = 3 }), Rate: 0.01},
+		{S: clitest.Looked(job.Running, job.Tally{Items: 40_000, Succeeded: 3, Quarantined: 1}, func(s *drover.Status) { s.Paused = true }), Rate: 2},
 		{S: clitest.Looked(job.Running, job.Tally{Items: 3_000_000, Succeeded: 100}, nil), Rate: 0.0001, last: "item 7: exit status 1: \x1b[31mred\nand more"},
 		{S: clitest.Looked(job.Cancelled, job.Tally{Items: 5, Succeeded: 3, Cancelled: 2}, nil)},
 	}
@@ -50,7 +50,7 @@ func TestWithoutATerminalProgressIsALineNowAndThen(t *testing.T) {
 	var out bytes.Buffer
 	p := &Progress{Out: &out, Paint: clitest.Unpainted, Size: func() (int, bool) { return 0, false }}
 	show := func(after time.Duration, done int) {
-		p.Show(clitest.Looked(job.Running, job.Tally{Items: 1000, Succeeded: done}, func(s *drover.MapStatus) { s.Time = clitest.At.Add(after) }), "")
+		p.Show(clitest.Looked(job.Running, job.Tally{Items: 1000, Succeeded: done}, func(s *drover.Status) { s.Time = clitest.At.Add(after) }), "")
 	}
 	show(0, 0)
 	show(500*time.Millisecond, 200) // too soon
@@ -127,9 +127,9 @@ func TestTheRateIsThatOfTheLastMinute(t *testing.T) {
 
 func TestCountsOfItemsAddUp(t *testing.T) {
 	number := regexp.MustCompile(`[0-9,]+`)
-	for _, s := range []drover.MapStatus{
-		clitest.Looked(job.Running, job.Tally{Items: 10}, func(s *drover.MapStatus) { s.Running = 12 }), // a heartbeat that is late
-		clitest.Looked(job.Running, job.Tally{Items: 10, Succeeded: 4, Failed: 1, Quarantined: 1, Cancelled: 1}, func(s *drover.MapStatus) { s.Running = 2 }),
+	for _, s := range []drover.Status{
+		clitest.Looked(job.Running, job.Tally{Items: 10}, func(s *drover.Status) { s.Running = 12 }), // a heartbeat that is late
+		clitest.Looked(job.Running, job.Tally{Items: 10, Succeeded: 4, Failed: 1, Quarantined: 1, Cancelled: 1}, func(s *drover.Status) { s.Running = 2 }),
 		clitest.Looked(job.Succeeded, job.Tally{Items: 10, Succeeded: 10}, nil),
 		clitest.Looked(job.Pending, job.Tally{}, nil),
 	} {

@@ -83,7 +83,7 @@ func (a Items) printItemList(ctx context.Context, j *drover.Job, o drover.Result
 	if a.Settings.JSON {
 		return ended(jsonResults(out, items), out)
 	}
-	s, err := j.MapStatus(ctx)
+	s, err := j.Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -177,7 +177,7 @@ func tryLine(t drover.Try) string {
 // printItemTail prints the end of what an item printed.
 func (a Items) printItemTail(ctx context.Context, j *drover.Job, short string, n int) error {
 	head := fmt.Sprintf("  printed    (all of it: drover logs %s --item %d)\n", short, n)
-	for l, err := range j.ItemLines(ctx, n, drover.LogOptions{Tail: outputTail}) {
+	for l, err := range j.Lines(ctx, drover.LogOptions{Item: n, Tail: outputTail}) {
 		if err != nil {
 			return err
 		}

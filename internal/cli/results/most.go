@@ -103,7 +103,7 @@ func (a Items) printMostItems(ctx context.Context, j *drover.Job, o drover.Resul
 		}
 		return ended(nil, out)
 	}
-	s, err := j.MapStatus(ctx)
+	s, err := j.Status(ctx)
 	if err != nil {
 		return err
 	}

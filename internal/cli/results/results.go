@@ -211,7 +211,7 @@ func (t ItemTable) printLine(line, value, rest string) error {
 }
 
 func (a Results) printResultTable(ctx context.Context, j *drover.Job, out *bufio.Writer) error {
-	s, err := j.MapStatus(ctx)
+	s, err := j.Status(ctx)
 	if err != nil {
 		return err
 	}

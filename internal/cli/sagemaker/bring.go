@@ -41,7 +41,7 @@ func (a Verb) bringParts(ctx context.Context, j *drover.Job, st drover.Status, o
 	if c.TakeOutputs {
 		parts = append(parts, "output")
 	}
-	got, err := j.Get(ctx, output, parts...)
+	got, err := j.Get(ctx, output, drover.GetOptions{Parts: parts})
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (a Verb) bringParts(ctx context.Context, j *drover.Job, st drover.Status, o
 		if err != nil {
 			return err
 		}
-		if state, err = cl.GetStateWith(ctx, st.Project, st.Task, filepath.Join(output, "state"), drover.GetOptions{}); err != nil {
+		if state, err = cl.GetState(ctx, st.Project, st.Task, filepath.Join(output, "state"), drover.GetOptions{}); err != nil {
 			return err
 		}
 		got.Parts = append(got.Parts, drover.Part{Name: "state", Files: state.Files, Bytes: state.Bytes})
@@ -97,7 +97,7 @@ func (a Verb) runData(ctx context.Context, c ssm.Command) error {
 	if err != nil {
 		return err
 	}
-	st, err := j.Status(ctx)
+	st, err := j.BriefStatus(ctx)
 	if err != nil {
 		return err
 	}

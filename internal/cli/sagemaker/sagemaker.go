@@ -113,7 +113,9 @@ func (a Verb) startJob(ctx context.Context, c ssm.Command) error {
 	if err != nil {
 		return err
 	}
-	p, err := start.NewPlanner(a.App).MakePlan(ctx, func(ctx context.Context) (*drover.Plan, error) { return cl.Plan(ctx, spec, c.Force) })
+	p, err := start.NewPlanner(a.App).MakePlan(ctx, func(ctx context.Context) (*drover.Plan, error) {
+		return cl.Plan(ctx, spec, drover.PlanOptions{Force: c.Force})
+	})
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func TestTheDrillsInTheDocsAreAsTheyAre(t *testing.T) {
 	a := &app.App{Err: &said}
 	noon := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	ended := func(after time.Duration) {
-		s := drover.MapStatus{Items: job.Tally{Items: 100, Succeeded: 100}}
+		s := drover.Status{MapStatus: &drover.MapStatus{Items: job.Tally{Items: 100, Succeeded: 100}}}
 		s.State, s.Submitted, s.Ended = job.Succeeded, noon, noon.Add(after)
 		newTrial(a).noteDrillEvent(drover.DrillEvent{Ended: &s})
 	}

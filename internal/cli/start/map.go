@@ -76,7 +76,7 @@ func (a Map) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.S
 		return err
 	}
 	p, err := NewPlanner(a.App).MakePlan(ctx, func(ctx context.Context) (*drover.Plan, error) {
-		return c.PlanMap(ctx, drover.MapSpec{Spec: spec, Stdin: stdin}, s.force)
+		return c.Plan(ctx, spec, drover.PlanOptions{Force: s.force, Stdin: stdin})
 	})
 	if err != nil {
 		return err

@@ -58,7 +58,9 @@ func (a programStarter) startProgram(cmd *cobra.Command, s *startFlags, verb job
 	if err != nil {
 		return err
 	}
-	p, err := NewPlanner(a.App).MakePlan(ctx, func(ctx context.Context) (*drover.Plan, error) { return c.Plan(ctx, spec, s.force) })
+	p, err := NewPlanner(a.App).MakePlan(ctx, func(ctx context.Context) (*drover.Plan, error) {
+		return c.Plan(ctx, spec, drover.PlanOptions{Force: s.force})
+	})
 	if err != nil {
 		return err
 	}

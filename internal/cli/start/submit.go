@@ -100,7 +100,7 @@ func (a Submitter) undoSubmit(ctx context.Context, p *drover.Plan, j *drover.Job
 		}
 		return told
 	}
-	st, err := j.Status(ctx)
+	st, err := j.BriefStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (a Submitter) undoSubmit(ctx context.Context, p *drover.Plan, j *drover.Job
 // FollowSubmitted follows a submitted job, or says where it is.
 func (a Submitter) FollowSubmitted(ctx context.Context, p *drover.Plan, j *drover.Job, output string, detach bool) error {
 	if p.Action == "skip" {
-		st, err := j.Status(ctx)
+		st, err := j.BriefStatus(ctx)
 		if err != nil {
 			return err
 		}

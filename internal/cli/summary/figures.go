@@ -14,7 +14,7 @@ import (
 
 // Measured is a map's status with what its items used and how they failed, as JSON.
 type Measured struct {
-	drover.MapStatus
+	drover.Status
 	Use    *useOfItems    `json:"use,omitempty"`
 	Failed []drover.Group `json:"failed_groups,omitempty"`
 	Advice *drover.Advice `json:"advice,omitempty"`
@@ -45,8 +45,8 @@ func newSpreadJSON(s drover.Spread) SpreadJSON {
 }
 
 // Measure looks at what a map's items have come to; nothing while none has ended.
-func Measure(ctx context.Context, j *drover.Job, s drover.MapStatus) (f drover.Figures, m Measured, err error) {
-	m.MapStatus = s
+func Measure(ctx context.Context, j *drover.Job, s drover.Status) (f drover.Figures, m Measured, err error) {
+	m.Status = s
 	if s.Items.Succeeded+s.Items.Failed+s.Items.Quarantined == 0 {
 		return f, m, nil
 	}

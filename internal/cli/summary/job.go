@@ -47,24 +47,10 @@ func IsMap(ctx context.Context, j *drover.Job) (bool, error) {
 	return rec.Spec.Verb == job.Map, err
 }
 
-// listed is a map as a list of jobs shows it; many is false of other jobs.
-func listed(ctx context.Context, j *drover.Job) (s drover.MapStatus, many bool, err error) {
-	if many, err = IsMap(ctx, j); err != nil || !many {
-		return s, many, err
+// StatusWithTally is how a job of either kind stands; tally is empty of one that is no map.
+func StatusWithTally(ctx context.Context, j *drover.Job) (s drover.Status, tally string, err error) {
+	if s, err = j.Status(ctx); err == nil && s.MapStatus != nil {
+		tally = strings.Join(progress.Counts(s), ", ")
 	}
-	s, err = j.MapStatus(ctx)
-	return s, true, err
-}
-
-// StatusOfAny is how a job of either kind stands; tally is empty of one that is no map.
-func StatusOfAny(ctx context.Context, j *drover.Job) (s drover.Status, tally string, err error) {
-	m, many, err := listed(ctx, j)
-	if err != nil {
-		return s, "", err
-	}
-	if many {
-		return m.Status, strings.Join(progress.Counts(m), ", "), nil
-	}
-	s, err = j.Status(ctx)
-	return s, "", err
+	return s, tally, err
 }

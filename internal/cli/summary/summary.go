@@ -126,7 +126,7 @@ func UsesItem(s job.Spec) bool {
 }
 
 // LastOnes is "2 items run on to their end, 88 are left".
-func LastOnes(s drover.MapStatus) string {
+func LastOnes(s drover.Status) string {
 	running := min(s.Running, s.Items.Open())
 	left := s.Items.Open() - running
 	verb := map[bool]string{true: "is", false: "are"}[left == 1]
@@ -140,7 +140,7 @@ func LastOnes(s drover.MapStatus) string {
 }
 
 // PausedSince is "by ann at 2026-11-22 05:11:07: lunch".
-func PausedSince(s drover.MapStatus) string {
+func PausedSince(s drover.Status) string {
 	text := ""
 	if s.PausedBy != "" {
 		text = "by " + s.PausedBy + " "

@@ -17,7 +17,7 @@ import (
 
 // topMap is one look at a map.
 type topMap struct {
-	s       drover.MapStatus
+	s       drover.Status
 	rate    float64
 	figures drover.Figures // some seconds old while it runs
 }
@@ -26,14 +26,14 @@ type topMap struct {
 type topMapLook struct {
 	mu      sync.Mutex // a look that takes long is not begun twice
 	j       *drover.Job
-	look    *drover.MapLook
+	look    *drover.View
 	speed   progress.Pace
 	figures drover.Figures
 	again   time.Time // when figures are read anew
 }
 
 func newTopMapLook(ctx context.Context, j *drover.Job) (*topMapLook, error) {
-	look, err := j.LookAtMap(ctx)
+	look, err := j.View(ctx)
 	return &topMapLook{j: j, look: look}, err
 }
 
@@ -58,7 +58,7 @@ func (l *topMapLook) readMap(ctx context.Context) (*topMap, error) {
 // items fail, and what the newest print.
 func (s topState) mapScreen() []string {
 	m := s.job.many
-	j := m.s.Status
+	j := m.s
 	head := fmt.Sprintf("%s %s/%s  ", s.open, terminal.PlainText(j.Project), terminal.PlainText(j.Task))
 	lines := []string{s.Paint("1", head) + s.stateWord(j.State, 0+len([]rune(j.State.Symbol()))+1+len(j.State)) + s.headingEnd()}
 	v := progress.ProgressView{S: m.s, Rate: m.rate, Width: s.Width, Paint: func(_ job.State, text string) string { return text }}

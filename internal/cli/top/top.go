@@ -152,7 +152,7 @@ func (t *topStore) jobStatus(ctx context.Context, j *drover.Job) (drover.Status,
 	if ok {
 		return s, nil
 	}
-	s, tally, err := summary.StatusOfAny(ctx, j)
+	s, tally, err := summary.StatusWithTally(ctx, j)
 	if err != nil {
 		return s, err
 	}
@@ -196,7 +196,7 @@ func (t *topStore) Job(ctx context.Context, id string) (topJob, error) {
 	if many {
 		return t.lookAtMap(ctx, id, j)
 	}
-	if look.status, err = j.Status(ctx); err != nil {
+	if look.status, err = j.BriefStatus(ctx); err != nil {
 		return look, err
 	}
 	if look.events, err = j.Events(ctx); err != nil {
@@ -228,7 +228,7 @@ func (t *topStore) lookAtMap(ctx context.Context, id string, j *drover.Job) (loo
 	if look.many, err = l.readMap(ctx); err != nil {
 		return look, err
 	}
-	look.status = look.many.s.Status
+	look.status = look.many.s
 	return look, nil
 }
 
@@ -256,7 +256,7 @@ func (t *topStore) Log(ctx context.Context, id string, node int, line func(strin
 // followItemLog is what items print from about now on, or printed at the end: the logs of a
 // million items are not read to their end.
 func (t *topStore) followItemLog(ctx context.Context, j *drover.Job, line func(string)) error {
-	s, err := j.Status(ctx)
+	s, err := j.BriefStatus(ctx)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (t *topStore) followItemLog(ctx context.Context, j *drover.Job, line func(s
 	if s.State.Settled() {
 		since = s.Ended.Add(-topRecent)
 	}
-	for l, err := range j.ItemLines(ctx, 0, drover.LogOptions{Since: since, Follow: true}) {
+	for l, err := range j.Lines(ctx, drover.LogOptions{Since: since, Follow: true}) {
 		switch {
 		case ctx.Err() != nil:
 			return nil

@@ -251,7 +251,7 @@ func TestTheTailOfALogIsBounded(t *testing.T) {
 // aMapScreen is drover top of a map that runs.
 func aMapScreen(width, height int) topState {
 	s := topState{Paper: plot.Paper{Width: width, Height: height}, now: clitest.Noon, open: "3xw8"}
-	m := clitest.Looked(job.Running, job.Tally{Items: 1_000_000, Succeeded: 616_150, Failed: 613}, func(m *drover.MapStatus) {
+	m := clitest.Looked(job.Running, job.Tally{Items: 1_000_000, Succeeded: 616_150, Failed: 613}, func(m *drover.Status) {
 		m.Running, m.Workers, m.Retried, m.Started = 3, 3, 1204, clitest.Noon.Add(-12*time.Minute)
 		m.Agents = []drover.MapAgent{
 			{Host: "laptop", State: "running", Slots: 2, Running: 2, Recorded: 41_201, Failed: 12, Items: [][2]int{{614_401, 618_496}}},
@@ -267,8 +267,8 @@ func aMapScreen(width, height int) topState {
 	f.Seconds = drover.Spread{Count: 100, Min: 0.2, Max: 31, MaxItem: 77, Buckets: map[int]int{-20: 20, 0: 60, 10: 15, 60: 4, 87: 1}}
 	f.CPU = drover.Spread{Count: 100, Min: 0.1, Max: 30, MaxItem: 77, Buckets: map[int]int{-20: 60, 0: 40}}
 	f.Memory = drover.Spread{Count: 100, Min: 1e8, Max: 3e8, MaxItem: 5, Buckets: map[int]int{470: 95, 490: 5}}
-	s = s.openJob(m.Status)
-	s = s.updateJob("3xw8", topJob{status: m.Status, many: &topMap{s: m, rate: 831.2, figures: f}}, nil)
+	s = s.openJob(m)
+	s = s.updateJob("3xw8", topJob{status: m, many: &topMap{s: m, rate: 831.2, figures: f}}, nil)
 	return s.updateLog([]string{"[614402] ok", "[614403] ok", "[614404] GET s3://photos/raw/614404.jpg"}, 3)
 }
 
@@ -298,7 +298,7 @@ func TestAJobThatTopNoLongerListsIsNamed(t *testing.T) {
 }
 
 func TestTopSaysThatNoWorkerHasStarted(t *testing.T) {
-	if lines := (topState{Paper: plot.Paper{Width: 80, Height: 24}, job: topJob{many: &topMap{}}}).agentLines(); len(lines) != 1 || lines[0] != "  no worker has started yet" {
+	if lines := (topState{Paper: plot.Paper{Width: 80, Height: 24}, job: topJob{many: &topMap{s: drover.Status{MapStatus: &drover.MapStatus{}}}}}).agentLines(); len(lines) != 1 || lines[0] != "  no worker has started yet" {
 		t.Errorf("top shows %q", lines)
 	}
 }
