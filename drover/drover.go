@@ -35,8 +35,8 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
-	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/private"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/stdin"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -263,7 +263,7 @@ func userName() string {
 
 // gone tells whether the process of an agent on this machine has ended; known
 // is false for agents elsewhere.
-func gone(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }
+func gone(h protocol.Host) (gone, known bool) { return process.Identity(h).Gone() }
 
 // Run plans and submits. The second-command rule applies: a live job of the same
 // command is attached to, an interrupted one is gone on with, a named complete

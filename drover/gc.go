@@ -6,7 +6,7 @@ import (
 
 	"github.com/drover-run/drover/internal/engine/gc"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // GCOptions say which jobs may go beside what is of no use any more.
@@ -60,7 +60,7 @@ type Freed struct {
 // Leftovers finds what is of no use any more, and the jobs that o lets go: never a live
 // one, nor one with an output that another job that stays was given. It changes nothing.
 func (c *Client) Leftovers(ctx context.Context, o GCOptions) (*Garbage, error) {
-	opt := gc.Options{Project: o.Project, Keep: o.Keep, Older: o.Older, Self: protocol.Host(proc.Self())}
+	opt := gc.Options{Project: o.Project, Keep: o.Keep, Older: o.Older, Self: protocol.Host(process.Self())}
 	for _, j := range o.Jobs {
 		opt.Jobs = append(opt.Jobs, j.path)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/agent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
@@ -64,10 +65,10 @@ func world(files map[string]string) (bucket store.Bucket, place *mem.Driver, fol
 		})
 		defer stop()
 		parts := strings.SplitN(r.Run.Job, "/", 3)
-		w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: func(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }}
+		w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: func(h protocol.Host) (gone, known bool) { return process.Identity(h).Gone() }}
 		_, err := agent.Run(context.Background(), agent.Config{World: w, Path: job.Path{Project: parts[0], Task: parts[1], Job: parts[2]},
 			Placement: r.Placement, Index: index, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			Machine: agent.Machine{Self: protocol.Host(proc.Self()), Name: "here", CPUs: 1, Near: true, Notice: notice, Environ: os.Environ(),
+			Machine: agent.Machine{Self: protocol.Host(process.Self()), Name: "here", CPUs: 1, Near: true, Notice: notice, Environ: os.Environ(),
 				Work: filepath.Join(base, "work"), Cache: filepath.Join(base, "cache")}})
 		return err
 	})

@@ -21,8 +21,8 @@ import (
 	"github.com/drover-run/drover/internal/agent"
 	"github.com/drover-run/drover/internal/host"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/private"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/stdin"
 	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
@@ -103,7 +103,7 @@ func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal,
 	if err != nil {
 		return agent.Machine{}, err
 	}
-	m := agent.Machine{Self: protocol.Host(proc.Self()), Name: cmp.Or(given.Name, name), CPUs: runtime.NumCPU(),
+	m := agent.Machine{Self: protocol.Host(process.Self()), Name: cmp.Or(given.Name, name), CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
 		Work: workFolder(d), Cache: d.Cache, Near: at != far, Shared: at == served, Environ: os.Environ(), Drover: self,
 		Root: given.Root, Hosts: given.Hosts, Secrets: given.Secrets, Starved: given.OOMKills}
@@ -165,4 +165,4 @@ func passNotices(m *agent.Machine, given *driver.Allocation, terms <-chan os.Sig
 
 // gone tells whether the process of an agent on this machine has ended; known
 // is false for agents elsewhere.
-func gone(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }
+func gone(h protocol.Host) (gone, known bool) { return process.Identity(h).Gone() }

@@ -25,6 +25,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -490,7 +491,7 @@ read x <$GATE0; exit 4`, up, never)
 
 // stranger is a process on this machine that has ended: ours, but for its age.
 func stranger() protocol.Host {
-	h := protocol.Host(proc.Self())
+	h := protocol.Host(process.Self())
 	h.Start++
 	return h
 }
@@ -512,7 +513,7 @@ func TestWhatADeadAgentLeftIsSweptAway(t *testing.T) {
 	leave("dead/1-0-a", mark{Host: stranger(), Token: token})
 	leave("dead/1-1-b", mark{Host: stranger()})
 	leave("both/1-0-c", mark{Host: stranger()})
-	leave("both/1-1-d", mark{Host: protocol.Host(proc.Self())})
+	leave("both/1-1-d", mark{Host: protocol.Host(process.Self())})
 	leave("elsewhere/1-0-e", mark{Host: protocol.Host{Boot: "another machine", PID: 1, Start: 1}})
 	far, err := os.MkdirTemp("", "drover-")
 	if err != nil {

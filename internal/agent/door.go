@@ -12,8 +12,9 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/enter"
 	"github.com/drover-run/drover/internal/proc/private"
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // A door lies in an agent's folder while its program runs, or its items do: what
@@ -22,11 +23,11 @@ import (
 
 // door is what is beyond the machine's own environment.
 type door struct {
-	Agent proc.Identity `json:"agent"`          // its process; the program's environment begins with that one's
-	View  proc.Identity `json:"view,omitzero"`  // the process with this view of the machine; zero: there is none
-	Dir   string        `json:"dir"`            // where the program begins, as it sees it
-	Env   []string      `json:"env,omitempty"`  // what the program has beside the agent's
-	Hide  []string      `json:"hide,omitempty"` // names that are secrets, or were read for some
+	Agent process.Identity `json:"agent"`          // its process; the program's environment begins with that one's
+	View  process.Identity `json:"view,omitzero"`  // the process with this view of the machine; zero: there is none
+	Dir   string           `json:"dir"`            // where the program begins, as it sees it
+	Env   []string         `json:"env,omitempty"`  // what the program has beside the agent's
+	Hide  []string         `json:"hide,omitempty"` // names that are secrets, or were read for some
 }
 
 const (
@@ -36,10 +37,10 @@ const (
 
 // writeDoor leaves the door. Without one attaching is not possible, and nothing else is lost.
 func (w *workspace) writeDoor(pid int, dir string, environ []string) {
-	d := door{Agent: proc.Self(), Dir: dir}
+	d := door{Agent: process.Self(), Dir: dir}
 	var err error
 	if w.view && w.Machine.Root == "" && pid > 0 {
-		if d.View, err = proc.Of(pid); err != nil {
+		if d.View, err = process.Of(pid); err != nil {
 			return // it has ended already
 		}
 	}
@@ -118,7 +119,7 @@ func Enter(roots []Root, words []string) (status int, err error) {
 	if len(words) == 0 {
 		words = anyShell
 	}
-	return proc.Enter(proc.Entry{View: d.View, Dir: d.Dir, Env: d.terminalEnviron(), Args: words})
+	return enter.Enter(enter.Entry{View: d.View, Dir: d.Dir, Env: d.terminalEnviron(), Args: words})
 }
 
 // findDoor returns the first door that counts.

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // leaveDoor makes the folder of an agent with a door, with a command that ends with status if
 // it is entered: by a variable, as a door merged into another would set it.
-func leaveDoor(t *testing.T, base, agent string, id proc.Identity, status string) Root {
+func leaveDoor(t *testing.T, base, agent string, id process.Identity, status string) Root {
 	t.Helper()
 	dir := filepath.Join(base, "work", "job", agent)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -35,14 +35,14 @@ func leaveDoor(t *testing.T, base, agent string, id proc.Identity, status string
 func TestADoorThatOthersCouldHaveMadeIsNotEntered(t *testing.T) {
 	t.Parallel()
 	words := []string{"/bin/sh", "-c", "exit $STATUS"}
-	own := leaveDoor(t, t.TempDir(), "1-0-own", proc.Self(), "3")
+	own := leaveDoor(t, t.TempDir(), "1-0-own", process.Self(), "3")
 	for name, spoil := range map[string]func(base string) error{
 		"folder that others may write": func(base string) error { return os.Chmod(base, 0o777) },
 		"door that others may write":   func(base string) error { return os.Chmod(base+"/work/job/1-0-planted/door", 0o666) },
 		"folder of another user":       func(base string) error { return chownAll(base) },
 	} {
 		base := t.TempDir()
-		planted := leaveDoor(t, base, "1-0-planted", proc.Self(), "9")
+		planted := leaveDoor(t, base, "1-0-planted", process.Self(), "9")
 		if name == "folder of another user" && os.Geteuid() != 0 {
 			continue // only root can make one
 		}
@@ -74,7 +74,7 @@ func chownAll(base string) error {
 func TestADoorCountsOnlyWhileItsAgentLives(t *testing.T) {
 	t.Parallel()
 	words := []string{"/bin/sh", "-c", "exit $STATUS"}
-	self := proc.Self()
+	self := process.Self()
 	ended := exec.Command("/bin/sh", "-c", "read x")
 	in, err := ended.StdinPipe()
 	if err == nil {
@@ -83,14 +83,14 @@ func TestADoorCountsOnlyWhileItsAgentLives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone, err := proc.Of(ended.Process.Pid)
+	gone, err := process.Of(ended.Process.Pid)
 	in.Close()
 	_ = ended.Wait() // it ends with 1: there was nothing to read
 	if err != nil {
 		t.Fatal(err)
 	}
 	own := leaveDoor(t, t.TempDir(), "1-0-own", self, "3")
-	for name, id := range map[string]proc.Identity{
+	for name, id := range map[string]process.Identity{
 		"ended":             gone,
 		"another boot":      {Boot: "x", Namespace: self.Namespace, PID: self.PID, Start: self.Start},
 		"another namespace": {Boot: self.Boot, Namespace: "pid:[1]", PID: self.PID, Start: self.Start},

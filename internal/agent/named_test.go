@@ -9,7 +9,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -76,7 +76,7 @@ func (p *place) collect() (taken int, err error) {
 		}
 		doomed = append(doomed, store.Digest(o.Key[strings.LastIndexByte(o.Key, '/')+1:]))
 	}
-	gc, err := removal.BeginSweep(ctx, p.World, "gc", protocol.Host(proc.Self()), doomed, time.Minute)
+	gc, err := removal.BeginSweep(ctx, p.World, "gc", protocol.Host(process.Self()), doomed, time.Minute)
 	if err != nil {
 		return 0, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -113,7 +114,7 @@ func newPlace(t *testing.T) *place {
 	b := &memBucket{Bucket: mem.New(), wrote: make(chan struct{}, 1)}
 	p := &place{t: t, bucket: b, work: t.TempDir(), environ: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PWD=/elsewhere"}}
 	p.World = protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader,
-		Gone: func(h protocol.Host) (bool, bool) { return proc.Identity(h).Gone() }}
+		Gone: func(h protocol.Host) (bool, bool) { return process.Identity(h).Gone() }}
 	return p
 }
 
@@ -202,7 +203,7 @@ func (p *place) start(j job.Job, change func(*Config)) *worker {
 	p.t.Helper()
 	w := &worker{p: p, notice: make(chan Notice, 2), ended: make(chan struct{})}
 	c := Config{World: p.World, Path: j.Path(), Placement: 1, Index: p.index, Log: slog.New(slog.NewTextHandler(p.t.Output(), nil)),
-		Machine: Machine{Self: protocol.Host(proc.Self()), Name: "desk", Address: "127.0.0.1", CPUs: 2, Work: p.work,
+		Machine: Machine{Self: protocol.Host(process.Self()), Name: "desk", Address: "127.0.0.1", CPUs: 2, Work: p.work,
 			Cache: p.t.TempDir(), Environ: p.environ, Notice: w.notice, Near: true,
 			Start: func(ctx context.Context, c proc.Command) (*proc.Process, error) {
 				started, err := proc.Start(ctx, c)

@@ -8,7 +8,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -43,7 +43,7 @@ func (d *desk) submitMap(spec job.Spec, chunk int, from items.Source) *leftMap {
 
 // world is the desk's store, where no job was submitted yet.
 func (d *desk) world() *leftMap {
-	return &leftMap{World: protocol.World{Store: store.New(d.bucket, store.Options{}), Rand: rand.Reader, Gone: func(h protocol.Host) (gone, known bool) { return proc.Identity(h).Gone() }}, t: d.t}
+	return &leftMap{World: protocol.World{Store: store.New(d.bucket, store.Options{}), Rand: rand.Reader, Gone: func(h protocol.Host) (gone, known bool) { return process.Identity(h).Gone() }}, t: d.t}
 }
 
 func (m *leftMap) check(err error) {

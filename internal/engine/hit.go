@@ -8,7 +8,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/job"
 )
 
@@ -28,7 +28,7 @@ const (
 // programs, and pause says how long it is stopped for. did is false when the agent has
 // ended, runs no such program, or is not on this machine.
 func (e *Engine) Strike(ctx context.Context, j job.Job, b protocol.Heartbeat, h Hit, pick uint64, pause time.Duration) (did bool, err error) {
-	id := proc.Identity(b.Host)
+	id := process.Identity(b.Host)
 	if gone, known := id.Gone(); gone || !known {
 		return false, nil
 	}
@@ -42,7 +42,7 @@ func (e *Engine) Strike(ctx context.Context, j job.Job, b protocol.Heartbeat, h 
 	case HitPause:
 		return e.pauseProcess(ctx, id, pause)
 	case HitProgram:
-		programs, err := proc.Minded(id)
+		programs, err := process.Minded(id)
 		if err != nil || len(programs) == 0 {
 			return false, err
 		}
@@ -65,7 +65,7 @@ func (e *Engine) giveNotice(ctx context.Context, j job.Job, b protocol.Heartbeat
 }
 
 // pauseProcess has a process go on again whatever becomes of the caller.
-func (e *Engine) pauseProcess(ctx context.Context, id proc.Identity, d time.Duration) (bool, error) {
+func (e *Engine) pauseProcess(ctx context.Context, id process.Identity, d time.Duration) (bool, error) {
 	did, err := send(id, syscall.SIGSTOP)
 	if !did || err != nil {
 		return did, err
@@ -78,7 +78,7 @@ func (e *Engine) pauseProcess(ctx context.Context, id proc.Identity, d time.Dura
 }
 
 // send gives a process a signal, unless it has ended.
-func send(id proc.Identity, s syscall.Signal) (bool, error) {
+func send(id process.Identity, s syscall.Signal) (bool, error) {
 	if gone, known := id.Gone(); gone || !known {
 		return false, nil
 	}

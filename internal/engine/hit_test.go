@@ -10,7 +10,7 @@ import (
 
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/job"
 )
 
@@ -24,7 +24,7 @@ func TestAHitBefallsTheProcessThatIsMeant(t *testing.T) {
 		cmd := exec.Command("sleep", "1000")
 		d.check(cmd.Start())
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-		id, err := proc.Of(cmd.Process.Pid)
+		id, err := process.Of(cmd.Process.Pid)
 		d.check(err)
 		b := protocol.Heartbeat{Agent: "1-0-a", Host: protocol.Host(id)}
 		if did, err := d.Strike(t.Context(), j, b, row.hit, 0, 0); !did || err != nil {
@@ -47,7 +47,7 @@ func TestAPauseEnds(t *testing.T) {
 	in, err := cmd.StdinPipe()
 	d.check(err)
 	d.check(cmd.Start())
-	id, err := proc.Of(cmd.Process.Pid)
+	id, err := process.Of(cmd.Process.Pid)
 	d.check(err)
 	b := protocol.Heartbeat{Agent: "1-0-a", Host: protocol.Host(id)}
 	if did, err := d.Strike(t.Context(), job.Job{}, b, HitPause, 0, time.Millisecond); !did || err != nil {
@@ -63,7 +63,7 @@ func TestAPauseEnds(t *testing.T) {
 
 func TestNobodyElseIsHit(t *testing.T) {
 	d := newDesk(t)
-	self := protocol.Host(proc.Self())
+	self := protocol.Host(process.Self())
 	other, younger := self, self
 	other.Boot = "another machine"
 	younger.Start++

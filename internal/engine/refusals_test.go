@@ -10,7 +10,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine/inputs"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/job"
 )
 
@@ -76,7 +76,7 @@ func TestCodeIsNotFoundInAFolderWithoutTheProgram(t *testing.T) {
 
 func TestAHitThatIsNoneIsAFaultOfDrover(t *testing.T) {
 	d := newDesk(t)
-	_, err := d.Strike(t.Context(), job.Job{}, protocol.Heartbeat{Agent: "1-0-a", Host: protocol.Host(proc.Self())}, Hit("tickle"), 0, 0)
+	_, err := d.Strike(t.Context(), job.Job{}, protocol.Heartbeat{Agent: "1-0-a", Host: protocol.Host(process.Self())}, Hit("tickle"), 0, 0)
 	refused(t, err, fault.Bug, `strike agent 1-0-a: "tickle" is not a hit`, "")
 }
 

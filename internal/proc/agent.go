@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // namespaces is false once the kernel has refused a PID namespace, and
@@ -100,7 +101,7 @@ func (p *Process) launchMinder(o order, files []*os.File) error {
 	p.minder, err = os.StartProcess(self, []string{minderName}, &os.ProcAttr{
 		// One processor is plenty, and starts faster on a large machine. The
 		// mark lets Sweep find a minder, and so all that hangs from it.
-		Env:   []string{"GOMAXPROCS=1", Mark + "=" + o.Mark},
+		Env:   []string{"GOMAXPROCS=1", process.Mark + "=" + o.Mark},
 		Files: files,
 		Sys:   minderAttr(o),
 	})
@@ -251,9 +252,9 @@ func environ(env []string, mark string) [][]byte {
 	out := make([][]byte, 0, len(env)+1)
 	for i, kv := range env {
 		k, _, _ := strings.Cut(kv, "=")
-		if k != Mark && last[k] == i {
+		if k != process.Mark && last[k] == i {
 			out = append(out, []byte(kv))
 		}
 	}
-	return append(out, []byte(Mark+"="+mark))
+	return append(out, []byte(process.Mark+"="+mark))
 }

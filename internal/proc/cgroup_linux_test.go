@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // fakeKernel is a machine's control groups as plain files. It makes the files of
@@ -319,7 +321,7 @@ func TestNamesOfGroupsTellWhoMadeThem(t *testing.T) {
 	t.Parallel()
 	name := groupName("a_B-1")
 	token, by, ok := maker(name)
-	if !ok || token != "a_B-1" || by != Self() || name == groupName("a_B-1") {
+	if !ok || token != "a_B-1" || by != process.Self() || name == groupName("a_B-1") {
 		t.Errorf("%s: %q, %+v, %v", name, token, by, ok)
 	}
 	for _, no := range []string{"", "drover-", "drover-x", "drover-x.1.2.3", "drover-.1.2.3.4", "drover-x.a.2.3.4", "other-x.1.2.3.4"} {
@@ -348,7 +350,7 @@ func FuzzKernelFiles(f *testing.F) {
 		}
 		parseRollup([]byte(s))
 		new(uses).addFromStat([]byte(s))
-		if token, _, ok := maker(s); ok && !isToken(token) {
+		if token, _, ok := maker(s); ok && !process.IsToken(token) {
 			t.Errorf("%q: token %q", s, token)
 		}
 	})

@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 // agents are the ways in which an agent may find itself.
@@ -43,19 +46,19 @@ func asNobody(t *testing.T, cmd *exec.Cmd) {
 
 // asEachAgent runs f with an agent in each situation, its tree started and the
 // script's "ready" lines heard.
-func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, agent *exec.Cmd, namespace bool, token string, c *crowd)) {
+func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, agent *exec.Cmd, namespace bool, token string, c *proctest.Crowd)) {
 	for _, a := range agents {
 		t.Run(a.name, func(t *testing.T) {
 			if a.root && os.Geteuid() != 0 {
 				t.Skip("needs root")
 			}
-			out := newCrowd(t)
-			token := "test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ReplaceAll(strings.ToLower(t.Name()[len(t.Name())-4:]), " ", "-") + strconv.Itoa(int(out.w.Fd()))
+			out := proctest.NewCrowd(t)
+			token := "test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ReplaceAll(strings.ToLower(t.Name()[len(t.Name())-4:]), " ", "-") + strconv.Itoa(int(out.W.Fd()))
 			part := agentPart{Script: script, Token: token, Herded: a.herded}
 			if a.view {
 				part.View = &View{Binds: []Bind{{"/usr", "/drover-test/usr"}, {"/etc/hosts", "/etc/hosts"}}, Hostname: "algo-1"}
 			}
-			cmd := part.command(t, out.w)
+			cmd := part.command(t, out.W)
 			if a.dress != nil {
 				a.dress(t, cmd)
 			}
@@ -67,8 +70,8 @@ func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, ag
 				_ = cmd.Wait()
 				_, _ = Sweep(token) // what a broken promise left
 			})
-			out.hears("ready", ready)
-			f(t, cmd, out.namespace, token, out)
+			out.Hears("ready", ready)
+			f(t, cmd, out.Namespace, token, out)
 		})
 	}
 }
@@ -76,28 +79,28 @@ func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, ag
 const wait = "echo ready; while :; do sleep 1000; done\n"
 
 func TestTreeDiesWithItsAgent(t *testing.T) {
-	asEachAgent(t, daemon+daemon+`trap "" TERM HUP INT; (sh -c 'trap "" TERM; echo ready; sleep 1000' &)`+"\n"+wait, 4,
-		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *crowd) {
+	asEachAgent(t, proctest.Daemon+proctest.Daemon+`trap "" TERM HUP INT; (sh -c 'trap "" TERM; echo ready; sleep 1000' &)`+"\n"+wait, 4,
+		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *proctest.Crowd) {
 			if err := agent.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			out.empties()
+			out.Empties()
 		})
 }
 
 func TestTreeDiesWithItsAgentThoughItStoppedItsMinder(t *testing.T) {
-	asEachAgent(t, daemon+`[ "$PPID" = 1 ] || kill -STOP "$PPID"`+"\n"+wait, 2,
-		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *crowd) {
+	asEachAgent(t, proctest.Daemon+`[ "$PPID" = 1 ] || kill -STOP "$PPID"`+"\n"+wait, 2,
+		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *proctest.Crowd) {
 			if err := agent.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			out.empties()
+			out.Empties()
 		})
 }
 
 // When agent and minder both died, a herd's strays live on until a Sweep.
 func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
-	asEachAgent(t, daemon+daemon+wait, 3, func(t *testing.T, agent *exec.Cmd, namespace bool, token string, out *crowd) {
+	asEachAgent(t, proctest.Daemon+proctest.Daemon+wait, 3, func(t *testing.T, agent *exec.Cmd, namespace bool, token string, out *proctest.Crowd) {
 		minder := childOf(t, agent.Process.Pid)
 		signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
 		signalAll(t, syscall.SIGKILL, minder)
@@ -110,7 +113,7 @@ func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
 		if killed < 2 && !namespace {
 			t.Errorf("killed %d processes, want the daemons at least", killed)
 		}
-		out.empties() // not gone: the kernel's own killing may still be closing files
+		out.Empties() // not gone: the kernel's own killing may still be closing files
 		if again, err := Sweep(token); again != 0 || err != nil {
 			t.Errorf("a second time: %d, %v", again, err)
 		}
@@ -119,16 +122,16 @@ func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
 
 func TestSweepOfTheOuterTreeTakesTheInnerOne(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
-		inner := agentPart{Script: daemon + wait, Token: "inner-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
-		c := shell(daemon + `"$SELF"`)
-		c.Env, c.Stdout, c.herded = inner.Env, out.w, herded
+		out := proctest.NewCrowd(t)
+		inner := agentPart{Script: proctest.Daemon + wait, Token: "inner-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
+		c := shell(proctest.Daemon + `"$SELF"`)
+		c.Env, c.Stdout, c.herded = inner.Env, out.W, herded
 		p := start(t, c)
-		out.hears("ready", 3)
+		out.Hears("ready", 3)
 		if killed, err := Sweep(p.Token()); killed == 0 || err != nil {
 			t.Errorf("killed %d, %v", killed, err)
 		}
-		out.gone()
+		out.Gone()
 		if e := p.Wait(); !e.Lost {
 			t.Errorf("got %+v", e)
 		}
@@ -137,37 +140,37 @@ func TestSweepOfTheOuterTreeTakesTheInnerOne(t *testing.T) {
 
 func TestInnerTreeDiesWithTheOuterOne(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
-		inner := agentPart{Script: daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
+		out := proctest.NewCrowd(t)
+		inner := agentPart{Script: proctest.Daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
 		c := shell(`"$SELF"`)
-		c.Env, c.Stdout, c.herded = inner.Env, out.w, herded
+		c.Env, c.Stdout, c.herded = inner.Env, out.W, herded
 		p := start(t, c)
-		out.hears("ready", 2)
+		out.Hears("ready", 2)
 		p.Kill()
 		if e := p.Wait(); e.Signal != syscall.SIGKILL {
 			t.Errorf("got %+v", e)
 		}
-		out.gone()
+		out.Gone()
 	})
 }
 
 func TestDaemonsDieWhenTheProgramExits(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
+		out := proctest.NewCrowd(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer hold.Close()
-		c := shell(daemon + strings.ReplaceAll(daemon, "echo ready", "echo ready; kill -STOP $$") + "read x; exit 9")
-		c.Stdin, c.Stdout, c.herded = hold, out.w, herded
+		c := shell(proctest.Daemon + strings.ReplaceAll(proctest.Daemon, "echo ready", "echo ready; kill -STOP $$") + "read x; exit 9")
+		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.hears("ready", 2)
+		out.Hears("ready", 2)
 		let.Close()
 		if e := p.Wait(); e.Code != 9 {
 			t.Errorf("got %+v", e)
 		}
-		out.gone()
+		out.Gone()
 	})
 }
 
@@ -180,45 +183,45 @@ func TestForkBombDiesWhole(t *testing.T) {
 		n=0; while [ $n -lt 10 ]; do family & n=$((n+1)); done; echo ready; wait`
 	inEachPen(t, func(t *testing.T, herded bool) {
 		for _, end := range []func(*Process){(*Process).Kill, func(p *Process) { p.Stop(time.Millisecond) }} {
-			out := newCrowd(t)
+			out := proctest.NewCrowd(t)
 			c := shell(bomb)
-			c.Stdout, c.herded = out.w, herded
+			c.Stdout, c.herded = out.W, herded
 			p := start(t, c)
-			out.hears("ready", 201)
+			out.Hears("ready", 201)
 			end(p)
 			if e := p.Wait(); e.Signal != syscall.SIGKILL {
 				t.Errorf("got %+v", e)
 			}
-			out.gone()
+			out.Gone()
 		}
 	})
 }
 
 func TestAProcessThatForksAndExitsIsCaught(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
+		out := proctest.NewCrowd(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer hold.Close()
 		c := shell(`comet() { (comet) & exit; }; (comet) & echo ready; read x; exit 2`)
-		c.Stdin, c.Stdout, c.herded = hold, out.w, herded
+		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.hears("ready", 1)
+		out.Hears("ready", 1)
 		let.Close()
 		if e := p.Wait(); e.Code != 2 {
 			t.Errorf("got %+v", e)
 		}
-		out.gone()
+		out.Gone()
 	})
 }
 
 func TestATreeCannotKillTheMinderOfItsNamespace(t *testing.T) {
-	out := newCrowd(t)
+	out := proctest.NewCrowd(t)
 	// The guard keeps kill -1 from the machine, where there is no namespace.
-	c := shell(`[ "$PPID" = 1 ] || exit 99; ` + daemon + `kill -KILL 1; kill -TERM 1; kill -STOP 1; kill -KILL -1; exit 9`)
-	c.Stdout = out.w
+	c := shell(`[ "$PPID" = 1 ] || exit 99; ` + proctest.Daemon + `kill -KILL 1; kill -TERM 1; kill -STOP 1; kill -KILL -1; exit 9`)
+	c.Stdout = out.W
 	p := start(t, c)
 	e := p.Wait()
 	if !spaced(worn) {
@@ -227,25 +230,25 @@ func TestATreeCannotKillTheMinderOfItsNamespace(t *testing.T) {
 	if e.Code != 9 || e.Lost {
 		t.Errorf("got %+v", e)
 	}
-	out.gone()
+	out.Gone()
 }
 
 func TestAHerdDiesThoughItKilledItsMinder(t *testing.T) {
-	out := newCrowd(t)
+	out := proctest.NewCrowd(t)
 	hold, let, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer hold.Close()
-	c := shell(daemon + `(exec env -i sleep 1000) & echo ready; read x; kill -KILL "$PPID"; sleep 1000`)
-	c.Stdin, c.Stdout, c.herded = hold, out.w, true
+	c := shell(proctest.Daemon + `(exec env -i sleep 1000) & echo ready; read x; kill -KILL "$PPID"; sleep 1000`)
+	c.Stdin, c.Stdout, c.herded = hold, out.W, true
 	p := start(t, c)
-	out.hears("ready", 2)
+	out.Hears("ready", 2)
 	let.Close()
 	if e := p.Wait(); !e.Lost || e.Status() != 125 {
 		t.Errorf("got %+v", e)
 	}
-	out.gone()
+	out.Gone()
 }
 
 // withoutLibcs leaves signals 32 and 33 out of a mask: they are the C library's
@@ -260,19 +263,19 @@ func withoutLibcs(line string) string {
 }
 
 func TestNothingOfTheAgentsReachesTheProgram(t *testing.T) {
-	out := newCrowd(t)
+	out := proctest.NewCrowd(t)
 	cmd := agentPart{Token: "rude-" + strconv.Itoa(os.Getpid()), Script: `
 		i=0; while [ $i -lt 256 ]; do [ -e /proc/self/fd/$i ] && echo "fd $i"; i=$((i+1)); done
 		while read name value; do case $name in SigBlk:|SigIgn:) echo "$name $value";; esac; done < /proc/self/status
-		echo done; read forever`}.command(t, out.w)
+		echo done; read forever`}.command(t, out.W)
 	cmd.Env = append(cmd.Env, "PROC_TEST_ROLE=rude")
 	if err := cmd.Run(); err != nil && cmd.ProcessState.ExitCode() != 1 { // read met the end
 		t.Fatal(err)
 	}
-	out.w.Close()
+	out.W.Close()
 	var got []string
 	for {
-		line, err := out.in.ReadString('\n')
+		line, err := out.In.ReadString('\n')
 		if err != nil {
 			break
 		}
@@ -288,7 +291,7 @@ func TestNothingOfTheAgentsReachesTheProgram(t *testing.T) {
 
 func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
+		out := proctest.NewCrowd(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -296,21 +299,21 @@ func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
 		defer hold.Close()
 		defer let.Close()
 		c := shell("echo ready; read x") // no exec: in its middle there is no mark to see
-		c.Stdin, c.Stdout, c.herded = hold, out.w, herded
+		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.hears("ready", 1)
-		got, alive, err := find1(p.Pid())
-		if err != nil || !alive || !carries(p.Pid(), p.Token()) {
+		out.Hears("ready", 1)
+		got, alive, err := process.Find1(p.Pid())
+		if err != nil || !alive || !process.Carries(p.Pid(), p.Token()) {
 			t.Fatalf("pid %d is not the program: %+v, %v", p.Pid(), got, err)
 		}
-		if got.group != p.Pid() || got.session != p.Pid() {
+		if got.Group != p.Pid() || got.Session != p.Pid() {
 			t.Errorf("got %+v, want a session and a group of its own", got)
 		}
-		minder, _, err := find1(got.parent)
-		if err != nil || minder.parent != os.Getpid() || minder.session == got.session {
+		minder, _, err := process.Find1(got.Parent)
+		if err != nil || minder.Parent != os.Getpid() || minder.Session == got.Session {
 			t.Errorf("its parent is %+v, %v", minder, err)
 		}
-		if ours, its, wants := oomOf(t, os.Getpid()), oomOf(t, p.Pid()), oomOf(t, got.parent); its != min(ours+oomStep, 1000) || wants != ours {
+		if ours, its, wants := oomOf(t, os.Getpid()), oomOf(t, p.Pid()), oomOf(t, got.Parent); its != min(ours+oomStep, 1000) || wants != ours {
 			t.Errorf("oom scores: agent %d, minder %d, program %d", ours, wants, its)
 		}
 	})
@@ -331,13 +334,13 @@ func TestAContainersRefusalIsNoticed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	out := newCrowd(t)
-	cmd := agentPart{Token: "refused-" + strconv.Itoa(os.Getpid()), Script: "exit 0"}.command(t, out.w)
+	out := proctest.NewCrowd(t)
+	cmd := agentPart{Token: "refused-" + strconv.Itoa(os.Getpid()), Script: "exit 0"}.command(t, out.W)
 	cmd.Env = append(cmd.Env, "PROC_TEST_ROLE=refused")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	out.hears("namespace false", 1)
+	out.Hears("namespace false", 1)
 }
 
 // publicCopy is this test where any user may run it.
@@ -371,13 +374,13 @@ func oomOf(t *testing.T, pid int) int {
 
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
-	all, err := census()
+	all, err := process.Census()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range all {
-		if p.parent == pid {
-			return p.pid
+		if p.Parent == pid {
+			return p.PID
 		}
 	}
 	t.Fatalf("process %d has no child", pid)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // group is one that we made, for one tree.
@@ -225,7 +227,7 @@ func (g *group) removeGroup() {
 
 func (c cgroups) removeFolder(folder string, limit time.Duration) bool {
 	end := time.Now().Add(limit)
-	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+	for pause := process.FirstLook; ; pause = min(2*pause, process.LastLook) {
 		err := c.rmdir(folder)
 		if err == nil || errors.Is(err, syscall.ENOENT) {
 			return true

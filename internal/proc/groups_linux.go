@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // groupPrefix begins the name of each group of ours.
@@ -19,28 +21,28 @@ var groupCount atomic.Int64
 // start and namespace, and how many it had made before. So it is never used twice
 // and tells whether its maker is left to remove it.
 func groupName(token string) string {
-	self := Self()
+	self := process.Self()
 	space := strings.Trim(strings.TrimPrefix(self.Namespace, "pid:"), "[]")
 	return fmt.Sprintf("%s%s.%d.%d.%s.%d", groupPrefix, token, self.PID, self.Start, space, groupCount.Add(1))
 }
 
 // maker reads a name of ours.
-func maker(name string) (token string, by Identity, ok bool) {
+func maker(name string) (token string, by process.Identity, ok bool) {
 	rest, ours := strings.CutPrefix(name, groupPrefix)
 	f := strings.Split(rest, ".")
-	if !ours || len(f) != 5 || !isToken(f[0]) {
-		return "", Identity{}, false
+	if !ours || len(f) != 5 || !process.IsToken(f[0]) {
+		return "", process.Identity{}, false
 	}
 	pid, err1 := strconv.Atoi(f[1])
 	start, err2 := strconv.ParseUint(f[2], 10, 64)
 	if err1 != nil || err2 != nil {
-		return "", Identity{}, false
+		return "", process.Identity{}, false
 	}
-	return f[0], Identity{Boot: boot(), Namespace: "pid:[" + f[3] + "]", PID: pid, Start: start}, true
+	return f[0], process.Identity{Boot: process.Boot(), Namespace: "pid:[" + f[3] + "]", PID: pid, Start: start}, true
 }
 
 // findGroups lists the groups of ours, wherever they are, for which f holds.
-func (c cgroups) findGroups(f func(token string, by Identity) bool) (folders []string) {
+func (c cgroups) findGroups(f func(token string, by process.Identity) bool) (folders []string) {
 	list, _ := c.hierarchies() // none: no groups
 	for _, h := range list {
 		for _, at := range groupsIn(h.top) {
@@ -54,7 +56,7 @@ func (c cgroups) findGroups(f func(token string, by Identity) bool) (folders []s
 
 // groupsOf are those of one tree.
 func groupsOf(token string) []string {
-	return kernel.findGroups(func(t string, _ Identity) bool { return t == token })
+	return kernel.findGroups(func(t string, _ process.Identity) bool { return t == token })
 }
 
 // members are the processes in these groups and below them, as far as they have
@@ -89,7 +91,7 @@ func removeGroups(folders []string) (removed int) {
 // agent that comes up. Groups of other PID namespaces, with agents that cannot be
 // seen, are left alone.
 func SweepGroups() (removed int, err error) {
-	stale := kernel.findGroups(func(_ string, by Identity) bool {
+	stale := kernel.findGroups(func(_ string, by process.Identity) bool {
 		gone, known := by.Gone()
 		return gone && known
 	})
@@ -97,14 +99,14 @@ func SweepGroups() (removed int, err error) {
 		return 0, nil
 	}
 	end := time.Now().Add(sweepLimit)
-	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		killed, refused, err := cull(func() ([]process, error) { return living(members(stale)) })
+	for pause := process.FirstLook; ; pause = min(2*pause, process.LastLook) {
+		killed, refused, err := process.Cull(func() ([]process.ProcessX, error) { return living(members(stale)) })
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("sweep groups: %w", err)
 		case len(killed) == 0 || time.Now().After(end):
 			if removed = removeGroups(stale); removed < len(stale) {
-				return removed, fmt.Errorf("sweep groups: %d still in use: %s left that another user owns", len(stale)-removed, areProcesses(refused))
+				return removed, fmt.Errorf("sweep groups: %d still in use: %s left that another user owns", len(stale)-removed, process.AreProcesses(refused))
 			}
 			return removed, nil
 		}
@@ -113,9 +115,9 @@ func SweepGroups() (removed int, err error) {
 }
 
 // living are those of pids that live, but for this process.
-func living(pids map[int]bool) (list []process, err error) {
+func living(pids map[int]bool) (list []process.ProcessX, err error) {
 	for pid := range pids {
-		if p, alive, err := find1(pid); err == nil && alive && pid != os.Getpid() {
+		if p, alive, err := process.Find1(pid); err == nil && alive && pid != os.Getpid() {
 			list = append(list, p)
 		}
 	}

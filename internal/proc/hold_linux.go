@@ -206,7 +206,7 @@ func (p *Process) limitsPassed() (oom, crowd bool) {
 	if now > memory { // what is shared was counted more than once, and files that are only mapped, too
 		now = 0
 		for _, t := range tree {
-			now += owned(t.pid)
+			now += owned(t.PID)
 		}
 	}
 	p.seen.noteUsage(Usage{Memory: now})

@@ -14,6 +14,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 const mib = 1 << 20
@@ -35,10 +37,10 @@ func inEachCage(t *testing.T, f func(t *testing.T, c Command)) {
 }
 
 // limit starts script with c's pen and view.
-func limit(t *testing.T, c Command, l Limits, script string) (*Process, *crowd) {
+func limit(t *testing.T, c Command, l Limits, script string) (*Process, *proctest.Crowd) {
 	t.Helper()
-	out := newCrowd(t)
-	c.Path, c.Args, c.Limits, c.Stdout = "/bin/sh", []string{"sh", "-c", script}, l, out.w
+	out := proctest.NewCrowd(t)
+	c.Path, c.Args, c.Limits, c.Stdout = "/bin/sh", []string{"sh", "-c", script}, l, out.W
 	return start(t, c), out
 }
 
@@ -61,7 +63,7 @@ func TestMemoryBeyondTheLimitEndsTheTreeAndSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inEachCage(t, func(t *testing.T, c Command) {
 				p, out := limit(t, c, Limits{Memory: allowed}, script)
-				if out.empties(); t.Failed() {
+				if out.Empties(); t.Failed() {
 					p.Kill()
 				}
 				e := p.Wait()
@@ -90,34 +92,34 @@ func TestWithinItsLimitsATreeIsLeftAlone(t *testing.T) {
 		defer in.Close()
 		c.Stdin = in
 		p, out := limit(t, c, Limits{Memory: 500 * mib, CPUs: 1, Processes: 200}, hog(40)+" & read x; exit 7")
-		out.hears("held", 1)
+		out.Hears("held", 1)
 		let.Close()
 		if e := p.Wait(); e.Code != 7 || e.OOM || e.Crowd || e.PeakMemory < 40*mib && p.Limits().Memory != ByWatching {
 			t.Errorf("got %+v", e)
 		}
-		out.gone()
+		out.Gone()
 		noGroups(t, p.Token())
 	})
 }
 
 func TestNoMoreProcessesThanMayBe(t *testing.T) {
 	inEachCage(t, func(t *testing.T, c Command) {
-		out := newCrowd(t)
+		out := proctest.NewCrowd(t)
 		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer null.Close()
-		c.Path, c.Args, c.Stdout, c.Stderr = "/bin/sh", []string{"sh", "-c", `i=0; while [ $i -lt 30 ]; do sleep 1000 & echo started; i=$((i+1)); done; echo all`}, out.w, null
+		c.Path, c.Args, c.Stdout, c.Stderr = "/bin/sh", []string{"sh", "-c", `i=0; while [ $i -lt 30 ]; do sleep 1000 & echo started; i=$((i+1)); done; echo all`}, out.W, null
 		c.Limits = Limits{Processes: 10}
 		p := start(t, c)
 		if by := p.Limits().Processes; by != ByCgroup1 && by != ByCgroup2 {
 			t.Skip("the kernel does not hold it here: " + p.Limits().Why)
 		}
-		out.hears("started", 9)
+		out.Hears("started", 9)
 		e := p.Wait()
-		out.w.Close()
-		if rest, _ := out.in.ReadString(0); rest != "" || e.Code < 1 || e.Crowd {
+		out.W.Close()
+		if rest, _ := out.In.ReadString(0); rest != "" || e.Code < 1 || e.Crowd {
 			t.Errorf("after ten processes: %q, %+v", rest, e)
 		}
 		noGroups(t, p.Token())
@@ -143,12 +145,12 @@ func TestTimeUsedUpMakesTheTreeStandStill(t *testing.T) {
 			echo ready
 			until grep -q '^throttled_time [1-9]' "$TOP$own/cpu.stat"; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done
 			echo throttled`)
-		out.hears("ready", 1)
+		out.Hears("ready", 1)
 		if p.Limits().CPUs != ByCgroup1 {
 			p.Kill()
 			t.Skip("no cgroup v1 holds it here: " + p.Limits().Why)
 		}
-		out.hears("throttled", 1)
+		out.Hears("throttled", 1)
 		if e := p.Wait(); e.Code != 0 || e.Throttled == 0 {
 			t.Errorf("got %+v", e)
 		}
@@ -161,7 +163,7 @@ func TestAProgramRunsOnItsCoresOnly(t *testing.T) {
 	last := cores[len(cores)-1]
 	inEachCage(t, func(t *testing.T, c Command) {
 		_, out := limit(t, c, Limits{Cores: []int{last}}, `sed -n 's/^Cpus_allowed_list:\t/cores /p' /proc/self/status`)
-		out.hears("cores "+strconv.Itoa(last), 1)
+		out.Hears("cores "+strconv.Itoa(last), 1)
 		if diff := cmp.Diff(cores, ownCores()); diff != "" {
 			t.Errorf("the agent is kept to cores, too: %s", diff)
 		}
@@ -291,7 +293,9 @@ func TestRootIsToldWhatHolds(t *testing.T) {
 	if said.Exit.Code != 3 {
 		t.Errorf("got %+v", said)
 	}
-	for _, left := range kernel.findGroups(func(token string, by Identity) bool { return strings.HasPrefix(token, "probe-") && by == Self() }) {
+	for _, left := range kernel.findGroups(func(token string, by process.Identity) bool {
+		return strings.HasPrefix(token, "probe-") && by == process.Self()
+	}) {
 		t.Errorf("left: %s", left)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // A shell's exit statuses for a program that was never run.
@@ -24,7 +25,7 @@ func (c Command) buildOrder() (order, error) {
 	o := order{Token: c.Token}
 	if o.Token == "" {
 		o.Token = rand.Text()
-	} else if !isToken(o.Token) {
+	} else if !process.IsToken(o.Token) {
 		return o, fault.New(fault.Invalid, "", "start %s: token %q: want 1 to 64 of A-Z a-z 0-9 _ -", c.Path, c.Token)
 	}
 	env := c.Env
@@ -32,7 +33,7 @@ func (c Command) buildOrder() (order, error) {
 		env = os.Environ()
 	}
 	o.Mark = o.Token
-	if outer := os.Getenv(Mark); outer != "" {
+	if outer := os.Getenv(process.Mark); outer != "" {
 		o.Mark = outer + ":" + o.Token
 	}
 	o.Env = environ(env, o.Mark)
@@ -68,11 +69,6 @@ func (c Command) buildOrder() (order, error) {
 		o.Args = append(o.Args, []byte(a))
 	}
 	return o, nil
-}
-
-func isToken(s string) bool {
-	const ok = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
-	return len(s) >= 1 && len(s) <= 64 && strings.Trim(s, ok) == ""
 }
 
 // findProgram finds the program as the user's own shell would in that folder and

@@ -1,20 +1,16 @@
 package proc
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 // The test binary plays every part: minder, agent, and the daemon's parent.
@@ -32,7 +28,7 @@ func TestMain(m *testing.M) {
 	case "agent":
 		playAgent()
 	case "detach":
-		playDetach()
+		proctest.PlayDetach()
 	default:
 		if !playMore(role) {
 			os.Exit(m.Run())
@@ -123,104 +119,6 @@ func (a agentPart) command(t *testing.T, stdout *os.File) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "PROC_TEST_ROLE=agent", "PROC_TEST_PART="+string(part), "SELF="+self)
 	cmd.Stdout, cmd.Stderr = stdout, os.Stderr
 	return cmd
-}
-
-// playDetach starts its arguments in a session of their own and leaves them.
-func playDetach() {
-	_, err := os.StartProcess("/bin/sh", append([]string{"sh"}, os.Args[1:]...), &os.ProcAttr{
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
-		panic(err)
-	}
-	syscall.Exit(0)
-}
-
-// daemon is shell text that leaves one process behind: orphaned twice, in a
-// session of its own, deaf to every polite signal. It says "ready" first.
-const daemon = `(PROC_TEST_ROLE=detach "$SELF" -c 'trap "" TERM HUP INT QUIT USR1; echo ready; sleep 1000; sleep 1000' &)` + "\n"
-
-// crowd is an outlet that every process of a tree holds open.
-type crowd struct {
-	t    *testing.T
-	r, w *os.File
-	in   *bufio.Reader
-
-	namespace bool // the agent said that it has one
-}
-
-func newCrowd(t *testing.T) *crowd {
-	t.Helper()
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return crowdOf(t, r, w)
-}
-
-func crowdOf(t *testing.T, r, w *os.File) *crowd {
-	t.Helper()
-	t.Cleanup(func() { r.Close(); w.Close() })
-	// Not a timing assertion: a broken promise fails here instead of hanging.
-	if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	return &crowd{t: t, r: r, w: w, in: bufio.NewReader(r)}
-}
-
-// hears waits for a line of that text, once per count.
-func (c *crowd) hears(want string, count int) {
-	c.t.Helper()
-	for range count {
-		for {
-			line, err := c.in.ReadString('\n')
-			if err != nil {
-				c.t.Fatalf("waiting for %q: %v", want, err)
-			}
-			line = strings.TrimSpace(line)
-			if line == want {
-				break
-			}
-			if strings.HasPrefix(line, "refused: ") && want == "ready" {
-				c.t.Skip(line)
-			}
-			c.namespace = c.namespace || line == "namespace true"
-		}
-	}
-}
-
-// gone fails unless no process holds the outlet at this very moment. It is exact
-// because tests that start processes are not parallel: a child forked elsewhere
-// would hold all our files until its exec.
-func (c *crowd) gone() {
-	c.t.Helper()
-	c.w.Close()
-	raw, err := c.r.SyscallConn()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	var events int16
-	if err := raw.Control(func(fd uintptr) {
-		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if _, err := unix.Poll(poll, 0); err != nil {
-			c.t.Error(err)
-		}
-		events = poll[0].Revents
-	}); err != nil {
-		c.t.Fatal(err)
-	}
-	if events&unix.POLLHUP == 0 {
-		c.t.Error("a process of the tree is still alive")
-	}
-}
-
-// empties waits until no process holds the outlet.
-func (c *crowd) empties() {
-	c.t.Helper()
-	c.w.Close()
-	if _, err := io.Copy(io.Discard, c.in); err != nil {
-		c.t.Errorf("a process of the tree is still alive: %v", err)
-	}
 }
 
 // inEachPen runs f with the namespace, where there is one, and with the herd.

@@ -5,16 +5,18 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 func TestProgramsAreFoundBelowTheirMinders(t *testing.T) {
 	p := start(t, shell("sleep 1000 & wait"))
-	self := Self()
-	found, err := Minded(self)
+	self := process.Self()
+	found, err := process.Minded(self)
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(found, func(id Identity) bool { return id.PID == p.Pid() })
+	i := slices.IndexFunc(found, func(id process.Identity) bool { return id.PID == p.Pid() })
 	if i < 0 {
 		t.Fatalf("program %d is none of %v", p.Pid(), found)
 	}
@@ -30,8 +32,8 @@ func TestProgramsAreFoundBelowTheirMinders(t *testing.T) {
 	if gone, known := found[i].Gone(); !gone || !known {
 		t.Errorf("once it has ended: gone %v, known %v", gone, known)
 	}
-	for _, id := range []Identity{found[i], {PID: os.Getpid()}, {}} {
-		if below, err := Minded(id); err != nil || len(below) > 0 {
+	for _, id := range []process.Identity{found[i], {PID: os.Getpid()}, {}} {
+		if below, err := process.Minded(id); err != nil || len(below) > 0 {
 			t.Errorf("below %v: %v, %v", id, below, err)
 		}
 	}

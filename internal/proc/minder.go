@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // minderName is how a minder knows itself, and what ps shows.
@@ -160,17 +162,11 @@ func texts(bs [][]byte) []string {
 	return out
 }
 
-// How often a tree that is being killed is looked at again.
-const (
-	firstLook = time.Millisecond
-	lastLook  = 200 * time.Millisecond
-)
-
 // runUntilEmpty returns when nothing of the tree is left that could be killed.
 func (m *minder) runUntilEmpty(words <-chan word, deaths <-chan os.Signal) {
 	var deadline, again <-chan time.Time
 	var until time.Time
-	pause, refusals := firstLook, 0
+	pause, refusals := process.FirstLook, 0
 	for {
 		select {
 		case <-deaths:
@@ -203,7 +199,7 @@ func (m *minder) runUntilEmpty(words <-chan word, deaths <-chan os.Signal) {
 			}
 		}
 		again = time.After(pause)
-		pause = min(2*pause, lastLook)
+		pause = min(2*pause, process.LastLook)
 	}
 }
 

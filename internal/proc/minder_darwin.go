@@ -7,6 +7,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 const rssUnit = 1 // ru_maxrss is in bytes
@@ -36,22 +38,22 @@ func (h *herd) start(o order) (pid int, step string, err error) {
 	return pid, step, err
 }
 
-func (h *herd) find() ([]process, error) {
-	all, err := census()
-	return under(all, func(p process) bool {
-		return p.pid != h.minder && (p.parent == h.minder || p.session == h.session || carries(p.pid, h.token))
+func (h *herd) find() ([]process.ProcessX, error) {
+	all, err := process.Census()
+	return process.Under(all, func(p process.ProcessX) bool {
+		return p.PID != h.minder && (p.Parent == h.minder || p.Session == h.session || process.Carries(p.PID, h.token))
 	}), err
 }
 
 func (h *herd) signal(sig syscall.Signal) {
 	tree, _ := h.find()
 	for _, p := range tree {
-		_ = syscall.Kill(p.pid, sig)
+		_ = syscall.Kill(p.PID, sig)
 	}
 }
 
 func (h *herd) cull() (killed, refused int) {
-	done, refused, _ := cull(h.find) // the next look may see more
+	done, refused, _ := process.Cull(h.find) // the next look may see more
 	return len(done), refused
 }
 

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 const rssUnit = 1 << 10 // ru_maxrss is in KiB
@@ -113,20 +115,20 @@ func (herd) start(o order) (pid int, step string, err error) {
 	return run(o, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL})
 }
 
-func (h herd) find() ([]process, error) {
-	all, err := census()
-	return under(all, func(p process) bool { return p.parent == h.minder }), err
+func (h herd) find() ([]process.ProcessX, error) {
+	all, err := process.Census()
+	return process.Under(all, func(p process.ProcessX) bool { return p.Parent == h.minder }), err
 }
 
 func (h herd) signal(sig syscall.Signal) {
 	tree, _ := h.find() // what cannot be seen cannot be asked; cull tries again
 	for _, p := range tree {
-		_ = syscall.Kill(p.pid, sig)
+		_ = syscall.Kill(p.PID, sig)
 	}
 }
 
 func (h herd) cull() (killed, refused int) {
-	done, refused, _ := cull(h.find) // the next look may see more
+	done, refused, _ := process.Cull(h.find) // the next look may see more
 	return len(done), refused
 }
 

@@ -68,10 +68,6 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Mark is the environment variable that every process of a tree carries. Its
-// value is the tree's token, after those of the trees around it and colons.
-const Mark = "DROVER_TREE"
-
 // Command says what to run. It runs in a session and process group of its own,
 // with default signals and no open files beyond 0, 1 and 2.
 type Command struct {

@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 func TestExitSaysHowTheProgramEnded(t *testing.T) {
@@ -86,17 +88,17 @@ func TestFilesAreTheProgramsOwn(t *testing.T) {
 
 func TestAPipeEndsWhenTheProgramClosesIt(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
+		out := proctest.NewCrowd(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer hold.Close()
 		c := shell("echo hello; exec >&-; read x; exit 4")
-		c.Stdin, c.Stdout, c.herded = hold, out.w, herded
+		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.hears("hello", 1)
-		out.empties() // though the program runs on
+		out.Hears("hello", 1)
+		out.Empties() // though the program runs on
 		let.Close()
 		if e := p.Wait(); e.Code != 4 {
 			t.Errorf("got %+v", e)
@@ -115,15 +117,15 @@ func TestArgumentsAndEnvironmentArriveByteForByte(t *testing.T) {
 }
 
 func TestEveryProcessCarriesTheMark(t *testing.T) {
-	t.Setenv(Mark, "outer")
+	t.Setenv(process.Mark, "outer")
 	c := shell(`sh -c 'echo $DROVER_TREE'`)
 	c.Token = "mine-1"
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), Mark + "=stale"}
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), process.Mark + "=stale"}
 	if got, _ := output(t, c); got != "outer:mine-1\n" {
 		t.Errorf("got %q", got)
 	}
 	a, b := start(t, Command{Path: "true"}), start(t, Command{Path: "true"})
-	if a.Token() == b.Token() || !isToken(a.Token()) {
+	if a.Token() == b.Token() || !process.IsToken(a.Token()) {
 		t.Errorf("made tokens %q and %q", a.Token(), b.Token())
 	}
 }
@@ -244,16 +246,16 @@ func TestStartIsBoundByItsContext(t *testing.T) {
 
 func TestSignalReachesTheProgramsGroup(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
+		out := proctest.NewCrowd(t)
 		c := shell(`sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.05; done' &
 			trap 'wait; exit 5' USR1; echo ready; while :; do sleep 0.05; done`)
-		c.Stdout, c.herded = out.w, herded
+		c.Stdout, c.herded = out.W, herded
 		p := start(t, c)
-		out.hears("ready", 2)
+		out.Hears("ready", 2)
 		if err := p.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		out.hears("child", 1)
+		out.Hears("child", 1)
 		if e := p.Wait(); e.Code != 5 {
 			t.Errorf("got %+v", e)
 		}
@@ -265,7 +267,7 @@ func TestSignalReachesTheProgramsGroup(t *testing.T) {
 
 func TestStopAsksEveryProcess(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
+		out := proctest.NewCrowd(t)
 		c := shell(`(PROC_TEST_ROLE=detach "$SELF" -c 'trap "echo asked; exit" TERM; echo ready; while :; do sleep 0.05; done' &)
 			trap 'read x; exit 3' TERM; echo ready; while :; do sleep 0.05; done`)
 		hold, let, err := os.Pipe()
@@ -273,17 +275,17 @@ func TestStopAsksEveryProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer hold.Close()
-		c.Stdin, c.Stdout, c.herded = hold, out.w, herded
+		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.hears("ready", 2)
+		out.Hears("ready", 2)
 		p.Stop(time.Hour)
 		p.Stop(2 * time.Hour)
-		out.hears("asked", 1)
+		out.Hears("asked", 1)
 		let.Close() // only now the program ends, well within its grace
 		if e := p.Wait(); e.Code != 3 {
 			t.Errorf("got %+v", e)
 		}
-		out.gone()
+		out.Gone()
 		p.Stop(0)
 		p.Kill()
 	})
@@ -291,27 +293,27 @@ func TestStopAsksEveryProcess(t *testing.T) {
 
 func TestStopKillsWhenGraceIsOver(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
-		c := shell(daemon + `trap "" TERM; echo ready; while :; do sleep 1000; done`)
-		c.Stdout, c.herded = out.w, herded
+		out := proctest.NewCrowd(t)
+		c := shell(proctest.Daemon + `trap "" TERM; echo ready; while :; do sleep 1000; done`)
+		c.Stdout, c.herded = out.W, herded
 		p := start(t, c)
-		out.hears("ready", 2)
+		out.Hears("ready", 2)
 		p.Stop(time.Hour)
 		p.Stop(10 * time.Millisecond)
 		if e := p.Wait(); e.Signal != syscall.SIGKILL {
 			t.Errorf("got %+v", e)
 		}
-		out.gone()
+		out.Gone()
 	})
 }
 
 func TestFiftyTreesAtOnce(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := newCrowd(t)
+		out := proctest.NewCrowd(t)
 		var wg sync.WaitGroup
 		for i := range 50 {
 			c := shell(fmt.Sprintf("(sleep 1000 &); exit %d", i))
-			c.Stdout, c.herded = out.w, herded
+			c.Stdout, c.herded = out.W, herded
 			wg.Go(func() {
 				p, err := Start(t.Context(), c)
 				if err != nil {
@@ -324,7 +326,7 @@ func TestFiftyTreesAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		out.gone()
+		out.Gone()
 	})
 }
 

@@ -15,7 +15,7 @@ func (p *Process) HoldsSocket(inode uint64) bool {
 	}
 	want := fmt.Sprintf("socket:[%d]", inode)
 	for _, t := range tree {
-		dir := fmt.Sprintf("/proc/%d/fd", t.pid)
+		dir := fmt.Sprintf("/proc/%d/fd", t.PID)
 		files, _ := os.ReadDir(dir) // it has just ended, or is hidden
 		for _, f := range files {
 			if to, err := os.Readlink(filepath.Join(dir, f.Name())); err == nil && to == want {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // A Spawner runs very many small commands, errands, at a few dozen microseconds
@@ -156,7 +157,7 @@ func (c SpawnerConfig) buildOrder() (o order, err error) {
 	o.Spawner = &spawnerOrder{Slots: c.Slots, Grace: c.Grace, MaxOutput: c.MaxOutput, Old: c.old}
 	if o.Token = c.Token; o.Token == "" {
 		o.Token = rand.Text()
-	} else if !isToken(o.Token) {
+	} else if !process.IsToken(o.Token) {
 		return o, fault.New(fault.Invalid, "", "start a spawner: token %q: want 1 to 64 of A-Z a-z 0-9 _ -", c.Token)
 	}
 	env := c.Env
@@ -164,7 +165,7 @@ func (c SpawnerConfig) buildOrder() (o order, err error) {
 		env = os.Environ()
 	}
 	o.Mark = o.Token
-	if outer := os.Getenv(Mark); outer != "" {
+	if outer := os.Getenv(process.Mark); outer != "" {
 		o.Mark = outer + ":" + o.Token
 	}
 	o.Env = environ(env, o.Mark)

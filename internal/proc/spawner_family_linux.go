@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // family is the children of a spawner: the programs that it runs, and the orphans
@@ -125,8 +127,8 @@ func childrenByStat() (pids []int, err error) {
 		if err != nil {
 			continue
 		}
-		if p, _, err := parseStat(stat); err == nil && p.parent == self {
-			pids = append(pids, p.pid)
+		if p, _, err := process.ParseStat(stat); err == nil && p.Parent == self {
+			pids = append(pids, p.PID)
 		}
 	}
 	return pids, nil
@@ -223,7 +225,7 @@ func (s *spawner) assignOrphans() {
 			continue
 		}
 		s.findOwner(pid, o)
-		o.pause = max(firstLook, 2*o.pause)
+		o.pause = max(process.FirstLook, 2*o.pause)
 		o.next = s.now.Add(o.pause)
 		if o.stale {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -316,7 +318,7 @@ func (s *spawner) roundIsDue(k *kin) bool {
 		return false
 	}
 	k.rounds++
-	k.pause = min(max(firstLook, 2*k.pause), lastLook)
+	k.pause = min(max(process.FirstLook, 2*k.pause), process.LastLook)
 	k.next = s.now.Add(k.pause)
 	s.wakeBy(k.next)
 	return true
@@ -325,19 +327,19 @@ func (s *spawner) roundIsDue(k *kin) bool {
 // stopThenKill stops what an errand has left before it kills it: a bomb, else, forks on.
 func (s *spawner) stopThenKill(it *item) {
 	self := os.Getpid()
-	_, refused, _ := cull(func() ([]process, error) {
-		all, err := census()
-		return under(all, func(p process) bool {
-			if p.parent != self || s.running[p.pid] != nil {
+	_, refused, _ := process.Cull(func() ([]process.ProcessX, error) {
+		all, err := process.Census()
+		return process.Under(all, func(p process.ProcessX) bool {
+			if p.Parent != self || s.running[p.PID] != nil {
 				return false
 			}
-			o := s.orphans[p.pid]
+			o := s.orphans[p.PID]
 			if o == nil {
 				o = &orphan{looks: ownerLooks}
-				s.orphans[p.pid] = o
+				s.orphans[p.PID] = o
 			}
 			if o.of == nil && o.looks > 0 {
-				s.findOwner(p.pid, o)
+				s.findOwner(p.PID, o)
 			}
 			return o.of == it
 		}), err

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // bootTime counts while the machine sleeps and while a process is stopped, and is
@@ -189,10 +191,10 @@ func (m *minded) killStrays() {
 	for _, session := range m.sessions {
 		in[session] = true
 	}
-	for pause := firstLook; len(in) > 0; pause = min(2*pause, lastLook) {
-		killed, _, err := cull(func() ([]process, error) {
-			all, err := census()
-			return under(all, func(p process) bool { return in[p.session] }), err
+	for pause := process.FirstLook; len(in) > 0; pause = min(2*pause, process.LastLook) {
+		killed, _, err := process.Cull(func() ([]process.ProcessX, error) {
+			all, err := process.Census()
+			return process.Under(all, func(p process.ProcessX) bool { return in[p.Session] }), err
 		})
 		if err != nil || len(killed) == 0 {
 			break
@@ -252,7 +254,7 @@ func (m *minded) continueSpawner() {
 func (m *minded) close() {
 	m.post.stopWaiting()
 	_ = m.conn.CloseWrite() // does not wait for a send; where it fails all is over already
-	again := time.NewTicker(lastLook)
+	again := time.NewTicker(process.LastLook)
 	defer again.Stop()
 	for {
 		m.continueSpawner()

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 // spawnerPart is what a copy of this test does that is an agent with a spawner.
@@ -67,7 +69,7 @@ func (a spawnerPart) command(t *testing.T) *exec.Cmd {
 }
 
 // fifoCrowd is a crowd at a path, as an errand gets no files of ours.
-func fifoCrowd(t *testing.T) (c *crowd, path string) {
+func fifoCrowd(t *testing.T) (c *proctest.Crowd, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "crowd")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -81,7 +83,7 @@ func fifoCrowd(t *testing.T) (c *crowd, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return crowdOf(t, r, w), path
+	return proctest.CrowdOf(t, r, w), path
 }
 
 // gate is a fifo that an errand reads a line from.
@@ -111,7 +113,7 @@ func TestNothingOfAnErrandOutlivesIt(t *testing.T) {
 		script string
 		ready  int
 	}{
-		"daemons":         {daemon + strings.ReplaceAll(daemon, "echo ready", "echo ready; kill -STOP $$"), 2},
+		"daemons":         {proctest.Daemon + strings.ReplaceAll(proctest.Daemon, "echo ready", "echo ready; kill -STOP $$"), 2},
 		"background":      {"(trap '' TERM HUP; echo ready; sleep 1000; sleep 1000) &\n", 1},
 		"below a session": {nested, 2},
 		"a comet":         {comet + "echo ready\n", 1},
@@ -125,13 +127,13 @@ func TestNothingOfAnErrandOutlivesIt(t *testing.T) {
 				q.send(sh(7, bystander))
 				q.says(7, "ready")
 				q.send(sh(1, "exec 3>&1 >\"$1\"\n"+leave.script+`read x <"$2"; echo end >&3; exit 9`, fifo, wait))
-				out.hears("ready", leave.ready)
+				out.Hears("ready", leave.ready)
 				let()
 				is := q.done(1)
 				if e := is.ended; e.Exit.Code != 9 || e.Exit.Left != 0 || string(is.out[1]) != "end\n" {
 					t.Errorf("got %+v, %q", e, is.out)
 				}
-				out.gone()
+				out.Gone()
 				if q.told[7].ended != nil {
 					t.Errorf("its neighbour: %+v", q.told[7].ended)
 				}
@@ -155,13 +157,13 @@ func TestAForkBombAmongErrandsDiesWhole(t *testing.T) {
 		out, fifo := fifoCrowd(t)
 		q := open(t, c)
 		q.send(sh(7, bystander), sh(1, bomb, fifo))
-		out.hears("ready", 50)
+		out.Hears("ready", 50)
 		q.says(7, "ready")
 		q.s.Kill(syscall.SIGTERM, 1)
 		if e := q.done(1).ended; e.Exit.Signal != syscall.SIGKILL {
 			t.Errorf("got %+v", e)
 		}
-		out.gone()
+		out.Gone()
 		if q.told[7].ended != nil {
 			t.Errorf("its neighbour: %+v", q.told[7].ended)
 		}
@@ -178,12 +180,12 @@ func TestWhatIsNobodysDiesWhenNothingRuns(t *testing.T) {
 		q := open(t, SpawnerConfig{herded: herded})
 		q.send(sh(7, bystander), sh(1, escape, fifo, wait))
 		q.says(7, "ready")
-		out.hears("ready", 1)
+		out.Hears("ready", 1)
 		let()
 		q.done(1) // not kept by it
 		q.s.Kill(syscall.SIGTERM, 7)
 		q.done(7)
-		out.empties()
+		out.Empties()
 		q.send(sh(2, "exit 2"))
 		if e := q.done(2).ended; e.Exit.Code != 2 {
 			t.Errorf("the next: %+v", e)
@@ -192,11 +194,11 @@ func TestWhatIsNobodysDiesWhenNothingRuns(t *testing.T) {
 		out, fifo = fifoCrowd(t)
 		q.send(sh(8, bystander), sh(3, escape, fifo, wait))
 		q.says(8, "ready")
-		out.hears("ready", 1)
+		out.Hears("ready", 1)
 		let()
 		q.done(3)
 		q.s.Close()
-		out.gone()
+		out.Gone()
 	})
 }
 
@@ -249,15 +251,15 @@ func TestAKilledSpawnerIsLostAndItsTreesAreSwept(t *testing.T) {
 		out, fifo := fifoCrowd(t)
 		let, wait := gate(t)
 		q := open(t, SpawnerConfig{herded: true, old: old})
-		q.send(sh(1, `exec >"$1"; `+daemon+bare+`sleep 1000`, fifo),
-			sh(2, `exec >"$1"; `+daemon+`echo ready; read x <"$2"; kill -KILL "$PPID"; sleep 1000`, fifo, wait))
-		out.hears("ready", 4)
+		q.send(sh(1, `exec >"$1"; `+proctest.Daemon+bare+`sleep 1000`, fifo),
+			sh(2, `exec >"$1"; `+proctest.Daemon+`echo ready; read x <"$2"; kill -KILL "$PPID"; sleep 1000`, fifo, wait))
+		out.Hears("ready", 4)
 		let()
 		q.drain()
 		if err := q.s.Err(); err != ErrSpawnerLost {
 			t.Errorf("got %v", err)
 		}
-		out.gone()
+		out.Gone()
 		if err := q.s.Send(sh(3, ":")); err != ErrSpawnerLost {
 			t.Errorf("got %v", err)
 		}
@@ -273,7 +275,7 @@ func TestErrandsDieWithTheirAgent(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		out, fifo := fifoCrowd(t)
 		token := "orphans-" + strconv.Itoa(os.Getpid())
-		agent := spawnerPart{Script: `exec >"$1"; ` + daemon + daemon + `trap "" TERM HUP; echo ready; sleep 1000; sleep 1000`,
+		agent := spawnerPart{Script: `exec >"$1"; ` + proctest.Daemon + proctest.Daemon + `trap "" TERM HUP; echo ready; sleep 1000; sleep 1000`,
 			Token: token, Fifo: fifo, Herded: c.herded, Old: c.old, Plain: c.plain}.command(t)
 		if err := agent.Start(); err != nil {
 			t.Fatal(err)
@@ -283,11 +285,11 @@ func TestErrandsDieWithTheirAgent(t *testing.T) {
 			_ = agent.Wait()
 			_, _ = Sweep(token) // what a broken promise left
 		})
-		out.hears("ready", 3)
+		out.Hears("ready", 3)
 		if err := agent.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		out.empties()
+		out.Empties()
 	})
 }
 
@@ -295,13 +297,13 @@ func TestSweepKillsWhatADeadSpawnerLeft(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		out, fifo := fifoCrowd(t)
 		token := "swept-" + strconv.Itoa(os.Getpid())
-		agent := spawnerPart{Script: `exec >"$1"; ` + daemon + daemon + `echo ready; sleep 1000; :`,
+		agent := spawnerPart{Script: `exec >"$1"; ` + proctest.Daemon + proctest.Daemon + `echo ready; sleep 1000; :`,
 			Token: token, Fifo: fifo, Herded: c.herded, Old: c.old, Plain: c.plain}.command(t)
 		if err := agent.Start(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait() })
-		out.hears("ready", 3)
+		out.Hears("ready", 3)
 		minder := childOf(t, agent.Process.Pid)
 		signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
 		signalAll(t, syscall.SIGKILL, minder)
@@ -310,7 +312,7 @@ func TestSweepKillsWhatADeadSpawnerLeft(t *testing.T) {
 		if _, err := Sweep(token); err != nil {
 			t.Error(err)
 		}
-		out.empties() // not gone: the kernel's own killing may still be closing files
+		out.Empties() // not gone: the kernel's own killing may still be closing files
 	})
 }
 

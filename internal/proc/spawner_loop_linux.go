@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // spawner is the process that runs errands: one thread, one loop, no goroutine
@@ -82,7 +84,7 @@ func spawn(m *minder, agent *os.File, o order) {
 	runtime.LockOSThread()
 	s := &spawner{
 		spawnerOrder: *o.Spawner, minder: m, herd: !o.Namespace, agent: int(agent.Fd()),
-		mark: Mark + "=" + o.Mark + ":" + o.Token + ".", env: newSurroundings(o.Env),
+		mark: process.Mark + "=" + o.Mark + ":" + o.Token + ".", env: newSurroundings(o.Env),
 		running: map[int]*item{}, byID: map[uint64]*item{}, events: make([]unix.EpollEvent, 64),
 	}
 	if step, err := s.openSpawner(o, agent); err != nil {
@@ -434,7 +436,7 @@ type surroundings struct {
 func newSurroundings(env [][]byte) *surroundings {
 	e := &surroundings{place: make(map[string]int, len(env))}
 	for _, kv := range env {
-		if key, _, _ := strings.Cut(string(kv), "="); key != Mark {
+		if key, _, _ := strings.Cut(string(kv), "="); key != process.Mark {
 			e.place[key] = len(e.base)
 			e.base = append(e.base, append(bytes.Clone(kv), 0))
 		}
@@ -447,7 +449,7 @@ func (e *surroundings) environWith(into, more [][]byte, mark []byte) [][]byte {
 	into = append(into[:0], e.base...)
 	for _, kv := range more {
 		key, _, _ := bytes.Cut(kv[:len(kv)-1], []byte("="))
-		if string(key) == Mark {
+		if string(key) == process.Mark {
 			continue
 		}
 		at, known := e.place[string(key)]

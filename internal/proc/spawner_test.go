@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // squad is a spawner and what it has told.
@@ -191,7 +192,7 @@ func TestErrandsEndAsTheirProgramsDo(t *testing.T) {
 }
 
 func TestErrandsGetWhatIsTheirs(t *testing.T) {
-	t.Setenv(Mark, "outer")
+	t.Setenv(process.Mark, "outer")
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		dir, err := filepath.EvalSymlinks(t.TempDir())
 		if err != nil {
@@ -199,12 +200,12 @@ func TestErrandsGetWhatIsTheirs(t *testing.T) {
 		}
 		write(t, filepath.Join(dir, "bin", "tool"), "#!/bin/sh\npwd -P; echo \"$0\"\n", 0o755)
 		c.Dir, c.Token = dir, "squad-1"
-		c.Env = append(os.Environ(), "BASE=first", "BASE=last", "OVER=base", Mark+"=stale")
+		c.Env = append(os.Environ(), "BASE=first", "BASE=last", "OVER=base", process.Mark+"=stale")
 		q := open(t, c)
 		raw := "caf\xe9 \"x\" <&> \n\t\u2028"
 		big := bytes.Repeat([]byte("0123456789abcde\n"), 1<<16)
 		e := sh(1, `printf '%s|' "$1" "$V" "$TWICE" "$BASE" "$OVER" "$DROVER_TREE" "$SELF"`, raw)
-		e.Env = []string{"TWICE=1", "V=" + raw, "OVER=own", "TWICE=2", Mark + "=forged"}
+		e.Env = []string{"TWICE=1", "V=" + raw, "OVER=own", "TWICE=2", process.Mark + "=forged"}
 		in := sh(3, "cat")
 		in.Stdin = []byte("given")
 		much := sh(4, "wc -c")

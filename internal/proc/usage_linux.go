@@ -5,6 +5,8 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // tick is the unit of times in proc(5)'s stat: USER_HZ is 100 on every
@@ -47,9 +49,9 @@ func (u *uses) addFromStat(stat []byte) bool {
 }
 
 // measure reads the stat of each. A process that has just ended uses nothing.
-func measure(tree []process) (u uses) {
+func measure(tree []process.ProcessX) (u uses) {
 	for _, p := range tree {
-		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/stat"); err == nil {
+		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/stat"); err == nil {
 			u.addFromStat(stat)
 		}
 	}
@@ -91,9 +93,9 @@ func parseRollup(text []byte) int64 {
 }
 
 // livingProcesses is every living process below the minder.
-func (p *Process) livingProcesses() ([]process, error) {
-	all, err := census()
-	return under(all, func(q process) bool { return q.parent == p.minder.Pid }), err
+func (p *Process) livingProcesses() ([]process.ProcessX, error) {
+	all, err := process.Census()
+	return process.Under(all, func(q process.ProcessX) bool { return q.Parent == p.minder.Pid }), err
 }
 
 func (p *Process) treeUsage() (Usage, error) {
@@ -107,7 +109,7 @@ func (p *Process) treeUsage() (Usage, error) {
 		return Usage{}, err
 	}
 	now := measure(tree)
-	minder := measure([]process{{pid: p.minder.Pid}}) // the orphans' time is its
+	minder := measure([]process.ProcessX{{PID: p.minder.Pid}}) // the orphans' time is its
 	u := Usage{
 		CPU: now.own + now.waited + minder.waited, Count: len(tree), Threads: now.threads, Memory: now.resident,
 	}
@@ -116,11 +118,11 @@ func (p *Process) treeUsage() (Usage, error) {
 	} else if now.large > 1 {
 		u.Memory = 0
 		for _, t := range tree {
-			u.Memory += owned(t.pid)
+			u.Memory += owned(t.PID)
 		}
 	}
 	for _, t := range tree {
-		if text, err := os.ReadFile("/proc/" + strconv.Itoa(t.pid) + "/io"); err == nil {
+		if text, err := os.ReadFile("/proc/" + strconv.Itoa(t.PID) + "/io"); err == nil {
 			read, written := parseIO(text)
 			u.Read, u.Written = u.Read+read, u.Written+written
 		}

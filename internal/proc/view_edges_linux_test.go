@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 // refused runs an agent in that role and gives what it says of its view.
@@ -125,12 +126,12 @@ func TestAViewInAViewShowsBoth(t *testing.T) {
 
 func TestAViewInAViewDiesWithIt(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		s.nest(daemon+wait, "")
-		out := newCrowd(s.t)
-		cmd := s.begin(s.agent(daemon+nested+"\n", out.w))
-		out.hears("ready", 3)
+		s.nest(proctest.Daemon+wait, "")
+		out := proctest.NewCrowd(s.t)
+		cmd := s.begin(s.agent(proctest.Daemon+nested+"\n", out.W))
+		out.Hears("ready", 3)
 		signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
-		out.empties()
+		out.Empties()
 	})
 }
 
@@ -138,15 +139,15 @@ func TestAViewInAViewDiesWithIt(t *testing.T) {
 // than its own.
 func TestAViewDiesThoughItsMinderIsKilled(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		out := newCrowd(s.t)
-		cmd := s.begin(s.agent(daemon+daemon+wait, out.w))
-		out.hears("ready", 3)
+		out := proctest.NewCrowd(s.t)
+		cmd := s.begin(s.agent(proctest.Daemon+proctest.Daemon+wait, out.W))
+		out.Hears("ready", 3)
 		signalAll(s.t, syscall.SIGKILL, childOf(s.t, cmd.Process.Pid))
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != fault.ExitDrover {
 			s.t.Errorf("the agent says %d", code)
 		}
-		out.gone()
+		out.Gone()
 	})
 }
 
@@ -154,21 +155,21 @@ func TestAViewDiesThoughItsMinderIsKilled(t *testing.T) {
 // its parent's death.
 func TestAViewDiesWithItsAgentThoughItsMinderIsStopped(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		out := newCrowd(s.t)
-		cmd := s.begin(s.agent(daemon+wait, out.w))
-		out.hears("ready", 2)
+		out := proctest.NewCrowd(s.t)
+		cmd := s.begin(s.agent(proctest.Daemon+wait, out.W))
+		out.Hears("ready", 2)
 		signalAll(s.t, syscall.SIGSTOP, childOf(s.t, cmd.Process.Pid))
 		signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
-		out.empties()
+		out.Empties()
 	})
 }
 
 func TestTheNextAgentSweepsAView(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		out := newCrowd(s.t)
-		token := "next-" + strconv.Itoa(os.Getpid()) + "-" + strconv.Itoa(int(out.w.Fd()))
-		cmd := s.begin(s.as(agentPart{Script: daemon + daemon + wait, Token: token, Herded: s.herded, View: &s.view}.command(s.t, out.w)))
-		out.hears("ready", 3)
+		out := proctest.NewCrowd(s.t)
+		token := "next-" + strconv.Itoa(os.Getpid()) + "-" + strconv.Itoa(int(out.W.Fd()))
+		cmd := s.begin(s.as(agentPart{Script: proctest.Daemon + proctest.Daemon + wait, Token: token, Herded: s.herded, View: &s.view}.command(s.t, out.W)))
+		out.Hears("ready", 3)
 		minder := childOf(s.t, cmd.Process.Pid)
 		signalAll(s.t, syscall.SIGSTOP, cmd.Process.Pid)
 		if s.herded { // a namespace's death needs no sweep: let one find it alive
@@ -187,7 +188,7 @@ func TestTheNextAgentSweepsAView(t *testing.T) {
 			signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
 			_ = cmd.Wait()
 		}
-		out.empties()
+		out.Empties()
 	})
 }
 

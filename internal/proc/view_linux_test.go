@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 // plainUser has no name on any machine, and groups beside its own.
@@ -317,9 +319,9 @@ func TestAMissingTargetBelowALinkIsBuiltWhereItLeads(t *testing.T) {
 
 func TestTheAgentKnowsTheProgramOfAView(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		out := newCrowd(s.t)
+		out := proctest.NewCrowd(s.t)
 		part := agentPart{Script: "read x; :", Herded: s.herded, View: &s.view, SayPid: true, Token: "pid-" + strconv.Itoa(os.Getpid())}
-		cmd := s.as(part.command(s.t, out.w))
+		cmd := s.as(part.command(s.t, out.W))
 		hold, let, err := os.Pipe()
 		if err != nil {
 			s.t.Fatal(err)
@@ -329,7 +331,7 @@ func TestTheAgentKnowsTheProgramOfAView(t *testing.T) {
 		cmd.Stdin = hold
 		s.begin(cmd)
 		for {
-			line, err := out.in.ReadString('\n')
+			line, err := out.In.ReadString('\n')
 			switch said, isPid := strings.CutPrefix(strings.TrimSpace(line), "pid "); {
 			case err != nil:
 				s.t.Fatal(err)

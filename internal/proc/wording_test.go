@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // reads checks what a user reads of an error: the whole text, and the whole hint.
@@ -125,7 +126,7 @@ func (strange) Signal()        {}
 func (strange) String() string { return "strange" }
 
 func TestAProcessThatHasEndedIsNotFound(t *testing.T) {
-	if _, err := Of(1 << 30); err == nil || !strings.HasPrefix(err.Error(), "find process 1073741824: ") {
+	if _, err := process.Of(1 << 30); err == nil || !strings.HasPrefix(err.Error(), "find process 1073741824: ") {
 		t.Error(err)
 	}
 }
@@ -142,7 +143,7 @@ func TestASupervisorThatEndedIsLost(t *testing.T) {
 func TestASweepOfWhatIsNoOtherTreeIsRefused(t *testing.T) {
 	_, err := Sweep("a:b")
 	reads(t, err, fault.Invalid, `sweep tree "a:b": not a token`, "")
-	t.Setenv(Mark, "itself")
+	t.Setenv(process.Mark, "itself")
 	_, err = Sweep("itself")
 	reads(t, err, fault.Invalid, "sweep tree itself: it holds this process", "")
 }

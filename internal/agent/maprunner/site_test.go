@@ -24,6 +24,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -130,7 +131,7 @@ func (s *site) submit(spec job.Spec, from string, chunk int) {
 		b = s.bucket
 	}
 	s.World = protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader,
-		Gone: func(h protocol.Host) (bool, bool) { return proc.Identity(h).Gone() }}
+		Gone: func(h protocol.Host) (bool, bool) { return process.Identity(h).Gone() }}
 	list, err := items.Collect(ctx, items.Source{From: from}, s.t.TempDir())
 	s.check(err)
 	spec.Project, spec.Task, spec.Verb, spec.From = "demo", "sums", job.Map, from
@@ -232,7 +233,7 @@ func (s *site) start(slots int, change func(*Config, *Prepared)) *agent {
 	id := liveness.NewAgentID(s.World, 1, s.agents)
 	out, err := record.NewWriter(record.Options{Store: s.Store, Prefix: protocol.LogsPrefix(s.job.Path()), Rank: s.agents, ID: fmt.Sprintf("w%d", s.agents)})
 	s.check(err)
-	a.c = Config{World: s.World, Job: s.job, ID: id, Self: protocol.Host(proc.Self()), Slots: slots, Near: true, Root: s.t.TempDir(),
+	a.c = Config{World: s.World, Job: s.job, ID: id, Self: protocol.Host(process.Self()), Slots: slots, Near: true, Root: s.t.TempDir(),
 		Token: strings.ReplaceAll(id, ":", "-"), Out: out, Note: a.note, ChangeHeartbeat: func(bool, func(*protocol.Heartbeat)) {},
 		Log: slog.New(slog.NewTextHandler(s.t.Output(), nil)), Notice: a.notice, Prepared: a.kit, CancelPreparation: func() {}, JobRemoved: func() {}, NoteLeftovers: func() {}, WriteNotice: func(string, time.Duration) {}, Patience: patience}
 	kit := s.program(a.code)

@@ -1,4 +1,4 @@
-package proc
+package enter
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // errNotThere says that the number of a process is another's by now.
@@ -24,7 +26,7 @@ var errNotThere = errors.New("the program has ended")
 // plain user's program lives in a user namespace, which only a process with one
 // thread may join, and Go has more: the user makes another namespace, and takes the
 // program's root as the root. The user sees the same files then, and the machine's hostname.
-func stepIn(id Identity, c *exec.Cmd) error {
+func stepIn(id process.Identity, c *exec.Cmd) error {
 	if os.Geteuid() != 0 {
 		root, err := os.OpenFile("/proc/"+strconv.Itoa(id.PID)+"/root", unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {
@@ -51,7 +53,7 @@ func stepIn(id Identity, c *exec.Cmd) error {
 }
 
 // joinAndStart is for a locked thread that is not needed afterwards.
-func joinAndStart(id Identity, c *exec.Cmd) error {
+func joinAndStart(id process.Identity, c *exec.Cmd) error {
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("separate the working folder from that of other threads: %w", err)
 	}

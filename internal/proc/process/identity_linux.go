@@ -1,4 +1,4 @@
-package proc
+package process
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-func boot() string {
+func Boot() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
@@ -20,10 +20,10 @@ func namespace() string {
 	return s
 }
 
-func find1(pid int) (p process, alive bool, err error) {
+func Find1(pid int) (p ProcessX, alive bool, err error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return process{}, false, err
+		return ProcessX{}, false, err
 	}
-	return parseStat(stat)
+	return ParseStat(stat)
 }

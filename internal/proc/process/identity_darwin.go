@@ -1,4 +1,4 @@
-package proc
+package process
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func boot() string {
+func Boot() string {
 	s, _ := unix.Sysctl("kern.bootsessionuuid") // "": unknown
 	return s
 }
@@ -14,13 +14,13 @@ func boot() string {
 // namespace: there is one for the whole machine.
 func namespace() string { return "darwin" }
 
-func find1(pid int) (p process, alive bool, err error) {
+func Find1(pid int) (p ProcessX, alive bool, err error) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
-		return process{}, false, err
+		return ProcessX{}, false, err
 	}
 	if int(k.Proc.P_pid) != pid {
-		return process{}, false, os.ErrNotExist
+		return ProcessX{}, false, os.ErrNotExist
 	}
 	return fromKernel(k), k.Proc.P_stat != zombie, nil
 }

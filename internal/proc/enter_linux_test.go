@@ -1,23 +1,13 @@
-//go:build linux
-
 package proc
 
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-)
 
-func TestACommandIsFoundByThePathOfItsOwnEnvironment(t *testing.T) {
-	got := strings.Join(candidates("tool", []string{"PATH=/a", "X=1", "PATH=/b:rel::/c"}, "/work"), " ")
-	if got != "/b/tool /c/tool" {
-		t.Errorf("it looks at %s", got)
-	}
-	if got := candidates("./tool", nil, "/work"); len(got) != 1 || got[0] != "/work/tool" {
-		t.Errorf("a path leads to %v", got)
-	}
-}
+	"github.com/drover-run/drover/internal/proc/enter"
+	"github.com/drover-run/drover/internal/proc/process"
+)
 
 func TestWhoEntersSeesWhatTheProgramSees(t *testing.T) {
 	dir := t.TempDir()
@@ -35,11 +25,11 @@ func TestWhoEntersSeesWhatTheProgramSees(t *testing.T) {
 		p.Kill()
 		p.Wait()
 	}()
-	id, err := Of(p.Pid())
+	id, err := process.Of(p.Pid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, err := Enter(Entry{View: id, Dir: "/drover-enter-test", Env: []string{"PATH=/usr/bin:/bin", "WORD=said"}, Args: []string{"sh", "-c", "pwd >seen; echo $WORD >>seen; exit 9"}})
+	status, err := enter.Enter(enter.Entry{View: id, Dir: "/drover-enter-test", Env: []string{"PATH=/usr/bin:/bin", "WORD=said"}, Args: []string{"sh", "-c", "pwd >seen; echo $WORD >>seen; exit 9"}})
 	if err != nil || status != 9 {
 		t.Fatalf("it ended with %d, %v", status, err)
 	}
@@ -50,14 +40,14 @@ func TestWhoEntersSeesWhatTheProgramSees(t *testing.T) {
 	if _, err := os.Lstat("/drover-enter-test"); err == nil {
 		t.Error("the machine sees it too")
 	}
-	for name, wrong := range map[string]func(*Identity){
-		"boot":      func(id *Identity) { id.Boot = "another" },
-		"namespace": func(id *Identity) { id.Namespace = "pid:[1]" },
-		"start":     func(id *Identity) { id.Start++ },
+	for name, wrong := range map[string]func(*process.Identity){
+		"boot":      func(id *process.Identity) { id.Boot = "another" },
+		"namespace": func(id *process.Identity) { id.Namespace = "pid:[1]" },
+		"start":     func(id *process.Identity) { id.Start++ },
 	} {
 		other := id
 		wrong(&other)
-		if status, err := Enter(Entry{View: other, Dir: "/", Args: []string{"/bin/sh", "-c", "exit 9"}}); err == nil {
+		if status, err := enter.Enter(enter.Entry{View: other, Dir: "/", Args: []string{"/bin/sh", "-c", "exit 9"}}); err == nil {
 			t.Errorf("a process of another %s is entered: status %d", name, status)
 		}
 	}

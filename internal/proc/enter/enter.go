@@ -1,4 +1,4 @@
-package proc
+package enter
 
 import (
 	"errors"
@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // Entry is a command beside a program that runs.
 type Entry struct {
-	View Identity // the command gets this process's view of the machine; zero: the machine as it is
-	Dir  string   // where it begins, as the program sees it
-	Env  []string // all of its environment
-	Args []string // Args[0] is looked for as a shell does, by the PATH of Env
+	View process.Identity // the command gets this process's view of the machine; zero: the machine as it is
+	Dir  string           // where it begins, as the program sees it
+	Env  []string         // all of its environment
+	Args []string         // Args[0] is looked for as a shell does, by the PATH of Env
 }
 
 // Enter runs a command beside a program, with this process's terminal, and returns its

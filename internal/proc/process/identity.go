@@ -1,4 +1,4 @@
-package proc
+package process
 
 import (
 	"fmt"
@@ -17,23 +17,23 @@ type Identity struct {
 
 // Self is the calling process.
 func Self() Identity {
-	id := Identity{Boot: boot(), Namespace: namespace(), PID: os.Getpid()}
-	if p, _, err := find1(id.PID); err == nil && p.pid == id.PID {
-		id.Start = p.start
+	id := Identity{Boot: Boot(), Namespace: namespace(), PID: os.Getpid()}
+	if p, _, err := Find1(id.PID); err == nil && p.PID == id.PID {
+		id.Start = p.Start
 	}
 	return id
 }
 
 // Of is the process that bears a number now.
 func Of(pid int) (Identity, error) {
-	p, alive, err := find1(pid)
+	p, alive, err := Find1(pid)
 	if err == nil && !alive {
 		err = syscall.ESRCH
 	}
 	if err != nil {
 		return Identity{}, fmt.Errorf("find process %d: %w", pid, err)
 	}
-	return Identity{Boot: boot(), Namespace: namespace(), PID: pid, Start: p.start}, nil
+	return Identity{Boot: Boot(), Namespace: namespace(), PID: pid, Start: p.Start}, nil
 }
 
 // Lives says that the process of that number is the one that is meant, and has not
@@ -50,12 +50,12 @@ func (id Identity) Gone() (gone, known bool) {
 	if id.Boot == "" || id.Namespace == "" || id.PID <= 0 || id.Start == 0 {
 		return false, false
 	}
-	if id.Boot != boot() || id.Namespace != namespace() {
+	if id.Boot != Boot() || id.Namespace != namespace() {
 		return false, false
 	}
-	p, alive, err := find1(id.PID)
+	p, alive, err := Find1(id.PID)
 	if err == nil {
-		return !alive || p.start != id.Start, true
+		return !alive || p.Start != id.Start, true
 	}
 	// Not to be seen: either it is not there, or other users' are hidden.
 	if syscall.Kill(id.PID, 0) == syscall.ESRCH {

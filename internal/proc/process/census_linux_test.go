@@ -1,4 +1,4 @@
-package proc
+package process
 
 import (
 	"encoding/json"
@@ -11,21 +11,21 @@ func TestStatIsReadThoughTheNameIsHostile(t *testing.T) {
 	rest := " 2 3 4 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0"
 	for _, c := range []struct {
 		stat  string
-		want  process
+		want  ProcessX
 		alive bool
 	}{
-		{"10 (sh) S" + rest, process{10, 2, 3, 4, 777}, true},
-		{"10 (a) R 9 9 9) S" + rest, process{10, 2, 3, 4, 777}, true},
-		{"10 (new\nline () Z" + rest, process{10, 2, 3, 4, 777}, false},
-		{"10 (x) Z 2 3 4 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 777 0 0", process{10, 2, 3, 4, 777}, true},
+		{"10 (sh) S" + rest, ProcessX{10, 2, 3, 4, 777}, true},
+		{"10 (a) R 9 9 9) S" + rest, ProcessX{10, 2, 3, 4, 777}, true},
+		{"10 (new\nline () Z" + rest, ProcessX{10, 2, 3, 4, 777}, false},
+		{"10 (x) Z 2 3 4 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 777 0 0", ProcessX{10, 2, 3, 4, 777}, true},
 	} {
-		got, alive, err := parseStat([]byte(c.stat))
+		got, alive, err := ParseStat([]byte(c.stat))
 		if err != nil || got != c.want || alive != c.alive {
 			t.Errorf("%q: got %+v, %v, %v", c.stat, got, alive, err)
 		}
 	}
 	for _, bad := range []string{"", "10 sh S", "10 (sh) S 1 2", "x (sh) S" + rest, ")("} {
-		if got, _, err := parseStat([]byte(bad)); err == nil {
+		if got, _, err := ParseStat([]byte(bad)); err == nil {
 			t.Errorf("%q: got %+v", bad, got)
 		}
 	}
@@ -38,7 +38,7 @@ func FuzzStat(f *testing.F) {
 	f.Add([]byte("1 () S 0 1 1"))
 	f.Add([]byte("10 (x) Z 2 3 4 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 777 0 0"))
 	f.Fuzz(func(t *testing.T, stat []byte) {
-		if p, _, err := parseStat(stat); err != nil && p != (process{}) && p.start != 0 {
+		if p, _, err := ParseStat(stat); err != nil && p != (ProcessX{}) && p.Start != 0 {
 			t.Errorf("%q: a process beside an error: %+v", stat, p)
 		}
 	})
@@ -68,11 +68,11 @@ func TestIdentityKnowsTheGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	born, _, err := find1(child.Pid)
+	born, _, err := Find1(child.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := with(func(id *Identity) { id.PID, id.Start = child.Pid, born.start })
+	ended := with(func(id *Identity) { id.PID, id.Start = child.Pid, born.Start })
 	if _, err := child.Wait(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package proc
+package process
 
 import (
 	"bytes"
@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// census lists the living. A process that ends while we read is left out.
-func census() ([]process, error) {
+// Census lists the living. A process that ends while we read is left out.
+func Census() ([]ProcessX, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -18,7 +18,7 @@ func census() ([]process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	all := make([]process, 0, len(names))
+	all := make([]ProcessX, 0, len(names))
 	for _, name := range names {
 		if name[0] < '1' || name[0] > '9' {
 			continue
@@ -27,16 +27,16 @@ func census() ([]process, error) {
 		if err != nil {
 			continue
 		}
-		if p, alive, err := parseStat(stat); err == nil && alive {
+		if p, alive, err := ParseStat(stat); err == nil && alive {
 			all = append(all, p)
 		}
 	}
 	return all, nil
 }
 
-// parseStat reads proc(5)'s stat. A program may name itself anything, brackets
+// ParseStat reads proc(5)'s stat. A program may name itself anything, brackets
 // and newlines too, so the fields are counted from the last bracket.
-func parseStat(stat []byte) (p process, alive bool, err error) {
+func ParseStat(stat []byte) (p ProcessX, alive bool, err error) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || end < open {
 		return p, false, fmt.Errorf("read stat: %q: no name", stat)
@@ -50,24 +50,24 @@ func parseStat(stat []byte) (p process, alive bool, err error) {
 		into *int
 		text []byte
 	}{
-		{&p.pid, bytes.TrimSpace(stat[:open])},
-		{&p.parent, f[1]}, {&p.group, f[2]}, {&p.session, f[3]}, {&threads, f[17]},
+		{&p.PID, bytes.TrimSpace(stat[:open])},
+		{&p.Parent, f[1]}, {&p.Group, f[2]}, {&p.Session, f[3]}, {&threads, f[17]},
 	} {
 		if *n.into, err = strconv.Atoi(string(n.text)); err != nil {
-			return process{}, false, fmt.Errorf("read stat: %w", err)
+			return ProcessX{}, false, fmt.Errorf("read stat: %w", err)
 		}
 	}
-	if p.start, err = strconv.ParseUint(string(f[19]), 10, 64); err != nil {
-		return process{}, false, fmt.Errorf("read stat: %w", err)
+	if p.Start, err = strconv.ParseUint(string(f[19]), 10, 64); err != nil {
+		return ProcessX{}, false, fmt.Errorf("read stat: %w", err)
 	}
 	// A zombie with threads has lost its first thread only, and runs.
 	dead := (f[0][0] == 'Z' || f[0][0] == 'X') && threads <= 1
 	return p, !dead, nil
 }
 
-// carries says whether the process was started with the token. What we may not
+// Carries says whether the process was started with the token. What we may not
 // read is not ours to kill.
-func carries(pid int, token string) bool {
+func Carries(pid int, token string) bool {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
-	return err == nil && marked(env, token)
+	return err == nil && Marked(env, token)
 }

@@ -1,4 +1,4 @@
-package proc
+package process
 
 import (
 	"os"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 func TestMarkedKnowsTheTokenAndNoOther(t *testing.T) {
@@ -25,7 +25,7 @@ func TestMarkedKnowsTheTokenAndNoOther(t *testing.T) {
 		"A=DROVER_TREE=tok\x00":        false,
 		"DROVER_TREE=\x00DROVER=tok\n": false,
 	} {
-		if got := marked([]byte(env), "tok"); got != want {
+		if got := Marked([]byte(env), "tok"); got != want {
 			t.Errorf("%q: got %v", env, got)
 		}
 	}
@@ -35,13 +35,13 @@ func FuzzMarked(f *testing.F) {
 	f.Add([]byte("A=1\x00"), "tok")
 	f.Add([]byte("DROVER_TREE=a:b"), "b")
 	f.Fuzz(func(t *testing.T, env []byte, token string) {
-		if !isToken(token) {
+		if !IsToken(token) {
 			return
 		}
-		if marked(env, token) && !strings.Contains(string(env), token) {
+		if Marked(env, token) && !strings.Contains(string(env), token) {
 			t.Errorf("%q is marked %q", env, token)
 		}
-		if !marked(append(env, "\x00DROVER_TREE=x:"+token+"\x00"...), token) {
+		if !Marked(append(env, "\x00DROVER_TREE=x:"+token+"\x00"...), token) {
 			t.Errorf("the mark is not seen after %q", env)
 		}
 	})
@@ -49,10 +49,10 @@ func FuzzMarked(f *testing.F) {
 
 func TestUnderTakesAllDescendantsOnce(t *testing.T) {
 	t.Parallel()
-	all := []process{{pid: 1}, {pid: 9, parent: 5}, {pid: 5, parent: 2}, {pid: 2, parent: 1}, {pid: 3, parent: 1}, {pid: 7, parent: 9}}
+	all := []ProcessX{{PID: 1}, {PID: 9, Parent: 5}, {PID: 5, Parent: 2}, {PID: 2, Parent: 1}, {PID: 3, Parent: 1}, {PID: 7, Parent: 9}}
 	var got []int
-	for _, p := range under(all, func(p process) bool { return p.pid == 2 || p.pid == 9 }) {
-		got = append(got, p.pid)
+	for _, p := range Under(all, func(p ProcessX) bool { return p.PID == 2 || p.PID == 9 }) {
+		got = append(got, p.PID)
 	}
 	if diff := cmp.Diff([]int{9, 2, 7, 5}, got); diff != "" {
 		t.Error(diff)
@@ -60,19 +60,19 @@ func TestUnderTakesAllDescendantsOnce(t *testing.T) {
 }
 
 func TestCullStopsEverythingBeforeItKills(t *testing.T) {
-	out := newCrowd(t)
-	var tree []process
+	out := proctest.NewCrowd(t)
+	var tree []ProcessX
 	for range 2 {
 		p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "sleep 1000 & echo ready; wait"}, &os.ProcAttr{
-			Files: []*os.File{nil, out.w, nil}, Sys: &syscall.SysProcAttr{Setpgid: true},
+			Files: []*os.File{nil, out.W, nil}, Sys: &syscall.SysProcAttr{Setpgid: true},
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = syscall.Kill(-p.Pid, syscall.SIGKILL); _ = p.Release() })
-		tree = append(tree, process{pid: p.Pid, group: p.Pid})
+		tree = append(tree, ProcessX{PID: p.Pid, Group: p.Pid})
 	}
-	out.hears("ready", 2)
+	out.Hears("ready", 2)
 	end := func(pid int) (ws syscall.WaitStatus) {
 		if _, err := syscall.Wait4(pid, &ws, syscall.WUNTRACED, nil); err != nil {
 			t.Error(err)
@@ -80,15 +80,15 @@ func TestCullStopsEverythingBeforeItKills(t *testing.T) {
 		return ws
 	}
 	looks := 0
-	killed, refused, err := cull(func() ([]process, error) {
+	killed, refused, err := Cull(func() ([]ProcessX, error) {
 		looks++
 		if looks < 3 { // the second appears while the first is being stopped
-			if looks == 2 && !end(tree[0].pid).Stopped() {
+			if looks == 2 && !end(tree[0].PID).Stopped() {
 				t.Error("the first was not stopped")
 			}
 			return tree[:looks], nil
 		}
-		if looks == 3 && !end(tree[1].pid).Stopped() {
+		if looks == 3 && !end(tree[1].PID).Stopped() {
 			t.Error("the second was not stopped")
 		}
 		return tree, nil
@@ -97,21 +97,9 @@ func TestCullStopsEverythingBeforeItKills(t *testing.T) {
 		t.Errorf("killed %v, refused %d, %v, in %d looks", killed, refused, err, looks)
 	}
 	for _, p := range tree {
-		if ws := end(p.pid); ws.Signal() != syscall.SIGKILL {
+		if ws := end(p.PID); ws.Signal() != syscall.SIGKILL {
 			t.Errorf("ended as %v", ws)
 		}
 	}
-	out.empties() // their groups died with them
-}
-
-func TestSweepRefusesItsOwnTreeAndNonsense(t *testing.T) {
-	t.Setenv(Mark, "mine")
-	for _, token := range []string{"", "a:b", "mine"} {
-		if n, err := Sweep(token); n != 0 || fault.KindOf(err) != fault.Invalid {
-			t.Errorf("%q: %d, %v", token, n, err)
-		}
-	}
-	if os.Getenv(Mark) != "mine" {
-		t.Error("the environment was changed")
-	}
+	out.Empties() // their groups died with them
 }

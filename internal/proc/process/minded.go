@@ -1,4 +1,4 @@
-package proc
+package process
 
 import "slices"
 
@@ -8,20 +8,20 @@ func Minded(id Identity) ([]Identity, error) {
 	if gone, known := id.Gone(); gone || !known {
 		return nil, nil
 	}
-	all, err := census()
+	all, err := Census()
 	if err != nil {
 		return nil, err
 	}
 	minders := map[int]bool{}
 	for _, p := range all {
-		if p.parent == id.PID {
-			minders[p.pid] = true
+		if p.Parent == id.PID {
+			minders[p.PID] = true
 		}
 	}
 	var found []Identity
 	for _, p := range all {
-		if minders[p.parent] {
-			found = append(found, Identity{Boot: id.Boot, Namespace: id.Namespace, PID: p.pid, Start: p.start})
+		if minders[p.Parent] {
+			found = append(found, Identity{Boot: id.Boot, Namespace: id.Namespace, PID: p.PID, Start: p.Start})
 		}
 	}
 	slices.SortFunc(found, func(a, b Identity) int { return a.PID - b.PID })

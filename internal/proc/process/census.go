@@ -1,0 +1,88 @@
+package process
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// ProcessX is one line of the machine's list. The dead are not on it.
+type ProcessX struct {
+	PID, Parent, Group, Session int
+
+	Start uint64 // tells two bearers of one pid apart; the unit is the system's
+}
+
+// Bearer is the process with a pid, and not the next one with it.
+type Bearer struct {
+	PID   int
+	Start uint64
+}
+
+// Key is what tells p from every other process.
+func (p ProcessX) Key() Bearer { return Bearer{p.PID, p.Start} }
+
+// Under is every process for which root holds, then all their descendants.
+func Under(all []ProcessX, root func(ProcessX) bool) []ProcessX {
+	children := make(map[int][]ProcessX, len(all))
+	seen := make(map[int]bool)
+	var tree []ProcessX
+	for _, p := range all {
+		if root(p) {
+			tree = append(tree, p)
+			seen[p.PID] = true
+		} else {
+			children[p.Parent] = append(children[p.Parent], p)
+		}
+	}
+	for i := 0; i < len(tree); i++ {
+		for _, c := range children[tree[i].PID] {
+			if !seen[c.PID] {
+				seen[c.PID] = true
+				tree = append(tree, c)
+			}
+		}
+	}
+	return tree
+}
+
+// Cull stops everything that find finds, until it finds nothing new, then kills
+// it all: what is stopped cannot fork, so even a fork bomb is caught whole. It
+// returns what it killed, and how many it was not permitted to.
+func Cull(find func() ([]ProcessX, error)) (killed map[Bearer]ProcessX, refused int, err error) {
+	own := syscall.Getpgrp()
+	hit := func(p ProcessX, sig syscall.Signal) error {
+		if p.Group > 1 && p.Group != own {
+			// The whole group in one step: one that forks and exits faster
+			// than we can look is still of that group.
+			_ = syscall.Kill(-p.Group, sig)
+		}
+		return syscall.Kill(p.PID, sig)
+	}
+	killed = make(map[Bearer]ProcessX)
+	for fresh := true; fresh; {
+		fresh = false
+		var tree []ProcessX
+		tree, err = find()
+		for _, p := range tree {
+			if _, known := killed[p.Key()]; !known {
+				killed[p.Key()], fresh = p, true
+				_ = hit(p, syscall.SIGSTOP)
+			}
+		}
+	}
+	for b, p := range killed {
+		if hit(p, syscall.SIGKILL) == syscall.EPERM {
+			refused++
+			delete(killed, b)
+		}
+	}
+	return killed, refused, err
+}
+
+// AreProcesses is "1 process is", "3 processes are".
+func AreProcesses(n int) string {
+	if n == 1 {
+		return "1 process is"
+	}
+	return fmt.Sprintf("%d processes are", n)
+}
