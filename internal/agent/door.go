@@ -119,7 +119,7 @@ func Enter(roots []Root, words []string) (status int, err error) {
 	if len(words) == 0 {
 		words = anyShell
 	}
-	return enter.Enter(enter.Entry{View: d.View, Dir: d.Dir, Env: d.terminalEnviron(), Args: words})
+	return enter.Run(enter.Command{View: d.View, Dir: d.Dir, Env: d.terminalEnviron(), Args: words})
 }
 
 // findDoor returns the first door that counts.

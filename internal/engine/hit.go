@@ -42,7 +42,7 @@ func (e *Engine) Strike(ctx context.Context, j job.Job, b protocol.Heartbeat, h 
 	case HitPause:
 		return e.pauseProcess(ctx, id, pause)
 	case HitProgram:
-		programs, err := process.Minded(id)
+		programs, err := process.Supervised(id)
 		if err != nil || len(programs) == 0 {
 			return false, err
 		}

@@ -46,13 +46,13 @@ func asNobody(t *testing.T, cmd *exec.Cmd) {
 
 // asEachAgent runs f with an agent in each situation, its tree started and the
 // script's "ready" lines heard.
-func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, agent *exec.Cmd, namespace bool, token string, c *proctest.Crowd)) {
+func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, agent *exec.Cmd, namespace bool, token string, c *proctest.Outlet)) {
 	for _, a := range agents {
 		t.Run(a.name, func(t *testing.T) {
 			if a.root && os.Geteuid() != 0 {
 				t.Skip("needs root")
 			}
-			out := proctest.NewCrowd(t)
+			out := proctest.NewOutlet(t)
 			token := "test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ReplaceAll(strings.ToLower(t.Name()[len(t.Name())-4:]), " ", "-") + strconv.Itoa(int(out.W.Fd()))
 			part := agentPart{Script: script, Token: token, Herded: a.herded}
 			if a.view {
@@ -70,7 +70,7 @@ func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, ag
 				_ = cmd.Wait()
 				_, _ = Sweep(token) // what a broken promise left
 			})
-			out.Hears("ready", ready)
+			out.WaitForLine("ready", ready)
 			f(t, cmd, out.Namespace, token, out)
 		})
 	}
@@ -80,27 +80,27 @@ const wait = "echo ready; while :; do sleep 1000; done\n"
 
 func TestTreeDiesWithItsAgent(t *testing.T) {
 	asEachAgent(t, proctest.Daemon+proctest.Daemon+`trap "" TERM HUP INT; (sh -c 'trap "" TERM; echo ready; sleep 1000' &)`+"\n"+wait, 4,
-		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *proctest.Crowd) {
+		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *proctest.Outlet) {
 			if err := agent.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			out.Empties()
+			out.WaitForClose()
 		})
 }
 
 func TestTreeDiesWithItsAgentThoughItStoppedItsMinder(t *testing.T) {
 	asEachAgent(t, proctest.Daemon+`[ "$PPID" = 1 ] || kill -STOP "$PPID"`+"\n"+wait, 2,
-		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *proctest.Crowd) {
+		func(t *testing.T, agent *exec.Cmd, _ bool, _ string, out *proctest.Outlet) {
 			if err := agent.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			out.Empties()
+			out.WaitForClose()
 		})
 }
 
 // When agent and minder both died, a herd's strays live on until a Sweep.
 func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
-	asEachAgent(t, proctest.Daemon+proctest.Daemon+wait, 3, func(t *testing.T, agent *exec.Cmd, namespace bool, token string, out *proctest.Crowd) {
+	asEachAgent(t, proctest.Daemon+proctest.Daemon+wait, 3, func(t *testing.T, agent *exec.Cmd, namespace bool, token string, out *proctest.Outlet) {
 		minder := childOf(t, agent.Process.Pid)
 		signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
 		signalAll(t, syscall.SIGKILL, minder)
@@ -113,7 +113,7 @@ func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
 		if killed < 2 && !namespace {
 			t.Errorf("killed %d processes, want the daemons at least", killed)
 		}
-		out.Empties() // not gone: the kernel's own killing may still be closing files
+		out.WaitForClose() // not gone: the kernel's own killing may still be closing files
 		if again, err := Sweep(token); again != 0 || err != nil {
 			t.Errorf("a second time: %d, %v", again, err)
 		}
@@ -122,16 +122,16 @@ func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
 
 func TestSweepOfTheOuterTreeTakesTheInnerOne(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		inner := agentPart{Script: proctest.Daemon + wait, Token: "inner-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
 		c := shell(proctest.Daemon + `"$SELF"`)
 		c.Env, c.Stdout, c.herded = inner.Env, out.W, herded
 		p := start(t, c)
-		out.Hears("ready", 3)
+		out.WaitForLine("ready", 3)
 		if killed, err := Sweep(p.Token()); killed == 0 || err != nil {
 			t.Errorf("killed %d, %v", killed, err)
 		}
-		out.Gone()
+		out.RequireClosed()
 		if e := p.Wait(); !e.Lost {
 			t.Errorf("got %+v", e)
 		}
@@ -140,23 +140,23 @@ func TestSweepOfTheOuterTreeTakesTheInnerOne(t *testing.T) {
 
 func TestInnerTreeDiesWithTheOuterOne(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		inner := agentPart{Script: proctest.Daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
 		c := shell(`"$SELF"`)
 		c.Env, c.Stdout, c.herded = inner.Env, out.W, herded
 		p := start(t, c)
-		out.Hears("ready", 2)
+		out.WaitForLine("ready", 2)
 		p.Kill()
 		if e := p.Wait(); e.Signal != syscall.SIGKILL {
 			t.Errorf("got %+v", e)
 		}
-		out.Gone()
+		out.RequireClosed()
 	})
 }
 
 func TestDaemonsDieWhenTheProgramExits(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -165,12 +165,12 @@ func TestDaemonsDieWhenTheProgramExits(t *testing.T) {
 		c := shell(proctest.Daemon + strings.ReplaceAll(proctest.Daemon, "echo ready", "echo ready; kill -STOP $$") + "read x; exit 9")
 		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.Hears("ready", 2)
+		out.WaitForLine("ready", 2)
 		let.Close()
 		if e := p.Wait(); e.Code != 9 {
 			t.Errorf("got %+v", e)
 		}
-		out.Gone()
+		out.RequireClosed()
 	})
 }
 
@@ -183,23 +183,23 @@ func TestForkBombDiesWhole(t *testing.T) {
 		n=0; while [ $n -lt 10 ]; do family & n=$((n+1)); done; echo ready; wait`
 	inEachPen(t, func(t *testing.T, herded bool) {
 		for _, end := range []func(*Process){(*Process).Kill, func(p *Process) { p.Stop(time.Millisecond) }} {
-			out := proctest.NewCrowd(t)
+			out := proctest.NewOutlet(t)
 			c := shell(bomb)
 			c.Stdout, c.herded = out.W, herded
 			p := start(t, c)
-			out.Hears("ready", 201)
+			out.WaitForLine("ready", 201)
 			end(p)
 			if e := p.Wait(); e.Signal != syscall.SIGKILL {
 				t.Errorf("got %+v", e)
 			}
-			out.Gone()
+			out.RequireClosed()
 		}
 	})
 }
 
 func TestAProcessThatForksAndExitsIsCaught(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -208,17 +208,17 @@ func TestAProcessThatForksAndExitsIsCaught(t *testing.T) {
 		c := shell(`comet() { (comet) & exit; }; (comet) & echo ready; read x; exit 2`)
 		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.Hears("ready", 1)
+		out.WaitForLine("ready", 1)
 		let.Close()
 		if e := p.Wait(); e.Code != 2 {
 			t.Errorf("got %+v", e)
 		}
-		out.Gone()
+		out.RequireClosed()
 	})
 }
 
 func TestATreeCannotKillTheMinderOfItsNamespace(t *testing.T) {
-	out := proctest.NewCrowd(t)
+	out := proctest.NewOutlet(t)
 	// The guard keeps kill -1 from the machine, where there is no namespace.
 	c := shell(`[ "$PPID" = 1 ] || exit 99; ` + proctest.Daemon + `kill -KILL 1; kill -TERM 1; kill -STOP 1; kill -KILL -1; exit 9`)
 	c.Stdout = out.W
@@ -230,11 +230,11 @@ func TestATreeCannotKillTheMinderOfItsNamespace(t *testing.T) {
 	if e.Code != 9 || e.Lost {
 		t.Errorf("got %+v", e)
 	}
-	out.Gone()
+	out.RequireClosed()
 }
 
 func TestAHerdDiesThoughItKilledItsMinder(t *testing.T) {
-	out := proctest.NewCrowd(t)
+	out := proctest.NewOutlet(t)
 	hold, let, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -243,12 +243,12 @@ func TestAHerdDiesThoughItKilledItsMinder(t *testing.T) {
 	c := shell(proctest.Daemon + `(exec env -i sleep 1000) & echo ready; read x; kill -KILL "$PPID"; sleep 1000`)
 	c.Stdin, c.Stdout, c.herded = hold, out.W, true
 	p := start(t, c)
-	out.Hears("ready", 2)
+	out.WaitForLine("ready", 2)
 	let.Close()
 	if e := p.Wait(); !e.Lost || e.Status() != 125 {
 		t.Errorf("got %+v", e)
 	}
-	out.Gone()
+	out.RequireClosed()
 }
 
 // withoutLibcs leaves signals 32 and 33 out of a mask: they are the C library's
@@ -263,7 +263,7 @@ func withoutLibcs(line string) string {
 }
 
 func TestNothingOfTheAgentsReachesTheProgram(t *testing.T) {
-	out := proctest.NewCrowd(t)
+	out := proctest.NewOutlet(t)
 	cmd := agentPart{Token: "rude-" + strconv.Itoa(os.Getpid()), Script: `
 		i=0; while [ $i -lt 256 ]; do [ -e /proc/self/fd/$i ] && echo "fd $i"; i=$((i+1)); done
 		while read name value; do case $name in SigBlk:|SigIgn:) echo "$name $value";; esac; done < /proc/self/status
@@ -291,7 +291,7 @@ func TestNothingOfTheAgentsReachesTheProgram(t *testing.T) {
 
 func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -301,15 +301,15 @@ func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
 		c := shell("echo ready; read x") // no exec: in its middle there is no mark to see
 		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.Hears("ready", 1)
-		got, alive, err := process.Find1(p.Pid())
+		out.WaitForLine("ready", 1)
+		got, alive, err := process.Find(p.Pid())
 		if err != nil || !alive || !process.Carries(p.Pid(), p.Token()) {
 			t.Fatalf("pid %d is not the program: %+v, %v", p.Pid(), got, err)
 		}
 		if got.Group != p.Pid() || got.Session != p.Pid() {
 			t.Errorf("got %+v, want a session and a group of its own", got)
 		}
-		minder, _, err := process.Find1(got.Parent)
+		minder, _, err := process.Find(got.Parent)
 		if err != nil || minder.Parent != os.Getpid() || minder.Session == got.Session {
 			t.Errorf("its parent is %+v, %v", minder, err)
 		}
@@ -334,13 +334,13 @@ func TestAContainersRefusalIsNoticed(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	out := proctest.NewCrowd(t)
+	out := proctest.NewOutlet(t)
 	cmd := agentPart{Token: "refused-" + strconv.Itoa(os.Getpid()), Script: "exit 0"}.command(t, out.W)
 	cmd.Env = append(cmd.Env, "PROC_TEST_ROLE=refused")
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	out.Hears("namespace false", 1)
+	out.WaitForLine("namespace false", 1)
 }
 
 // publicCopy is this test where any user may run it.
@@ -374,7 +374,7 @@ func oomOf(t *testing.T, pid int) int {
 
 func childOf(t *testing.T, pid int) int {
 	t.Helper()
-	all, err := process.Census()
+	all, err := process.List()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestWhoEntersSeesWhatTheProgramSees(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	status, err := enter.Enter(enter.Entry{View: id, Dir: "/drover-enter-test", Env: []string{"PATH=/usr/bin:/bin", "WORD=said"}, Args: []string{"sh", "-c", "pwd >seen; echo $WORD >>seen; exit 9"}})
+	status, err := enter.Run(enter.Command{View: id, Dir: "/drover-enter-test", Env: []string{"PATH=/usr/bin:/bin", "WORD=said"}, Args: []string{"sh", "-c", "pwd >seen; echo $WORD >>seen; exit 9"}})
 	if err != nil || status != 9 {
 		t.Fatalf("it ended with %d, %v", status, err)
 	}
@@ -47,7 +47,7 @@ func TestWhoEntersSeesWhatTheProgramSees(t *testing.T) {
 	} {
 		other := id
 		wrong(&other)
-		if status, err := enter.Enter(enter.Entry{View: other, Dir: "/", Args: []string{"/bin/sh", "-c", "exit 9"}}); err == nil {
+		if status, err := enter.Run(enter.Command{View: other, Dir: "/", Args: []string{"/bin/sh", "-c", "exit 9"}}); err == nil {
 			t.Errorf("a process of another %s is entered: status %d", name, status)
 		}
 	}

@@ -227,7 +227,7 @@ func (g *group) removeGroup() {
 
 func (c cgroups) removeFolder(folder string, limit time.Duration) bool {
 	end := time.Now().Add(limit)
-	for pause := process.FirstLook; ; pause = min(2*pause, process.LastLook) {
+	for pause := process.FirstPause; ; pause = min(2*pause, process.LastPause) {
 		err := c.rmdir(folder)
 		if err == nil || errors.Is(err, syscall.ENOENT) {
 			return true

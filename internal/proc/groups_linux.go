@@ -99,8 +99,8 @@ func SweepGroups() (removed int, err error) {
 		return 0, nil
 	}
 	end := time.Now().Add(sweepLimit)
-	for pause := process.FirstLook; ; pause = min(2*pause, process.LastLook) {
-		killed, refused, err := process.Cull(func() ([]process.ProcessX, error) { return living(members(stale)) })
+	for pause := process.FirstPause; ; pause = min(2*pause, process.LastPause) {
+		killed, refused, err := process.StopAndKill(func() ([]process.Entry, error) { return living(members(stale)) })
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("sweep groups: %w", err)
@@ -115,9 +115,9 @@ func SweepGroups() (removed int, err error) {
 }
 
 // living are those of pids that live, but for this process.
-func living(pids map[int]bool) (list []process.ProcessX, err error) {
+func living(pids map[int]bool) (list []process.Entry, err error) {
 	for pid := range pids {
-		if p, alive, err := process.Find1(pid); err == nil && alive && pid != os.Getpid() {
+		if p, alive, err := process.Find(pid); err == nil && alive && pid != os.Getpid() {
 			list = append(list, p)
 		}
 	}

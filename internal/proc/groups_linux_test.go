@@ -24,7 +24,7 @@ func TestWhatEscapedAHerdIsFoundInItsGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hold.Close()
-	out := proctest.NewCrowd(t)
+	out := proctest.NewOutlet(t)
 	c := shell(hidden + `echo ready; read x; kill -KILL "$PPID"; sleep 1000`)
 	c.Stdin, c.Stdout, c.herded, c.Limits = hold, out.W, true, Limits{Memory: 500 * mib}
 	p := start(t, c)
@@ -32,12 +32,12 @@ func TestWhatEscapedAHerdIsFoundInItsGroup(t *testing.T) {
 		p.Kill()
 		t.Skip("no group here: " + p.Limits().Why)
 	}
-	out.Hears("ready", 2)
+	out.WaitForLine("ready", 2)
 	let.Close()
 	if e := p.Wait(); !e.Lost || e.OOM {
 		t.Errorf("got %+v", e)
 	}
-	out.Gone()
+	out.RequireClosed()
 	noGroups(t, p.Token())
 }
 
@@ -59,9 +59,9 @@ func ends(t *testing.T, pid int) {
 }
 
 // bereave starts a limited tree under an agent of its own, and hands over both.
-func bereave(t *testing.T, herded bool) (agent *exec.Cmd, minder int, token string, out *proctest.Crowd) {
+func bereave(t *testing.T, herded bool) (agent *exec.Cmd, minder int, token string, out *proctest.Outlet) {
 	t.Helper()
-	out = proctest.NewCrowd(t)
+	out = proctest.NewOutlet(t)
 	token = "bereft-" + strconv.Itoa(os.Getpid()) + strings.ReplaceAll(filepath.Base(t.Name()), "_", "-")
 	agent = agentPart{Script: hidden + wait, Token: token, Herded: herded, Limits: Limits{Memory: 500 * mib, CPUs: 1, Processes: 100}}.command(t, out.W)
 	if err := agent.Start(); err != nil {
@@ -72,7 +72,7 @@ func bereave(t *testing.T, herded bool) (agent *exec.Cmd, minder int, token stri
 		_ = agent.Wait()
 		_, _ = Sweep(token) // what a broken promise left
 	})
-	out.Hears("ready", 2)
+	out.WaitForLine("ready", 2)
 	if len(groupsOf(token)) == 0 {
 		t.Skip("no groups here: " + LimitsHere().Why)
 	}
@@ -85,14 +85,14 @@ func TestGroupsOfTheDeadAreRemoved(t *testing.T) {
 			agent, minder, token, out := bereave(t, herded)
 			signalAll(t, syscall.SIGKILL, minder)
 			_ = agent.Wait()
-			out.Gone()
+			out.RequireClosed()
 			noGroups(t, token)
 		})
 		t.Run("agent", func(t *testing.T) {
 			agent, minder, token, out := bereave(t, herded)
 			signalAll(t, syscall.SIGKILL, agent.Process.Pid)
 			_ = agent.Wait()
-			out.Empties()
+			out.WaitForClose()
 			ends(t, minder)
 			if herded {
 				noGroups(t, token) // its minder had the time
@@ -111,7 +111,7 @@ func TestGroupsOfTheDeadAreRemoved(t *testing.T) {
 				if _, err := sweep(token); err != nil {
 					t.Error(err)
 				}
-				out.Empties() // though nothing but its group tells what the daemon belongs to
+				out.WaitForClose() // though nothing but its group tells what the daemon belongs to
 				noGroups(t, token)
 			})
 		}
@@ -131,16 +131,16 @@ func TestGroupsOfTheLivingAreLeftAlone(t *testing.T) {
 
 func TestInnerGroupsGoWithTheOuterOne(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		l := Limits{Memory: 500 * mib, Processes: 300}
 		inner := agentPart{Script: proctest.Daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: herded, Limits: l}.command(t, nil)
 		c := shell(`"$SELF"`)
 		c.Env, c.Stdout, c.herded, c.Limits = inner.Env, out.W, herded, l
 		p := start(t, c)
-		out.Hears("ready", 2)
+		out.WaitForLine("ready", 2)
 		p.Kill()
 		p.Wait()
-		out.Gone()
+		out.RequireClosed()
 		noGroups(t, p.Token())
 		noGroups(t, "in-"+strconv.Itoa(os.Getpid()))
 	})

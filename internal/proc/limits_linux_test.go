@@ -37,9 +37,9 @@ func inEachCage(t *testing.T, f func(t *testing.T, c Command)) {
 }
 
 // limit starts script with c's pen and view.
-func limit(t *testing.T, c Command, l Limits, script string) (*Process, *proctest.Crowd) {
+func limit(t *testing.T, c Command, l Limits, script string) (*Process, *proctest.Outlet) {
 	t.Helper()
-	out := proctest.NewCrowd(t)
+	out := proctest.NewOutlet(t)
 	c.Path, c.Args, c.Limits, c.Stdout = "/bin/sh", []string{"sh", "-c", script}, l, out.W
 	return start(t, c), out
 }
@@ -63,7 +63,7 @@ func TestMemoryBeyondTheLimitEndsTheTreeAndSaysSo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inEachCage(t, func(t *testing.T, c Command) {
 				p, out := limit(t, c, Limits{Memory: allowed}, script)
-				if out.Empties(); t.Failed() {
+				if out.WaitForClose(); t.Failed() {
 					p.Kill()
 				}
 				e := p.Wait()
@@ -92,19 +92,19 @@ func TestWithinItsLimitsATreeIsLeftAlone(t *testing.T) {
 		defer in.Close()
 		c.Stdin = in
 		p, out := limit(t, c, Limits{Memory: 500 * mib, CPUs: 1, Processes: 200}, hog(40)+" & read x; exit 7")
-		out.Hears("held", 1)
+		out.WaitForLine("held", 1)
 		let.Close()
 		if e := p.Wait(); e.Code != 7 || e.OOM || e.Crowd || e.PeakMemory < 40*mib && p.Limits().Memory != ByWatching {
 			t.Errorf("got %+v", e)
 		}
-		out.Gone()
+		out.RequireClosed()
 		noGroups(t, p.Token())
 	})
 }
 
 func TestNoMoreProcessesThanMayBe(t *testing.T) {
 	inEachCage(t, func(t *testing.T, c Command) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestNoMoreProcessesThanMayBe(t *testing.T) {
 		if by := p.Limits().Processes; by != ByCgroup1 && by != ByCgroup2 {
 			t.Skip("the kernel does not hold it here: " + p.Limits().Why)
 		}
-		out.Hears("started", 9)
+		out.WaitForLine("started", 9)
 		e := p.Wait()
 		out.W.Close()
 		if rest, _ := out.In.ReadString(0); rest != "" || e.Code < 1 || e.Crowd {
@@ -145,12 +145,12 @@ func TestTimeUsedUpMakesTheTreeStandStill(t *testing.T) {
 			echo ready
 			until grep -q '^throttled_time [1-9]' "$TOP$own/cpu.stat"; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done
 			echo throttled`)
-		out.Hears("ready", 1)
+		out.WaitForLine("ready", 1)
 		if p.Limits().CPUs != ByCgroup1 {
 			p.Kill()
 			t.Skip("no cgroup v1 holds it here: " + p.Limits().Why)
 		}
-		out.Hears("throttled", 1)
+		out.WaitForLine("throttled", 1)
 		if e := p.Wait(); e.Code != 0 || e.Throttled == 0 {
 			t.Errorf("got %+v", e)
 		}
@@ -163,7 +163,7 @@ func TestAProgramRunsOnItsCoresOnly(t *testing.T) {
 	last := cores[len(cores)-1]
 	inEachCage(t, func(t *testing.T, c Command) {
 		_, out := limit(t, c, Limits{Cores: []int{last}}, `sed -n 's/^Cpus_allowed_list:\t/cores /p' /proc/self/status`)
-		out.Hears("cores "+strconv.Itoa(last), 1)
+		out.WaitForLine("cores "+strconv.Itoa(last), 1)
 		if diff := cmp.Diff(cores, ownCores()); diff != "" {
 			t.Errorf("the agent is kept to cores, too: %s", diff)
 		}

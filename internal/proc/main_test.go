@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	case "agent":
 		playAgent()
 	case "detach":
-		proctest.PlayDetach()
+		proctest.RunDetached()
 	default:
 		if !playMore(role) {
 			os.Exit(m.Run())

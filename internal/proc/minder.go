@@ -166,7 +166,7 @@ func texts(bs [][]byte) []string {
 func (m *minder) runUntilEmpty(words <-chan word, deaths <-chan os.Signal) {
 	var deadline, again <-chan time.Time
 	var until time.Time
-	pause, refusals := process.FirstLook, 0
+	pause, refusals := process.FirstPause, 0
 	for {
 		select {
 		case <-deaths:
@@ -199,7 +199,7 @@ func (m *minder) runUntilEmpty(words <-chan word, deaths <-chan os.Signal) {
 			}
 		}
 		again = time.After(pause)
-		pause = min(2*pause, process.LastLook)
+		pause = min(2*pause, process.LastPause)
 	}
 }
 

@@ -38,9 +38,9 @@ func (h *herd) start(o order) (pid int, step string, err error) {
 	return pid, step, err
 }
 
-func (h *herd) find() ([]process.ProcessX, error) {
-	all, err := process.Census()
-	return process.Under(all, func(p process.ProcessX) bool {
+func (h *herd) find() ([]process.Entry, error) {
+	all, err := process.List()
+	return process.Descendants(all, func(p process.Entry) bool {
 		return p.PID != h.minder && (p.Parent == h.minder || p.Session == h.session || process.Carries(p.PID, h.token))
 	}), err
 }
@@ -53,7 +53,7 @@ func (h *herd) signal(sig syscall.Signal) {
 }
 
 func (h *herd) cull() (killed, refused int) {
-	done, refused, _ := process.Cull(h.find) // the next look may see more
+	done, refused, _ := process.StopAndKill(h.find) // the next look may see more
 	return len(done), refused
 }
 

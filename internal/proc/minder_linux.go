@@ -115,9 +115,9 @@ func (herd) start(o order) (pid int, step string, err error) {
 	return run(o, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL})
 }
 
-func (h herd) find() ([]process.ProcessX, error) {
-	all, err := process.Census()
-	return process.Under(all, func(p process.ProcessX) bool { return p.Parent == h.minder }), err
+func (h herd) find() ([]process.Entry, error) {
+	all, err := process.List()
+	return process.Descendants(all, func(p process.Entry) bool { return p.Parent == h.minder }), err
 }
 
 func (h herd) signal(sig syscall.Signal) {
@@ -128,7 +128,7 @@ func (h herd) signal(sig syscall.Signal) {
 }
 
 func (h herd) cull() (killed, refused int) {
-	done, refused, _ := process.Cull(h.find) // the next look may see more
+	done, refused, _ := process.StopAndKill(h.find) // the next look may see more
 	return len(done), refused
 }
 

@@ -88,7 +88,7 @@ func TestFilesAreTheProgramsOwn(t *testing.T) {
 
 func TestAPipeEndsWhenTheProgramClosesIt(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -97,8 +97,8 @@ func TestAPipeEndsWhenTheProgramClosesIt(t *testing.T) {
 		c := shell("echo hello; exec >&-; read x; exit 4")
 		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.Hears("hello", 1)
-		out.Empties() // though the program runs on
+		out.WaitForLine("hello", 1)
+		out.WaitForClose() // though the program runs on
 		let.Close()
 		if e := p.Wait(); e.Code != 4 {
 			t.Errorf("got %+v", e)
@@ -246,16 +246,16 @@ func TestStartIsBoundByItsContext(t *testing.T) {
 
 func TestSignalReachesTheProgramsGroup(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		c := shell(`sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.05; done' &
 			trap 'wait; exit 5' USR1; echo ready; while :; do sleep 0.05; done`)
 		c.Stdout, c.herded = out.W, herded
 		p := start(t, c)
-		out.Hears("ready", 2)
+		out.WaitForLine("ready", 2)
 		if err := p.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
 		}
-		out.Hears("child", 1)
+		out.WaitForLine("child", 1)
 		if e := p.Wait(); e.Code != 5 {
 			t.Errorf("got %+v", e)
 		}
@@ -267,7 +267,7 @@ func TestSignalReachesTheProgramsGroup(t *testing.T) {
 
 func TestStopAsksEveryProcess(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		c := shell(`(PROC_TEST_ROLE=detach "$SELF" -c 'trap "echo asked; exit" TERM; echo ready; while :; do sleep 0.05; done' &)
 			trap 'read x; exit 3' TERM; echo ready; while :; do sleep 0.05; done`)
 		hold, let, err := os.Pipe()
@@ -277,15 +277,15 @@ func TestStopAsksEveryProcess(t *testing.T) {
 		defer hold.Close()
 		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
 		p := start(t, c)
-		out.Hears("ready", 2)
+		out.WaitForLine("ready", 2)
 		p.Stop(time.Hour)
 		p.Stop(2 * time.Hour)
-		out.Hears("asked", 1)
+		out.WaitForLine("asked", 1)
 		let.Close() // only now the program ends, well within its grace
 		if e := p.Wait(); e.Code != 3 {
 			t.Errorf("got %+v", e)
 		}
-		out.Gone()
+		out.RequireClosed()
 		p.Stop(0)
 		p.Kill()
 	})
@@ -293,23 +293,23 @@ func TestStopAsksEveryProcess(t *testing.T) {
 
 func TestStopKillsWhenGraceIsOver(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		c := shell(proctest.Daemon + `trap "" TERM; echo ready; while :; do sleep 1000; done`)
 		c.Stdout, c.herded = out.W, herded
 		p := start(t, c)
-		out.Hears("ready", 2)
+		out.WaitForLine("ready", 2)
 		p.Stop(time.Hour)
 		p.Stop(10 * time.Millisecond)
 		if e := p.Wait(); e.Signal != syscall.SIGKILL {
 			t.Errorf("got %+v", e)
 		}
-		out.Gone()
+		out.RequireClosed()
 	})
 }
 
 func TestFiftyTreesAtOnce(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
-		out := proctest.NewCrowd(t)
+		out := proctest.NewOutlet(t)
 		var wg sync.WaitGroup
 		for i := range 50 {
 			c := shell(fmt.Sprintf("(sleep 1000 &); exit %d", i))
@@ -326,7 +326,7 @@ func TestFiftyTreesAtOnce(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		out.Gone()
+		out.RequireClosed()
 	})
 }
 

@@ -225,7 +225,7 @@ func (s *spawner) assignOrphans() {
 			continue
 		}
 		s.findOwner(pid, o)
-		o.pause = max(process.FirstLook, 2*o.pause)
+		o.pause = max(process.FirstPause, 2*o.pause)
 		o.next = s.now.Add(o.pause)
 		if o.stale {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -318,7 +318,7 @@ func (s *spawner) roundIsDue(k *kin) bool {
 		return false
 	}
 	k.rounds++
-	k.pause = min(max(process.FirstLook, 2*k.pause), process.LastLook)
+	k.pause = min(max(process.FirstPause, 2*k.pause), process.LastPause)
 	k.next = s.now.Add(k.pause)
 	s.wakeBy(k.next)
 	return true
@@ -327,9 +327,9 @@ func (s *spawner) roundIsDue(k *kin) bool {
 // stopThenKill stops what an errand has left before it kills it: a bomb, else, forks on.
 func (s *spawner) stopThenKill(it *item) {
 	self := os.Getpid()
-	_, refused, _ := process.Cull(func() ([]process.ProcessX, error) {
-		all, err := process.Census()
-		return process.Under(all, func(p process.ProcessX) bool {
+	_, refused, _ := process.StopAndKill(func() ([]process.Entry, error) {
+		all, err := process.List()
+		return process.Descendants(all, func(p process.Entry) bool {
 			if p.Parent != self || s.running[p.PID] != nil {
 				return false
 			}

@@ -191,10 +191,10 @@ func (m *minded) killStrays() {
 	for _, session := range m.sessions {
 		in[session] = true
 	}
-	for pause := process.FirstLook; len(in) > 0; pause = min(2*pause, process.LastLook) {
-		killed, _, err := process.Cull(func() ([]process.ProcessX, error) {
-			all, err := process.Census()
-			return process.Under(all, func(p process.ProcessX) bool { return in[p.Session] }), err
+	for pause := process.FirstPause; len(in) > 0; pause = min(2*pause, process.LastPause) {
+		killed, _, err := process.StopAndKill(func() ([]process.Entry, error) {
+			all, err := process.List()
+			return process.Descendants(all, func(p process.Entry) bool { return in[p.Session] }), err
 		})
 		if err != nil || len(killed) == 0 {
 			break
@@ -254,7 +254,7 @@ func (m *minded) continueSpawner() {
 func (m *minded) close() {
 	m.post.stopWaiting()
 	_ = m.conn.CloseWrite() // does not wait for a send; where it fails all is over already
-	again := time.NewTicker(process.LastLook)
+	again := time.NewTicker(process.LastPause)
 	defer again.Stop()
 	for {
 		m.continueSpawner()

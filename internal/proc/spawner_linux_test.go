@@ -69,7 +69,7 @@ func (a spawnerPart) command(t *testing.T) *exec.Cmd {
 }
 
 // fifoCrowd is a crowd at a path, as an errand gets no files of ours.
-func fifoCrowd(t *testing.T) (c *proctest.Crowd, path string) {
+func fifoCrowd(t *testing.T) (c *proctest.Outlet, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "crowd")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
@@ -83,7 +83,7 @@ func fifoCrowd(t *testing.T) (c *proctest.Crowd, path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return proctest.CrowdOf(t, r, w), path
+	return proctest.OutletOf(t, r, w), path
 }
 
 // gate is a fifo that an errand reads a line from.
@@ -127,13 +127,13 @@ func TestNothingOfAnErrandOutlivesIt(t *testing.T) {
 				q.send(sh(7, bystander))
 				q.says(7, "ready")
 				q.send(sh(1, "exec 3>&1 >\"$1\"\n"+leave.script+`read x <"$2"; echo end >&3; exit 9`, fifo, wait))
-				out.Hears("ready", leave.ready)
+				out.WaitForLine("ready", leave.ready)
 				let()
 				is := q.done(1)
 				if e := is.ended; e.Exit.Code != 9 || e.Exit.Left != 0 || string(is.out[1]) != "end\n" {
 					t.Errorf("got %+v, %q", e, is.out)
 				}
-				out.Gone()
+				out.RequireClosed()
 				if q.told[7].ended != nil {
 					t.Errorf("its neighbour: %+v", q.told[7].ended)
 				}
@@ -157,13 +157,13 @@ func TestAForkBombAmongErrandsDiesWhole(t *testing.T) {
 		out, fifo := fifoCrowd(t)
 		q := open(t, c)
 		q.send(sh(7, bystander), sh(1, bomb, fifo))
-		out.Hears("ready", 50)
+		out.WaitForLine("ready", 50)
 		q.says(7, "ready")
 		q.s.Kill(syscall.SIGTERM, 1)
 		if e := q.done(1).ended; e.Exit.Signal != syscall.SIGKILL {
 			t.Errorf("got %+v", e)
 		}
-		out.Gone()
+		out.RequireClosed()
 		if q.told[7].ended != nil {
 			t.Errorf("its neighbour: %+v", q.told[7].ended)
 		}
@@ -180,12 +180,12 @@ func TestWhatIsNobodysDiesWhenNothingRuns(t *testing.T) {
 		q := open(t, SpawnerConfig{herded: herded})
 		q.send(sh(7, bystander), sh(1, escape, fifo, wait))
 		q.says(7, "ready")
-		out.Hears("ready", 1)
+		out.WaitForLine("ready", 1)
 		let()
 		q.done(1) // not kept by it
 		q.s.Kill(syscall.SIGTERM, 7)
 		q.done(7)
-		out.Empties()
+		out.WaitForClose()
 		q.send(sh(2, "exit 2"))
 		if e := q.done(2).ended; e.Exit.Code != 2 {
 			t.Errorf("the next: %+v", e)
@@ -194,11 +194,11 @@ func TestWhatIsNobodysDiesWhenNothingRuns(t *testing.T) {
 		out, fifo = fifoCrowd(t)
 		q.send(sh(8, bystander), sh(3, escape, fifo, wait))
 		q.says(8, "ready")
-		out.Hears("ready", 1)
+		out.WaitForLine("ready", 1)
 		let()
 		q.done(3)
 		q.s.Close()
-		out.Gone()
+		out.RequireClosed()
 	})
 }
 
@@ -253,13 +253,13 @@ func TestAKilledSpawnerIsLostAndItsTreesAreSwept(t *testing.T) {
 		q := open(t, SpawnerConfig{herded: true, old: old})
 		q.send(sh(1, `exec >"$1"; `+proctest.Daemon+bare+`sleep 1000`, fifo),
 			sh(2, `exec >"$1"; `+proctest.Daemon+`echo ready; read x <"$2"; kill -KILL "$PPID"; sleep 1000`, fifo, wait))
-		out.Hears("ready", 4)
+		out.WaitForLine("ready", 4)
 		let()
 		q.drain()
 		if err := q.s.Err(); err != ErrSpawnerLost {
 			t.Errorf("got %v", err)
 		}
-		out.Gone()
+		out.RequireClosed()
 		if err := q.s.Send(sh(3, ":")); err != ErrSpawnerLost {
 			t.Errorf("got %v", err)
 		}
@@ -285,11 +285,11 @@ func TestErrandsDieWithTheirAgent(t *testing.T) {
 			_ = agent.Wait()
 			_, _ = Sweep(token) // what a broken promise left
 		})
-		out.Hears("ready", 3)
+		out.WaitForLine("ready", 3)
 		if err := agent.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		out.Empties()
+		out.WaitForClose()
 	})
 }
 
@@ -303,7 +303,7 @@ func TestSweepKillsWhatADeadSpawnerLeft(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait() })
-		out.Hears("ready", 3)
+		out.WaitForLine("ready", 3)
 		minder := childOf(t, agent.Process.Pid)
 		signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
 		signalAll(t, syscall.SIGKILL, minder)
@@ -312,7 +312,7 @@ func TestSweepKillsWhatADeadSpawnerLeft(t *testing.T) {
 		if _, err := Sweep(token); err != nil {
 			t.Error(err)
 		}
-		out.Empties() // not gone: the kernel's own killing may still be closing files
+		out.WaitForClose() // not gone: the kernel's own killing may still be closing files
 	})
 }
 

@@ -36,18 +36,18 @@ func sweep(token string, session int, groups []string) (killed, refused int, err
 	self := os.Getpid()
 	// What was seen once is waited for: a process on its way out has lost its
 	// environment before it has closed its files.
-	total := make(map[process.Bearer]bool)
-	find := func() ([]process.ProcessX, error) {
-		all, err := process.Census()
+	total := make(map[process.Key]bool)
+	find := func() ([]process.Entry, error) {
+		all, err := process.List()
 		in := members(groups)
-		return process.Under(all, func(p process.ProcessX) bool {
+		return process.Descendants(all, func(p process.Entry) bool {
 			return p.PID != self && (total[p.Key()] || in[p.PID] || session > 0 && p.Session == session || process.Carries(p.PID, token))
 		}), err
 	}
 	end := time.Now().Add(sweepLimit)
 	quiet := 0
-	for pause := process.FirstLook; ; pause = min(2*pause, process.LastLook) {
-		now, refused, err := process.Cull(find)
+	for pause := process.FirstPause; ; pause = min(2*pause, process.LastPause) {
+		now, refused, err := process.StopAndKill(find)
 		for b := range now {
 			total[b], quiet = true, 0
 		}

@@ -49,7 +49,7 @@ func (u *uses) addFromStat(stat []byte) bool {
 }
 
 // measure reads the stat of each. A process that has just ended uses nothing.
-func measure(tree []process.ProcessX) (u uses) {
+func measure(tree []process.Entry) (u uses) {
 	for _, p := range tree {
 		if stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/stat"); err == nil {
 			u.addFromStat(stat)
@@ -93,9 +93,9 @@ func parseRollup(text []byte) int64 {
 }
 
 // livingProcesses is every living process below the minder.
-func (p *Process) livingProcesses() ([]process.ProcessX, error) {
-	all, err := process.Census()
-	return process.Under(all, func(q process.ProcessX) bool { return q.Parent == p.minder.Pid }), err
+func (p *Process) livingProcesses() ([]process.Entry, error) {
+	all, err := process.List()
+	return process.Descendants(all, func(q process.Entry) bool { return q.Parent == p.minder.Pid }), err
 }
 
 func (p *Process) treeUsage() (Usage, error) {
@@ -109,7 +109,7 @@ func (p *Process) treeUsage() (Usage, error) {
 		return Usage{}, err
 	}
 	now := measure(tree)
-	minder := measure([]process.ProcessX{{PID: p.minder.Pid}}) // the orphans' time is its
+	minder := measure([]process.Entry{{PID: p.minder.Pid}}) // the orphans' time is its
 	u := Usage{
 		CPU: now.own + now.waited + minder.waited, Count: len(tree), Threads: now.threads, Memory: now.resident,
 	}

@@ -13,7 +13,7 @@ func TestUsageIsTheWholeTrees(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inEachCage(t, func(t *testing.T, c Command) {
 				p, out := limit(t, c, l, hog(30)+" & "+hog(30)+" & wait")
-				out.Hears("held", 2)
+				out.WaitForLine("held", 2)
 				u, err := p.Usage()
 				if err != nil {
 					t.Fatal(err)
@@ -39,11 +39,11 @@ func TestUsageCountsWhatTheDeadUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer hold.Close()
-	out := proctest.NewCrowd(t)
+	out := proctest.NewOutlet(t)
 	c := shell(`sh -c 'i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done'; echo worked; read x`)
 	c.Stdin, c.Stdout = hold, out.W
 	p := start(t, c)
-	out.Hears("worked", 1)
+	out.WaitForLine("worked", 1)
 	u, err := p.Usage()
 	let.Close()
 	e := p.Wait()
@@ -58,13 +58,13 @@ func TestWhatIsSharedIsCountedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	out := proctest.NewCrowd(t)
+	out := proctest.NewOutlet(t)
 	// Ten shells that all have the same 20 MB.
 	c := shell(`x=$(head -c 20000000 /dev/zero | tr '\0' x); exec 3<&0
 		for i in 1 2 3 4 5 6 7 8 9; do (echo ready; read y <&3) & done; echo ready; wait`)
 	c.Stdin, c.Stdout = in, out.W
 	p := start(t, c)
-	out.Hears("ready", 10)
+	out.WaitForLine("ready", 10)
 	tree, err := p.livingProcesses()
 	if err != nil {
 		t.Fatal(err)

@@ -127,11 +127,11 @@ func TestAViewInAViewShowsBoth(t *testing.T) {
 func TestAViewInAViewDiesWithIt(t *testing.T) {
 	inEachView(t, func(s *seat) {
 		s.nest(proctest.Daemon+wait, "")
-		out := proctest.NewCrowd(s.t)
+		out := proctest.NewOutlet(s.t)
 		cmd := s.begin(s.agent(proctest.Daemon+nested+"\n", out.W))
-		out.Hears("ready", 3)
+		out.WaitForLine("ready", 3)
 		signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
-		out.Empties()
+		out.WaitForClose()
 	})
 }
 
@@ -139,15 +139,15 @@ func TestAViewInAViewDiesWithIt(t *testing.T) {
 // than its own.
 func TestAViewDiesThoughItsMinderIsKilled(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		out := proctest.NewCrowd(s.t)
+		out := proctest.NewOutlet(s.t)
 		cmd := s.begin(s.agent(proctest.Daemon+proctest.Daemon+wait, out.W))
-		out.Hears("ready", 3)
+		out.WaitForLine("ready", 3)
 		signalAll(s.t, syscall.SIGKILL, childOf(s.t, cmd.Process.Pid))
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != fault.ExitDrover {
 			s.t.Errorf("the agent says %d", code)
 		}
-		out.Gone()
+		out.RequireClosed()
 	})
 }
 
@@ -155,21 +155,21 @@ func TestAViewDiesThoughItsMinderIsKilled(t *testing.T) {
 // its parent's death.
 func TestAViewDiesWithItsAgentThoughItsMinderIsStopped(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		out := proctest.NewCrowd(s.t)
+		out := proctest.NewOutlet(s.t)
 		cmd := s.begin(s.agent(proctest.Daemon+wait, out.W))
-		out.Hears("ready", 2)
+		out.WaitForLine("ready", 2)
 		signalAll(s.t, syscall.SIGSTOP, childOf(s.t, cmd.Process.Pid))
 		signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
-		out.Empties()
+		out.WaitForClose()
 	})
 }
 
 func TestTheNextAgentSweepsAView(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		out := proctest.NewCrowd(s.t)
+		out := proctest.NewOutlet(s.t)
 		token := "next-" + strconv.Itoa(os.Getpid()) + "-" + strconv.Itoa(int(out.W.Fd()))
 		cmd := s.begin(s.as(agentPart{Script: proctest.Daemon + proctest.Daemon + wait, Token: token, Herded: s.herded, View: &s.view}.command(s.t, out.W)))
-		out.Hears("ready", 3)
+		out.WaitForLine("ready", 3)
 		minder := childOf(s.t, cmd.Process.Pid)
 		signalAll(s.t, syscall.SIGSTOP, cmd.Process.Pid)
 		if s.herded { // a namespace's death needs no sweep: let one find it alive
@@ -188,7 +188,7 @@ func TestTheNextAgentSweepsAView(t *testing.T) {
 			signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
 			_ = cmd.Wait()
 		}
-		out.Empties()
+		out.WaitForClose()
 	})
 }
 

@@ -319,7 +319,7 @@ func TestAMissingTargetBelowALinkIsBuiltWhereItLeads(t *testing.T) {
 
 func TestTheAgentKnowsTheProgramOfAView(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		out := proctest.NewCrowd(s.t)
+		out := proctest.NewOutlet(s.t)
 		part := agentPart{Script: "read x; :", Herded: s.herded, View: &s.view, SayPid: true, Token: "pid-" + strconv.Itoa(os.Getpid())}
 		cmd := s.as(part.command(s.t, out.W))
 		hold, let, err := os.Pipe()

@@ -1,3 +1,8 @@
+// Package enter runs a command beside a program: with its view of the machine, and outside of
+// its tree and limits.
+//
+// It refuses to know what the program is for. It is proved by enter_test.go and, with a
+// program that has a view, by enter_linux_test.go of package proc.
 package enter
 
 import (
@@ -15,25 +20,25 @@ import (
 	"github.com/drover-run/drover/internal/proc/process"
 )
 
-// Entry is a command beside a program that runs.
-type Entry struct {
+// Command is a command beside a program that runs.
+type Command struct {
 	View process.Identity // the command gets this process's view of the machine; zero: the machine as it is
 	Dir  string           // where it begins, as the program sees it
 	Env  []string         // all of its environment
 	Args []string         // Args[0] is looked for as a shell does, by the PATH of Env
 }
 
-// Enter runs a command beside a program, with this process's terminal, and returns its
+// Run runs a command beside a program, with this process's terminal, and returns its
 // exit status as a shell says it. It is no part of the program's tree: no limit holds
 // it, and it does not end with the program. Keys such as Ctrl-C are for the command.
-func Enter(e Entry) (status int, err error) {
+func Run(e Command) (status int, err error) {
 	c := &exec.Cmd{Path: e.Args[0], Args: e.Args, Dir: e.Dir, Env: e.Env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 	keys := make(chan os.Signal, 1)
 	signal.Notify(keys, unix.SIGINT, unix.SIGQUIT) // not ignored: that the command would inherit
 	defer signal.Stop(keys)
 	if e.View.PID > 0 {
-		err = stepIn(e.View, c)
-	} else if err = find(c); err == nil {
+		err = startInside(e.View, c)
+	} else if err = resolveProgram(c); err == nil {
 		err = c.Start()
 	}
 	switch {
@@ -55,9 +60,9 @@ func Enter(e Entry) (status int, err error) {
 	return c.ProcessState.ExitCode(), nil
 }
 
-// find looks for the program as a shell does.
-func find(c *exec.Cmd) error {
-	for _, path := range candidates(c.Args[0], c.Env, c.Dir) {
+// resolveProgram sets c.Path to where the program is, as a shell finds it.
+func resolveProgram(c *exec.Cmd) error {
+	for _, path := range candidatePaths(c.Args[0], c.Env, c.Dir) {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
 			c.Path = path
 			return nil
@@ -66,8 +71,8 @@ func find(c *exec.Cmd) error {
 	return &exec.Error{Name: c.Args[0], Err: exec.ErrNotFound}
 }
 
-// candidates are the absolute paths that a name may mean.
-func candidates(name string, environ []string, dir string) (paths []string) {
+// candidatePaths are the absolute paths that a name may mean.
+func candidatePaths(name string, environ []string, dir string) (paths []string) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(dir, name)

@@ -14,10 +14,10 @@ import (
 	"github.com/drover-run/drover/internal/proc/process"
 )
 
-// errNotThere says that the number of a process is another's by now.
-var errNotThere = errors.New("the program has ended")
+// errEnded says that the number of a process is another's by now.
+var errEnded = errors.New("the program has ended")
 
-// stepIn takes c to where process id sees the machine from, and starts it there. What
+// startInside takes c to where process id sees the machine from, and starts it there. What
 // is opened of the process is used only if id lives afterwards: open, it stays that
 // process's, whatever its number names by then.
 //
@@ -26,7 +26,7 @@ var errNotThere = errors.New("the program has ended")
 // plain user's program lives in a user namespace, which only a process with one
 // thread may join, and Go has more: the user makes another namespace, and takes the
 // program's root as the root. The user sees the same files then, and the machine's hostname.
-func stepIn(id process.Identity, c *exec.Cmd) error {
+func startInside(id process.Identity, c *exec.Cmd) error {
 	if os.Geteuid() != 0 {
 		root, err := os.OpenFile("/proc/"+strconv.Itoa(id.PID)+"/root", unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {
@@ -34,9 +34,9 @@ func stepIn(id process.Identity, c *exec.Cmd) error {
 		}
 		defer root.Close()
 		if !id.Lives() {
-			return errNotThere
+			return errEnded
 		}
-		if err := findThere(root, c); err != nil {
+		if err := resolveBelow(root, c); err != nil {
 			return err
 		}
 		c.SysProcAttr = &syscall.SysProcAttr{Chroot: "/proc/self/fd/" + strconv.Itoa(int(root.Fd())), Cloneflags: syscall.CLONE_NEWUSER,
@@ -71,27 +71,27 @@ func joinAndStart(id process.Identity, c *exec.Cmd) error {
 		open = append(open, f)
 	}
 	if !id.Lives() {
-		return errNotThere
+		return errEnded
 	}
 	for i, s := range spaces {
 		if err := unix.Setns(int(open[i].Fd()), s.flag); err != nil {
 			return fmt.Errorf("join the program's view (%s): %w", s.name, err)
 		}
 	}
-	if err := find(c); err != nil {
+	if err := resolveProgram(c); err != nil {
 		return err
 	}
 	return c.Start()
 }
 
-// findThere is find below another root; its links are not followed: a name
+// resolveBelow is find below another root; its links are not followed: a name
 // without a slash is looked for in the folders of PATH.
-func findThere(root *os.File, c *exec.Cmd) error {
+func resolveBelow(root *os.File, c *exec.Cmd) error {
 	name := c.Args[0]
 	there := func(path string) bool {
 		return unix.Faccessat(int(root.Fd()), "."+path, unix.X_OK, 0) == nil
 	}
-	for _, path := range candidates(name, c.Env, c.Dir) {
+	for _, path := range candidatePaths(name, c.Env, c.Dir) {
 		if there(path) {
 			c.Path, c.Err = path, nil
 			return nil

@@ -8,9 +8,9 @@ import (
 	"github.com/drover-run/drover/internal/proc/process"
 )
 
-// stepIn: there are no views here.
-func stepIn(_ process.Identity, c *exec.Cmd) error {
-	if err := find(c); err != nil {
+// startInside: there are no views here.
+func startInside(_ process.Identity, c *exec.Cmd) error {
+	if err := resolveProgram(c); err != nil {
 		return err
 	}
 	return c.Start()

@@ -8,11 +8,11 @@ import (
 )
 
 func TestACommandIsFoundByThePathOfItsOwnEnvironment(t *testing.T) {
-	got := strings.Join(candidates("tool", []string{"PATH=/a", "X=1", "PATH=/b:rel::/c"}, "/work"), " ")
+	got := strings.Join(candidatePaths("tool", []string{"PATH=/a", "X=1", "PATH=/b:rel::/c"}, "/work"), " ")
 	if got != "/b/tool /c/tool" {
 		t.Errorf("it looks at %s", got)
 	}
-	if got := candidates("./tool", nil, "/work"); len(got) != 1 || got[0] != "/work/tool" {
+	if got := candidatePaths("./tool", nil, "/work"); len(got) != 1 || got[0] != "/work/tool" {
 		t.Errorf("a path leads to %v", got)
 	}
 }

@@ -18,7 +18,7 @@ type Identity struct {
 // Self is the calling process.
 func Self() Identity {
 	id := Identity{Boot: Boot(), Namespace: namespace(), PID: os.Getpid()}
-	if p, _, err := Find1(id.PID); err == nil && p.PID == id.PID {
+	if p, _, err := Find(id.PID); err == nil && p.PID == id.PID {
 		id.Start = p.Start
 	}
 	return id
@@ -26,7 +26,7 @@ func Self() Identity {
 
 // Of is the process that bears a number now.
 func Of(pid int) (Identity, error) {
-	p, alive, err := Find1(pid)
+	p, alive, err := Find(pid)
 	if err == nil && !alive {
 		err = syscall.ESRCH
 	}
@@ -53,7 +53,7 @@ func (id Identity) Gone() (gone, known bool) {
 	if id.Boot != Boot() || id.Namespace != namespace() {
 		return false, false
 	}
-	p, alive, err := Find1(id.PID)
+	p, alive, err := Find(id.PID)
 	if err == nil {
 		return !alive || p.Start != id.Start, true
 	}

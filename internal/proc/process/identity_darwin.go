@@ -14,13 +14,13 @@ func Boot() string {
 // namespace: there is one for the whole machine.
 func namespace() string { return "darwin" }
 
-func Find1(pid int) (p ProcessX, alive bool, err error) {
+func Find(pid int) (p Entry, alive bool, err error) {
 	k, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
-		return ProcessX{}, false, err
+		return Entry{}, false, err
 	}
 	if int(k.Proc.P_pid) != pid {
-		return ProcessX{}, false, os.ErrNotExist
+		return Entry{}, false, os.ErrNotExist
 	}
 	return fromKernel(k), k.Proc.P_stat != zombie, nil
 }

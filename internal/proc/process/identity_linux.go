@@ -20,10 +20,10 @@ func namespace() string {
 	return s
 }
 
-func Find1(pid int) (p ProcessX, alive bool, err error) {
+func Find(pid int) (p Entry, alive bool, err error) {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return ProcessX{}, false, err
+		return Entry{}, false, err
 	}
 	return ParseStat(stat)
 }

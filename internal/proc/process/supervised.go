@@ -2,13 +2,13 @@ package process
 
 import "slices"
 
-// Minded are the programs that minders of id's process run: what stands right below
+// Supervised are the programs that minders of id's process run: what stands right below
 // its minders. Of a process that has ended there are none.
-func Minded(id Identity) ([]Identity, error) {
+func Supervised(id Identity) ([]Identity, error) {
 	if gone, known := id.Gone(); gone || !known {
 		return nil, nil
 	}
-	all, err := Census()
+	all, err := List()
 	if err != nil {
 		return nil, err
 	}

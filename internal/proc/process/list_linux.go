@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Census lists the living. A process that ends while we read is left out.
-func Census() ([]ProcessX, error) {
+// List lists the living. A process that ends while we read is left out.
+func List() ([]Entry, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
@@ -18,7 +18,7 @@ func Census() ([]ProcessX, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	all := make([]ProcessX, 0, len(names))
+	all := make([]Entry, 0, len(names))
 	for _, name := range names {
 		if name[0] < '1' || name[0] > '9' {
 			continue
@@ -36,7 +36,7 @@ func Census() ([]ProcessX, error) {
 
 // ParseStat reads proc(5)'s stat. A program may name itself anything, brackets
 // and newlines too, so the fields are counted from the last bracket.
-func ParseStat(stat []byte) (p ProcessX, alive bool, err error) {
+func ParseStat(stat []byte) (p Entry, alive bool, err error) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 0 || end < open {
 		return p, false, fmt.Errorf("read stat: %q: no name", stat)
@@ -54,11 +54,11 @@ func ParseStat(stat []byte) (p ProcessX, alive bool, err error) {
 		{&p.Parent, f[1]}, {&p.Group, f[2]}, {&p.Session, f[3]}, {&threads, f[17]},
 	} {
 		if *n.into, err = strconv.Atoi(string(n.text)); err != nil {
-			return ProcessX{}, false, fmt.Errorf("read stat: %w", err)
+			return Entry{}, false, fmt.Errorf("read stat: %w", err)
 		}
 	}
 	if p.Start, err = strconv.ParseUint(string(f[19]), 10, 64); err != nil {
-		return ProcessX{}, false, fmt.Errorf("read stat: %w", err)
+		return Entry{}, false, fmt.Errorf("read stat: %w", err)
 	}
 	// A zombie with threads has lost its first thread only, and runs.
 	dead := (f[0][0] == 'Z' || f[0][0] == 'X') && threads <= 1

@@ -49,9 +49,9 @@ func FuzzMarked(f *testing.F) {
 
 func TestUnderTakesAllDescendantsOnce(t *testing.T) {
 	t.Parallel()
-	all := []ProcessX{{PID: 1}, {PID: 9, Parent: 5}, {PID: 5, Parent: 2}, {PID: 2, Parent: 1}, {PID: 3, Parent: 1}, {PID: 7, Parent: 9}}
+	all := []Entry{{PID: 1}, {PID: 9, Parent: 5}, {PID: 5, Parent: 2}, {PID: 2, Parent: 1}, {PID: 3, Parent: 1}, {PID: 7, Parent: 9}}
 	var got []int
-	for _, p := range Under(all, func(p ProcessX) bool { return p.PID == 2 || p.PID == 9 }) {
+	for _, p := range Descendants(all, func(p Entry) bool { return p.PID == 2 || p.PID == 9 }) {
 		got = append(got, p.PID)
 	}
 	if diff := cmp.Diff([]int{9, 2, 7, 5}, got); diff != "" {
@@ -60,8 +60,8 @@ func TestUnderTakesAllDescendantsOnce(t *testing.T) {
 }
 
 func TestCullStopsEverythingBeforeItKills(t *testing.T) {
-	out := proctest.NewCrowd(t)
-	var tree []ProcessX
+	out := proctest.NewOutlet(t)
+	var tree []Entry
 	for range 2 {
 		p, err := os.StartProcess("/bin/sh", []string{"sh", "-c", "sleep 1000 & echo ready; wait"}, &os.ProcAttr{
 			Files: []*os.File{nil, out.W, nil}, Sys: &syscall.SysProcAttr{Setpgid: true},
@@ -70,9 +70,9 @@ func TestCullStopsEverythingBeforeItKills(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = syscall.Kill(-p.Pid, syscall.SIGKILL); _ = p.Release() })
-		tree = append(tree, ProcessX{PID: p.Pid, Group: p.Pid})
+		tree = append(tree, Entry{PID: p.Pid, Group: p.Pid})
 	}
-	out.Hears("ready", 2)
+	out.WaitForLine("ready", 2)
 	end := func(pid int) (ws syscall.WaitStatus) {
 		if _, err := syscall.Wait4(pid, &ws, syscall.WUNTRACED, nil); err != nil {
 			t.Error(err)
@@ -80,7 +80,7 @@ func TestCullStopsEverythingBeforeItKills(t *testing.T) {
 		return ws
 	}
 	looks := 0
-	killed, refused, err := Cull(func() ([]ProcessX, error) {
+	killed, refused, err := StopAndKill(func() ([]Entry, error) {
 		looks++
 		if looks < 3 { // the second appears while the first is being stopped
 			if looks == 2 && !end(tree[0].PID).Stopped() {
@@ -101,5 +101,5 @@ func TestCullStopsEverythingBeforeItKills(t *testing.T) {
 			t.Errorf("ended as %v", ws)
 		}
 	}
-	out.Empties() // their groups died with them
+	out.WaitForClose() // their groups died with them
 }

@@ -5,27 +5,27 @@ import (
 	"syscall"
 )
 
-// ProcessX is one line of the machine's list. The dead are not on it.
-type ProcessX struct {
+// Entry is one line of the machine's list. The dead are not on it.
+type Entry struct {
 	PID, Parent, Group, Session int
 
 	Start uint64 // tells two bearers of one pid apart; the unit is the system's
 }
 
-// Bearer is the process with a pid, and not the next one with it.
-type Bearer struct {
+// Key is the process with a pid, and not the next one with it.
+type Key struct {
 	PID   int
 	Start uint64
 }
 
 // Key is what tells p from every other process.
-func (p ProcessX) Key() Bearer { return Bearer{p.PID, p.Start} }
+func (p Entry) Key() Key { return Key{p.PID, p.Start} }
 
-// Under is every process for which root holds, then all their descendants.
-func Under(all []ProcessX, root func(ProcessX) bool) []ProcessX {
-	children := make(map[int][]ProcessX, len(all))
+// Descendants is every process for which root holds, then all their descendants.
+func Descendants(all []Entry, root func(Entry) bool) []Entry {
+	children := make(map[int][]Entry, len(all))
 	seen := make(map[int]bool)
-	var tree []ProcessX
+	var tree []Entry
 	for _, p := range all {
 		if root(p) {
 			tree = append(tree, p)
@@ -45,12 +45,12 @@ func Under(all []ProcessX, root func(ProcessX) bool) []ProcessX {
 	return tree
 }
 
-// Cull stops everything that find finds, until it finds nothing new, then kills
+// StopAndKill stops everything that find finds, until it finds nothing new, then kills
 // it all: what is stopped cannot fork, so even a fork bomb is caught whole. It
 // returns what it killed, and how many it was not permitted to.
-func Cull(find func() ([]ProcessX, error)) (killed map[Bearer]ProcessX, refused int, err error) {
+func StopAndKill(find func() ([]Entry, error)) (killed map[Key]Entry, refused int, err error) {
 	own := syscall.Getpgrp()
-	hit := func(p ProcessX, sig syscall.Signal) error {
+	hit := func(p Entry, sig syscall.Signal) error {
 		if p.Group > 1 && p.Group != own {
 			// The whole group in one step: one that forks and exits faster
 			// than we can look is still of that group.
@@ -58,10 +58,10 @@ func Cull(find func() ([]ProcessX, error)) (killed map[Bearer]ProcessX, refused 
 		}
 		return syscall.Kill(p.PID, sig)
 	}
-	killed = make(map[Bearer]ProcessX)
+	killed = make(map[Key]Entry)
 	for fresh := true; fresh; {
 		fresh = false
-		var tree []ProcessX
+		var tree []Entry
 		tree, err = find()
 		for _, p := range tree {
 			if _, known := killed[p.Key()]; !known {

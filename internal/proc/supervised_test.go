@@ -12,7 +12,7 @@ import (
 func TestProgramsAreFoundBelowTheirMinders(t *testing.T) {
 	p := start(t, shell("sleep 1000 & wait"))
 	self := process.Self()
-	found, err := process.Minded(self)
+	found, err := process.Supervised(self)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestProgramsAreFoundBelowTheirMinders(t *testing.T) {
 		t.Errorf("once it has ended: gone %v, known %v", gone, known)
 	}
 	for _, id := range []process.Identity{found[i], {PID: os.Getpid()}, {}} {
-		if below, err := process.Minded(id); err != nil || len(below) > 0 {
+		if below, err := process.Supervised(id); err != nil || len(below) > 0 {
 			t.Errorf("below %v: %v, %v", id, below, err)
 		}
 	}

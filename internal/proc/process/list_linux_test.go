@@ -11,13 +11,13 @@ func TestStatIsReadThoughTheNameIsHostile(t *testing.T) {
 	rest := " 2 3 4 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 777 0 0"
 	for _, c := range []struct {
 		stat  string
-		want  ProcessX
+		want  Entry
 		alive bool
 	}{
-		{"10 (sh) S" + rest, ProcessX{10, 2, 3, 4, 777}, true},
-		{"10 (a) R 9 9 9) S" + rest, ProcessX{10, 2, 3, 4, 777}, true},
-		{"10 (new\nline () Z" + rest, ProcessX{10, 2, 3, 4, 777}, false},
-		{"10 (x) Z 2 3 4 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 777 0 0", ProcessX{10, 2, 3, 4, 777}, true},
+		{"10 (sh) S" + rest, Entry{10, 2, 3, 4, 777}, true},
+		{"10 (a) R 9 9 9) S" + rest, Entry{10, 2, 3, 4, 777}, true},
+		{"10 (new\nline () Z" + rest, Entry{10, 2, 3, 4, 777}, false},
+		{"10 (x) Z 2 3 4 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 777 0 0", Entry{10, 2, 3, 4, 777}, true},
 	} {
 		got, alive, err := ParseStat([]byte(c.stat))
 		if err != nil || got != c.want || alive != c.alive {
@@ -38,7 +38,7 @@ func FuzzStat(f *testing.F) {
 	f.Add([]byte("1 () S 0 1 1"))
 	f.Add([]byte("10 (x) Z 2 3 4 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 3 0 777 0 0"))
 	f.Fuzz(func(t *testing.T, stat []byte) {
-		if p, _, err := ParseStat(stat); err != nil && p != (ProcessX{}) && p.Start != 0 {
+		if p, _, err := ParseStat(stat); err != nil && p != (Entry{}) && p.Start != 0 {
 			t.Errorf("%q: a process beside an error: %+v", stat, p)
 		}
 	})
@@ -68,7 +68,7 @@ func TestIdentityKnowsTheGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	born, _, err := Find1(child.Pid)
+	born, _, err := Find(child.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}

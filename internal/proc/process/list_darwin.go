@@ -8,12 +8,12 @@ import (
 
 const zombie = 5 // SZOMB in sys/proc.h
 
-func Census() ([]ProcessX, error) {
+func List() ([]Entry, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.all")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	all := make([]ProcessX, 0, len(list))
+	all := make([]Entry, 0, len(list))
 	for i := range list {
 		if list[i].Proc.P_stat == zombie {
 			continue
@@ -23,8 +23,8 @@ func Census() ([]ProcessX, error) {
 	return all, nil
 }
 
-func fromKernel(k *unix.KinfoProc) ProcessX {
-	p := ProcessX{
+func fromKernel(k *unix.KinfoProc) Entry {
+	p := Entry{
 		PID: int(k.Proc.P_pid), Parent: int(k.Eproc.Ppid), Group: int(k.Eproc.Pgid),
 		Start: uint64(k.Proc.P_starttime.Sec)*1e6 + uint64(k.Proc.P_starttime.Usec),
 	}

@@ -1,3 +1,5 @@
+// Package proctest has what tests of several packages need to see the end of a tree of
+// processes.
 package proctest
 
 import (
@@ -12,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PlayDetach starts its arguments in a session of their own and leaves them.
-func PlayDetach() {
+// RunDetached starts its arguments in a session of their own and leaves them.
+func RunDetached() {
 	_, err := os.StartProcess("/bin/sh", append([]string{"sh"}, os.Args[1:]...), &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Env: os.Environ(), Sys: &syscall.SysProcAttr{Setsid: true},
 	})
@@ -27,8 +29,8 @@ func PlayDetach() {
 // session of its own, deaf to every polite signal. It says "ready" first.
 const Daemon = `(PROC_TEST_ROLE=detach "$SELF" -c 'trap "" TERM HUP INT QUIT USR1; echo ready; sleep 1000; sleep 1000' &)` + "\n"
 
-// Crowd is an outlet that every process of a tree holds open.
-type Crowd struct {
+// Outlet is a pipe that every process of a tree holds open.
+type Outlet struct {
 	t    *testing.T
 	r, W *os.File
 	In   *bufio.Reader
@@ -36,27 +38,29 @@ type Crowd struct {
 	Namespace bool // the agent said that it has one
 }
 
-func NewCrowd(t *testing.T) *Crowd {
+// NewOutlet makes a pipe; the program is given W.
+func NewOutlet(t *testing.T) *Outlet {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return CrowdOf(t, r, w)
+	return OutletOf(t, r, w)
 }
 
-func CrowdOf(t *testing.T, r, w *os.File) *Crowd {
+// OutletOf is an Outlet of a pipe that is there.
+func OutletOf(t *testing.T, r, w *os.File) *Outlet {
 	t.Helper()
 	t.Cleanup(func() { r.Close(); w.Close() })
 	// Not a timing assertion: a broken promise fails here instead of hanging.
 	if err := r.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	return &Crowd{t: t, r: r, W: w, In: bufio.NewReader(r)}
+	return &Outlet{t: t, r: r, W: w, In: bufio.NewReader(r)}
 }
 
-// Hears waits for a line of that text, once per count.
-func (c *Crowd) Hears(want string, count int) {
+// WaitForLine waits for a line of that text, once per count.
+func (c *Outlet) WaitForLine(want string, count int) {
 	c.t.Helper()
 	for range count {
 		for {
@@ -76,10 +80,10 @@ func (c *Crowd) Hears(want string, count int) {
 	}
 }
 
-// Gone fails unless no process holds the outlet at this very moment. It is exact
+// RequireClosed fails unless no process holds the outlet at this very moment. It is exact
 // because tests that start processes are not parallel: a child forked elsewhere
 // would hold all our files until its exec.
-func (c *Crowd) Gone() {
+func (c *Outlet) RequireClosed() {
 	c.t.Helper()
 	c.W.Close()
 	raw, err := c.r.SyscallConn()
@@ -101,8 +105,8 @@ func (c *Crowd) Gone() {
 	}
 }
 
-// Empties waits until no process holds the outlet.
-func (c *Crowd) Empties() {
+// WaitForClose waits until no process holds the outlet.
+func (c *Outlet) WaitForClose() {
 	c.t.Helper()
 	c.W.Close()
 	if _, err := io.Copy(io.Discard, c.In); err != nil {
