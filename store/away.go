@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// Away says for how long the bucket has done nothing, though something is asked of
-// it, and what came back last instead: nil if nothing came at all. It is 0 while the
-// bucket answers or nothing is asked. Requests that wait for it go on by themselves when it is
-// back; Away is for telling the user.
+// Away says for how long requests have been waiting without an answer that counts, and what
+// the last answer was: nil if there was none. It is 0 while the bucket answers, or while no
+// request waits. Waiting requests go on by themselves once the bucket answers; Away is for
+// telling the user.
 //
-// Blobs may be large: to send or to open one counts from its first bad answer on.
+// As blobs may be large, a request that sends or opens one counts only from its first bad
+// answer on.
 func (s *Store) Away() (length time.Duration, last error) {
 	c := &s.contact
 	c.mu.Lock()
@@ -22,9 +23,9 @@ func (s *Store) Away() (length time.Duration, last error) {
 	return s.clock.Boot() - c.met, c.last
 }
 
-// Mind calls away once the bucket has been away for least, and back when it is not any
-// more, with how long it was; until ctx is done. Time in which
-// this process or its machine was stopped is unknown, and does not count.
+// Mind calls away once the bucket has not answered for least, and back once it answers, with
+// how long that took; until ctx is done. Time in which this process or its machine was
+// stopped does not count, as nothing is known of it.
 func (s *Store) Mind(ctx context.Context, least time.Duration, away func(length time.Duration, last error), back func(length time.Duration)) {
 	begun := time.Duration(-1)                        // by Boot
 	looked, since := s.clock.Boot(), time.Duration(0) // without a pause
@@ -50,18 +51,18 @@ func (s *Store) Mind(ctx context.Context, least time.Duration, away func(length 
 }
 
 const (
-	// glance is how often Mind looks.
+	// glance is the time between two looks of Mind.
 	glance = time.Second
-	// longGlance is how long it takes for that only where it was stopped itself.
+	// longGlance: if the time between two looks was longer, this process was stopped.
 	longGlance = 4 * glance
 )
 
-// contact is when a bucket last did what it was asked.
+// contact is when a bucket last answered a request.
 type contact struct {
 	mu     sync.Mutex
-	asking int           // requests that are waited for
-	met    time.Duration // when one was last done; or when the first of these was asked
-	last   error         // answer since
+	asking int           // requests that wait
+	met    time.Duration // when the last one was done; or when the first of those that wait was made
+	last   error         // the newest bad answer since
 }
 
 // asked is one request, with all its tries.
@@ -80,7 +81,7 @@ func (s *Store) beginRequest(large bool) *asked {
 	return a
 }
 
-// countWaiting takes a into those that are waited for. Its caller holds the lock.
+// countWaiting counts a as waiting. Its caller holds the lock.
 func (a *asked) countWaiting() {
 	c := &a.s.contact
 	if c.asking == 0 {
@@ -90,10 +91,10 @@ func (a *asked) countWaiting() {
 	a.counts = true
 }
 
-// recordAnswer takes in what a try came to.
+// recordAnswer records the result of a try.
 func (a *asked) recordAnswer(ctx context.Context, err error) {
 	if ctx.Err() != nil {
-		return // the answer may be our own
+		return // the error may be that of ctx, and not the bucket's
 	}
 	c := &a.s.contact
 	c.mu.Lock()

@@ -32,11 +32,10 @@ func (d Digest) objectKey() (string, error) {
 	return "blobs/" + string(d), err
 }
 
-// PutBlob stores the whole of body under its digest and returns that and its
-// size in bytes. It reads body once to name it and, if it is not stored
-// yet, once more to send it (again after an unclear answer), in constant memory.
-// What is sent is what was named: if body changes in between, that is an error
-// and nothing is stored.
+// PutBlob stores the whole of body under its digest, and returns the digest and the size in
+// bytes. It reads body once for the digest and, if it is not stored yet, once more to send
+// it (again after an unclear answer), in constant memory. If body changes in between, that
+// is an error and nothing is stored.
 func (s *Store) PutBlob(ctx context.Context, body io.ReadSeeker) (Digest, int64, error) {
 	if _, err := body.Seek(0, io.SeekStart); err != nil {
 		return "", 0, fmt.Errorf("read blob: %w", err)
@@ -54,7 +53,7 @@ func (s *Store) PutBlob(ctx context.Context, body io.ReadSeeker) (Digest, int64,
 	err = s.retryWithBody(ctx, "store blob", string(d), true, func() error {
 		err := s.bucket.Create(ctx, "blobs/"+string(d), same)
 		if same.err != nil {
-			// The body's own error: a client library may have lost it.
+			// The body's own error, which the client library may not have passed on.
 			return same.err
 		}
 		return err
@@ -97,7 +96,7 @@ func (s *Store) OpenBlob(ctx context.Context, d Digest) (io.ReadCloser, error) {
 	return &verified{ReadCloser: r, want: d, where: s.String(), hash: sha256.New()}, nil
 }
 
-// verified turns io.EOF into ErrCorrupt when what went by was something else.
+// verified turns io.EOF into ErrCorrupt when the bytes read do not have the digest.
 type verified struct {
 	io.ReadCloser
 	want  Digest
@@ -114,10 +113,9 @@ func (v *verified) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unchanged is a body being sent under a digest. A sender may stop at the last
-// byte without asking for io.EOF, so the last bytes are handed out only once
-// they are known to complete the digest; after a change no sender can send size
-// bytes.
+// unchanged is a body that is sent under a digest. A sender may stop at the last byte
+// without asking for io.EOF, so unchanged gives the last bytes only after it has checked
+// that they complete the digest: if body has changed, no sender can send size bytes.
 type unchanged struct {
 	body io.ReadSeeker
 	want Digest

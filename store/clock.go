@@ -10,7 +10,7 @@ import (
 type Clock interface {
 	// Now is the wall clock: for people and for records, never for a decision.
 	Now() time.Time
-	// Boot is the time since some fixed point, and goes on while the machine
+	// Boot is the time since some fixed point, and includes the time for which the machine
 	// sleeps: every lease and every interval is measured with it (rule D2 of docs/protocol.md).
 	Boot() time.Duration
 	// Sleep blocks for d, or until ctx is done, and then returns its cause.

@@ -18,9 +18,9 @@ func (s *Store) PutFile(ctx context.Context, key string, body io.ReadSeeker) err
 	})
 }
 
-// CreateFile writes body under key, from its beginning, unless key holds an
-// object: its writer does not matter, so it is for what every writer would write
-// alike. Constant memory; body is read again after an unclear answer.
+// CreateFile writes body under key, from its beginning, unless key holds an object. It does
+// not tell its own object from another writer's, so it is for content that is the same from
+// every writer. Constant memory; body is read again after an unclear answer.
 func (s *Store) CreateFile(ctx context.Context, key string, body io.ReadSeeker) error {
 	err := s.retryRequest(ctx, "create", key, func() error {
 		if _, err := body.Seek(0, io.SeekStart); err != nil {

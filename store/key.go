@@ -15,10 +15,10 @@ const (
 	MaxElement = 255
 )
 
-// CheckKey refuses what is no key: a key is made of elements parted by single
-// slashes, each of [A-Za-z0-9._-] and none beginning with ".". Dot names are a
-// bucket's own: a folder keeps its unfinished files there, NFS its deleted ones,
-// and "." and ".." are among them. Names given by users are encoded first.
+// CheckKey refuses a text that is not a key: a key consists of elements between single
+// slashes, each of [A-Za-z0-9._-] and none beginning with ".". Names with a dot in front are
+// for the bucket itself: a folder keeps its unfinished files there, NFS its deleted ones, and
+// "." and ".." are among them. Names given by users are encoded first.
 func CheckKey(key string) error {
 	if why := badKey(key); why != "" {
 		return fault.New(fault.Invalid, "", "check key: %.80q: %s", key, why)
@@ -26,8 +26,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckName refuses what cannot be an object's name: a name is 1 to 1,024 bytes of
-// UTF-8 without a zero. A bucket that was opened for whatever others keep in it
+// CheckName refuses a text that cannot be an object's name: a name is 1 to 1,024 bytes of
+// UTF-8 without a zero byte. A bucket that was opened for names that drover does not make
 // (Foreign, in its Options) takes names instead of keys.
 func CheckName(name string) error {
 	why := ""
@@ -47,7 +47,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckPrefix refuses what no key could begin with. "" and "a/" are prefixes.
+// CheckPrefix refuses a text with which no key can begin. "" and "a/" are prefixes.
 func CheckPrefix(prefix string) error {
 	folder, leaf := "", prefix
 	if i := strings.LastIndexByte(prefix, '/'); i >= 0 {

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Forever is the age of knowledge that never becomes untrue: an entry of a log.
+// Forever is the age for objects that never change, such as an entry of a log.
 const Forever time.Duration = 1<<63 - 1
 
-// The bounds of a memory: many entries of logs, and little beside what a process
-// needs anyway, for hundreds of agents may share a machine.
+// The bounds of a memory: it has room for many entries of logs, and is small beside what a
+// process needs anyway, as hundreds of agents may share a machine.
 const (
 	maxKnown  = 64 << 10 // bytes of one object
-	maxMemory = 1 << 20  // bytes of all; then it begins anew
-	perObject = 100      // bytes that knowing one costs beside key and body
+	maxMemory = 1 << 20  // bytes of all; a larger memory is emptied
+	perObject = 100      // bytes that an object takes beside its key and body
 )
 
-// memory is what a Store knows of objects that never change once they are written.
-// It holds what was seen, never that something was absent: what is not there now
-// may be there a moment later (rule L6 of docs/protocol.md).
+// memory holds objects that a Store has read or written and that never change. It never
+// remembers that an object was absent: it may be there a moment later (rule L6 of
+// docs/protocol.md).
 type memory struct {
 	mu    sync.Mutex
 	held  map[string]known
@@ -28,7 +28,7 @@ type memory struct {
 
 type known struct {
 	body []byte
-	at   time.Duration // when it was last seen there, by the boot clock, from before it was asked for
+	at   time.Duration // by the boot clock: when the newest request that found it was sent
 }
 
 func (m *memory) recallContent(key string, now, age time.Duration) ([]byte, bool) {
@@ -64,11 +64,11 @@ func (m *memory) forgetKey(key string) {
 	}
 }
 
-// Fixed reads a whole object that never changes once it is written, without a
-// request if this Store has seen it there less than age ago. Only what was there
-// is remembered, so ErrNotExist is always the bucket's own answer. An object that
-// others have deleted may be given for age; one that this Store deleted is not.
-// The caller leaves body as it is. It has at most so many bytes: see GetAtMost.
+// Fixed reads a whole object that never changes once it is written. It sends no request if
+// this Store has seen the object less than age ago. An absent object is not remembered, so
+// ErrNotExist is always the bucket's own answer. An object that others have deleted may be
+// given for age; one that this Store deleted is not. The caller must not change body. For
+// most see GetAtMost.
 func (s *Store) Fixed(ctx context.Context, key string, age time.Duration, most int) (body []byte, err error) {
 	sent := s.clock.Boot()
 	if body, ok := s.known.recallContent(key, sent, age); ok {
@@ -82,13 +82,13 @@ func (s *Store) Fixed(ctx context.Context, key string, age time.Duration, most i
 	return body, nil
 }
 
-// Recall is Fixed without asking: ok is false when this Store has not seen key, or
-// has forgotten it.
+// Recall is Fixed without a request: ok is false when this Store has not seen key, or has
+// forgotten it.
 func (s *Store) Recall(key string, age time.Duration) (body []byte, ok bool) {
 	return s.known.recallContent(key, s.clock.Boot(), age)
 }
 
-// CreateFixed is CreateOnce of an object for Fixed: what key holds is remembered.
+// CreateFixed is CreateOnce of an object for Fixed: it remembers what key holds.
 func (s *Store) CreateFixed(ctx context.Context, key string, body []byte) (held []byte, mine bool, err error) {
 	sent := s.clock.Boot()
 	if held, mine, err = s.CreateOnce(ctx, key, body); err == nil {

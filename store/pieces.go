@@ -12,13 +12,13 @@ import (
 	"io"
 )
 
-// Pieces is what a Bucket may have beside: large objects are read in pieces, many at
-// once, each of them from one and the same object.
+// Pieces are methods that a Bucket may have in addition, for large objects: it reads many
+// pieces at once, and makes sure that all are of the same object.
 type Pieces interface {
-	// Look says what key holds, without reading it. ErrNotExist if it is absent.
+	// Look describes the object under key without reading it. ErrNotExist if it is absent.
 	Look(ctx context.Context, key string) (Whole, error)
-	// GetOf is Get of an object that Look gave, and of no other: ErrReplaced if its key
-	// does not hold it any more, when it is opened or while it is read.
+	// GetOf is Get of the very object that Look gave: ErrReplaced if its key does not hold it
+	// any more, when it is opened or while it is read.
 	GetOf(ctx context.Context, o Object, off, n int64) (io.ReadCloser, error)
 }
 
@@ -32,7 +32,7 @@ type Whole struct {
 	Sum Sum
 }
 
-// Look is Pieces.Look. A bucket that has none says errors.ErrUnsupported.
+// Look is Pieces.Look, or errors.ErrUnsupported where the bucket has none.
 func (s *Store) Look(ctx context.Context, key string) (w Whole, err error) {
 	p, ok := s.bucket.(Pieces)
 	if !ok {
@@ -45,7 +45,7 @@ func (s *Store) Look(ctx context.Context, key string) (w Whole, err error) {
 	return w, err
 }
 
-// OpenOf is Pieces.GetOf, of a bucket that has it. Only opening is retried, not
+// OpenOf is Pieces.GetOf, for a bucket that has it. It retries the opening, and not the
 // reading. The caller closes.
 func (s *Store) OpenOf(ctx context.Context, o Object, off, n int64) (r io.ReadCloser, err error) {
 	p, ok := s.bucket.(Pieces)
@@ -55,19 +55,19 @@ func (s *Store) OpenOf(ctx context.Context, o Object, off, n int64) (r io.ReadCl
 	var replaced error
 	err = s.retryWithBody(ctx, "open", o.Key, true, func() (err error) {
 		if r, err = p.GetOf(ctx, o, off, n); errors.Is(err, ErrReplaced) {
-			replaced, err = err, nil // busy or not, it will not come back
+			replaced, err = err, nil // not retried: the object will not come back
 		}
 		return err
 	})
 	return r, errors.Join(err, replaced)
 }
 
-// Sum is a checksum of an object that follows from those of its pieces. The zero Sum
-// is that of an object without a sum from its bucket: any content matches.
+// Sum is a checksum of an object that can be computed from those of its pieces. The zero Sum
+// is for an object without a checksum from its bucket: any content matches.
 type Sum struct {
 	Of   string // CRC32C, CRC32 or CRC64NVME; "": not known
-	Text string // as S3 and GCS write it: base64, big end first; "-" and the count of parts where Part is not 0
-	Part int64  // 0: of all bytes; else of the sums of its parts, which are so large but for the last
+	Text string // as S3 and GCS write it: base64, big end first; followed by "-" and the count of parts where Part is not 0
+	Part int64  // 0: Text is of all bytes; else of the sums of parts of this size, the last of which may be shorter
 }
 
 // The names of sums, as S3 has them.
@@ -80,8 +80,8 @@ const (
 // nvme is the reversed polynomial of CRC64NVME.
 const nvme = 0x9a6c9329ac4bc9b5
 
-// Piece is the size of the pieces that Holds takes sums of: most, or as the object is
-// divided already.
+// Piece is the size of the pieces that Holds can check: most, or the size of the parts in
+// which the object was stored.
 func (s Sum) Piece(most int64) int64 {
 	if s.Part > 0 {
 		return s.Part
@@ -89,7 +89,8 @@ func (s Sum) Piece(most int64) int64 {
 	return most
 }
 
-// New sums up one piece: CRC32C where nothing is known, so that pieces have a sum.
+// New returns the hash of one piece: CRC32C where the object has no checksum, so that pieces
+// have one anyway.
 func (s Sum) New() hash.Hash {
 	switch s.Of {
 	case CRC32:
@@ -100,8 +101,8 @@ func (s Sum) New() hash.Hash {
 	return crc32.New(crc32.MakeTable(crc32.Castagnoli))
 }
 
-// Holds says whether pieces of so many bytes, of which the last may be shorter, are
-// those of an object of size, by what New came to for each.
+// Holds says whether pieces are those of an object of size. pieces are the results of New
+// for each piece in order; each is of piece bytes, and the last may be shorter.
 func (s Sum) Holds(pieces [][]byte, piece, size int64) bool {
 	if s.Of == "" {
 		return true
@@ -120,8 +121,8 @@ func (s Sum) Holds(pieces [][]byte, piece, size int64) bool {
 	return s.Text == base64.StdEncoding.EncodeToString(whole)
 }
 
-// joinSums is the sum of a and then b, which is n bytes long: a moved on by n zero bytes,
-// which is a product of polynomials modulo that of the sum.
+// joinSums is the sum of a followed by b, which is n bytes long. It is the sum of a followed
+// by n zero bytes, which is a product of polynomials modulo that of the sum, joined with b's.
 func (s Sum) joinSums(a, b []byte, n int64) []byte {
 	f := field{top: 1 << 31, poly: crc32.Castagnoli}
 	switch s.Of {
@@ -139,8 +140,8 @@ func (s Sum) joinSums(a, b []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint64(nil, sum)[8-len(a):]
 }
 
-// field is the polynomials over two elements modulo poly, with the coefficient of 1 at
-// the top bit, as sums have them.
+// field is the field of polynomials over two elements modulo poly. The coefficient of 1 is
+// at the top bit, as in the sums.
 type field struct{ top, poly uint64 }
 
 func (f field) multiply(a, b uint64) (product uint64) {
@@ -158,7 +159,7 @@ func (f field) multiply(a, b uint64) (product uint64) {
 	return product
 }
 
-// zeroBytesPower is x to the bits of n bytes.
+// zeroBytesPower is x to the power of the number of bits in n bytes.
 func (f field) zeroBytesPower(n int64) uint64 {
 	result, square := f.top, f.top>>8
 	for ; n > 0; n >>= 1 {

@@ -12,17 +12,17 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// racers is how many create the probe's key at once: enough that a server which
-// looks first and writes then is caught nearly always, few enough to be cheap.
+// racers is how many writers create the probe's key at once: enough to catch nearly always a
+// server that first looks and then writes, and few enough to be cheap.
 const racers = 4
 
-// late is written after one racer has won.
+// late is what a writer sends after one racer has won.
 var late = []byte("late\n")
 
-// Probe refuses, as fault.Invalid, a store that lets two writers win, does not show
-// what was written or knows no listing: nothing drover promises would hold on it. It
-// writes one small object under probe/ and removes it, in racers + 4 requests. An
-// error that is no fault.Invalid says the store could not be asked.
+// Probe refuses, as fault.Invalid, a store that lets two writers win, does not show what was
+// written or cannot list: on such a store drover could keep no promise. It writes one small
+// object under probe/ and removes it, in racers + 4 requests. Any other error says that the
+// store could not be reached or gave no clear answer.
 func (s *Store) Probe(ctx context.Context) error {
 	var nonce [16]byte
 	s.mu.Lock()
@@ -33,7 +33,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	}
 	key := "probe/" + hex.EncodeToString(nonce[:])
 	why, err := s.probeCreates(ctx, key)
-	// A caller without the right to delete can still work here, and gc sweeps strays.
+	// A caller without the right to delete can work here too; gc removes what is left.
 	_ = s.bucket.Delete(context.WithoutCancel(ctx), key)
 	if err != nil {
 		return fmt.Errorf("probe store %s: %w", s, err)
@@ -46,7 +46,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	return nil
 }
 
-// probeCreates has racers create key at once, then one more, and reads which one won.
+// probeCreates lets racers create key at once, then one more writer, and reads which won.
 func (s *Store) probeCreates(ctx context.Context, key string) (why string, err error) {
 	var mine [racers]bool
 	var errs [racers]error
@@ -55,7 +55,7 @@ func (s *Store) probeCreates(ctx context.Context, key string) (why string, err e
 		all.Go(func() { mine[i], errs[i] = s.createsFirst(ctx, key, racer(key, i)) })
 	}
 	all.Wait()
-	for _, err := range errs { // one tells for all
+	for _, err := range errs { // the first error stands for all
 		if err != nil {
 			return "", err
 		}
@@ -75,14 +75,14 @@ func (s *Store) probeCreates(ctx context.Context, key string) (why string, err e
 	case bytes.Equal(held, late):
 		return "an object changed after it was written", nil
 	}
-	for _, err := range s.ListBy(ctx, key, 1) { // which may be told too little, but not be refused
+	for _, err := range s.ListBy(ctx, key, 1) { // the listing may be incomplete, but must not be refused
 		if err != nil {
 			return "", err
 		}
 	}
 	winners := 0
 	for i := range racers {
-		// A racer that is told that it exists may have made it, when an answer was lost.
+		// A racer that gets ErrExists may have made the object itself, when an answer was lost.
 		if mine[i] || bytes.Equal(held, racer(key, i)) {
 			winners++
 		}
@@ -93,7 +93,7 @@ func (s *Store) probeCreates(ctx context.Context, key string) (why string, err e
 	return "", nil
 }
 
-// createsFirst says whether a create of key was the first, by the bucket's own word.
+// createsFirst says whether the bucket answers that a create of key was the first.
 func (s *Store) createsFirst(ctx context.Context, key string, body []byte) (bool, error) {
 	for try := 0; ; try++ {
 		err := s.bucket.Create(ctx, key, bytes.NewReader(body))

@@ -7,31 +7,32 @@ import (
 	"io"
 )
 
-// Resumer is what a Bucket may have beside: a large write that was ended is resumed
-// by the next writer.
+// Resumer are methods that a Bucket may have in addition: a later writer goes on with a large
+// write that was interrupted.
 type Resumer interface {
-	// PutOn is Put, of a large body, that goes on where an earlier one of that key was
-	// ended, by what that one told begun last: at, "" if there was none. Before the
-	// first byte goes, begun is told what a later one goes on with; its error ends it.
+	// PutOn is Put, of a large body, that goes on where an earlier PutOn of that key was
+	// interrupted. at is what the earlier one last passed to begun, "" if there was none.
+	// Before the first byte is sent, begun gets the text with which a later PutOn can go on;
+	// an error of begun ends the write.
 	//
-	// Nothing of the earlier body is taken for this one that is not: it may be another.
-	// there is how much of it was. After an error what was sent stays, for a later
-	// PutOn or Drop; after success nothing does. Two at once for one key and at end
-	// well, and may send more than once. Errors as for Put.
+	// Bytes of the earlier write are used only where they equal those of this body, which may
+	// be another one. there is how many bytes were used. After an error, what was sent stays
+	// for a later PutOn or Drop; after success nothing stays. Two at once for one key and at
+	// both succeed, and may send bytes twice. Errors as for Put.
 	PutOn(ctx context.Context, key string, body io.ReadSeeker, at string, begun func(at string) error) (there int64, err error)
-	// Drop throws away what a PutOn has left. That nothing is left is not an error.
+	// Drop deletes what an interrupted PutOn has left. It is no error if nothing is left.
 	Drop(ctx context.Context, key, at string) error
 }
 
-// Bookmark is where a process that sends a large file notes for the next one how far it
-// is. Only one process at a time has it.
+// Bookmark is where a process that sends a large file records its progress for the next
+// process. Only one process at a time has it.
 type Bookmark interface {
-	Read() (at string) // "": it says nothing
+	Read() (at string) // "": nothing is recorded
 	Write(at string) error
 }
 
-// PutFileOn is PutFile of a body that is gone on with after this process has ended,
-// where the bucket can do that. there is how many of its bytes an earlier one had sent.
+// PutFileOn is PutFile of a body that, where the bucket is a Resumer, goes on where an
+// earlier process was interrupted. there is how many of its bytes that process had sent.
 func (s *Store) PutFileOn(ctx context.Context, key string, body io.ReadSeeker, mark Bookmark) (there int64, err error) {
 	r, ok := s.bucket.(Resumer)
 	if !ok {
@@ -47,7 +48,7 @@ func (s *Store) PutFileOn(ctx context.Context, key string, body io.ReadSeeker, m
 	return there, err
 }
 
-// Drop is Resumer.Drop. A bucket that is none says errors.ErrUnsupported.
+// Drop is Resumer.Drop, or errors.ErrUnsupported where the bucket is no Resumer.
 func (s *Store) Drop(ctx context.Context, key, at string) error {
 	r, ok := s.bucket.(Resumer)
 	if !ok {

@@ -2,24 +2,24 @@ package store
 
 import "time"
 
-// Rights are what a caller may do to the objects of a store, by how their keys
-// begin: "" is every key. To read is to list, too. Where a bucket's owner can
-// grant no less than this, the owner grants it; a caller with more loses nothing.
+// Rights are what a caller may do to the objects of a store, by prefixes of their keys: ""
+// is every key. To read is to list, too. Where a bucket cannot grant rights so narrow, its
+// owner grants more; a caller with more rights loses nothing.
 type Rights struct {
 	Read   []string
-	Create []string // and never replace, where the server can tell the two apart
+	Create []string // and never replace, where the server can tell create from replace
 	Write  []string // create and replace
 	Delete []string
 }
 
-// A Pass is what another process opens a bucket with: a secret, for a file of 0600
-// and nothing else. Each kind of bucket has a form of its own.
+// A Pass is the credential with which another process opens a bucket: a secret, to be kept
+// in a file of mode 0600 and nowhere else. Each kind of bucket has a form of its own.
 type Pass struct {
-	File  []byte    // nil: the place asks for no credentials
+	File  []byte    // nil: the bucket asks for no credentials
 	Until time.Time // zero: it does not end
-	// Wide is true when it is the caller's own credential, because nothing narrower
-	// was to be had, or a session with all the caller's rights; Why says what
-	// refused, and Fix what to do, with something to paste.
+	// Wide is true when it is the caller's own credential, because no narrower one could be
+	// made, or a session with all the caller's rights. Why says what refused the narrower one,
+	// and Fix what to do, with something to paste.
 	Wide     bool
 	Why, Fix string
 }

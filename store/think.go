@@ -15,9 +15,9 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Back-off between two requests for the same thing: full jitter, doubling from
-// the first step to the last. The last one is shorter than the 15 s of a
-// heartbeat (rule D2 of docs/protocol.md), so that a store that was away is met again in time.
+// The pauses between two requests for the same thing: full jitter, doubled from the first
+// step to the last. The last one is shorter than the 15 s of a heartbeat (rule D2 of
+// docs/protocol.md), so that a store which did not answer is reached again in time.
 const (
 	firstStep = 50 * time.Millisecond
 	lastStep  = 5 * time.Second
@@ -27,15 +27,15 @@ const (
 // every page, so pages are large; S3 cuts them to 1,000 itself.
 const pageSize = 10_000
 
-// Options are the seams of a Store. The zero value is for all code but tests.
+// Options replace parts of a Store for tests. All other code uses the zero value.
 type Options struct {
 	Clock Clock     // nil: System
 	Rand  io.Reader // for back-off and probe keys; nil: crypto/rand
 }
 
-// Store thinks over a Bucket. Its methods may be called from many goroutines.
-// Each of them retries what may be retried until its ctx is done; none has a
-// time limit of its own.
+// Store adds retries and checks to a Bucket. Its methods may be called from many goroutines.
+// Each of them retries what may be retried until its ctx is done; none has a time limit of
+// its own.
 type Store struct {
 	bucket Bucket
 	clock  Clock
@@ -57,20 +57,19 @@ func New(b Bucket, o Options) *Store {
 	return &Store{bucket: b, clock: o.Clock, rand: o.Rand}
 }
 
-// String names the place as a person would type it after --store.
+// String names the store as a user would type it after --store.
 func (s *Store) String() string { return s.bucket.String() }
 
-// Clock is the clock this store waits by.
+// Clock is the clock with which this store waits.
 func (s *Store) Clock() Clock { return s.clock }
 
 // CreateOnce is rule L1 of docs/protocol.md: it sends body to key until key holds an object,
-// and returns what key holds and whether that is body. Callers put a nonce into
-// body, so that equal bytes are their own. No answer about a write decides: only
-// the object does.
+// and returns what key holds and whether that is body. Callers put a nonce into body, so that
+// equal bytes are their own. The answer to a write decides nothing: only the object does.
 //
-// A definite refusal (disk full, not allowed) is returned, unless the key is
-// seen to hold an object all the same. After an earlier unclear answer of this
-// call the error wraps ErrUnclear too: body may still appear under key.
+// A definite refusal (disk full, not allowed) is returned, unless the key turns out to hold an
+// object. If an earlier answer of this call was unclear, the error wraps ErrUnclear too: body
+// may still appear under key.
 func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held []byte, mine bool, err error) {
 	unclear := false
 	asked := s.beginRequest(false)
@@ -88,7 +87,7 @@ func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held [
 			if e == nil {
 				return held, bytes.Equal(held, body), nil
 			}
-			// Exists and yet absent settles nothing: one of the answers is stale.
+			// ErrExists, and yet absent: one of the two answers is stale.
 			if errors.Is(err, ErrExists) {
 				err, again = e, mayRetry(e) || errors.Is(e, ErrNotExist)
 			}
@@ -107,8 +106,8 @@ func (s *Store) CreateOnce(ctx context.Context, key string, body []byte) (held [
 	}
 }
 
-// Put writes a hint, replacing what key held. It tries again after an unclear
-// or busy answer; an older Put may still land after it.
+// Put writes a hint, and replaces what key held. It tries again after an unclear or busy
+// answer; an older Put may still take effect after it.
 func (s *Store) Put(ctx context.Context, key string, body []byte) error {
 	return s.retryRequest(ctx, "put", key, func() error {
 		return s.bucket.Put(ctx, key, bytes.NewReader(body))
@@ -121,8 +120,8 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	return s.GetAtMost(ctx, key, MaxWhole)
 }
 
-// GetAtMost is Get of an object that has at most so many bytes, and that many at most
-// come into memory: one that is larger is ErrMalformed. most is at most MaxWhole.
+// GetAtMost is Get of an object that has at most most bytes, and reads no more into memory:
+// a larger one is ErrMalformed. most is at most MaxWhole.
 func (s *Store) GetAtMost(ctx context.Context, key string, most int) (body []byte, err error) {
 	err = s.retryRequest(ctx, "get", key, func() (err error) {
 		body, err = s.readOnce(ctx, key, most)
@@ -131,8 +130,8 @@ func (s *Store) GetAtMost(ctx context.Context, key string, most int) (body []byt
 	return body, err
 }
 
-// Open reads n bytes of key from off, as Bucket.Get does; n < 0 is all the rest.
-// Only opening is retried, not reading. The caller closes.
+// Open reads n bytes of key from off, as Bucket.Get does; n < 0 is all the rest. It retries
+// the opening, and not the reading. The caller closes.
 func (s *Store) Open(ctx context.Context, key string, off, n int64) (r io.ReadCloser, err error) {
 	err = s.retryWithBody(ctx, "open", key, true, func() (err error) {
 		r, err = s.bucket.Get(ctx, key, off, n)
@@ -141,20 +140,20 @@ func (s *Store) Open(ctx context.Context, key string, off, n int64) (r io.ReadCl
 	return r, err
 }
 
-// List gives the objects with keys that begin with prefix, in byte order of their
-// keys, page by page. It ends after the first error. It only says where to look
-// (rule L6 of docs/protocol.md).
+// List gives the objects with keys that begin with prefix, in byte order of their keys, page
+// by page. It ends after the first error. It only says where to look (rule L6 of
+// docs/protocol.md).
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return s.ListBy(ctx, prefix, pageSize)
 }
 
-// ListBy is List with pages of so many objects: small ones for a caller that begins
-// to work with the first of them.
+// ListBy is List with pages of size objects: small ones for a caller that begins to work with
+// the first of them.
 func (s *Store) ListBy(ctx context.Context, prefix string, size int) iter.Seq2[Object, error] {
 	return s.ListAfter(ctx, prefix, "", size)
 }
 
-// ListAfter is ListBy of the objects with keys after one, which need not be there.
+// ListAfter is ListBy of the objects with keys after one key, which need not exist.
 func (s *Store) ListAfter(ctx context.Context, prefix, after string, size int) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		after := after
@@ -184,11 +183,11 @@ func (s *Store) ListAfter(ctx context.Context, prefix, after string, size int) i
 
 // Delete removes key; an absent key is not an error.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	defer s.known.forgetKey(key) // afterwards: a reader beside us may just have seen it
+	defer s.known.forgetKey(key) // afterwards: another goroutine may just have read it
 	return s.retryRequest(ctx, "delete", key, func() error { return s.bucket.Delete(ctx, key) })
 }
 
-// readOnce is one request for a whole object of at most so many bytes.
+// readOnce is one request for a whole object of at most most bytes.
 func (s *Store) readOnce(ctx context.Context, key string, most int) ([]byte, error) {
 	r, err := s.bucket.Get(ctx, key, 0, -1)
 	if err != nil {
@@ -211,8 +210,9 @@ const readPiece = 1 << 20
 
 var errTooLarge = errors.New("too large")
 
-// readAtMost reads all of r, or errTooLarge. It keeps pieces apart until it knows the
-// size: a slice that grows would leave several times the object behind as garbage.
+// readAtMost reads all of r; the error is errTooLarge for more than most bytes. It keeps the
+// pieces apart until it knows the size: a growing slice would leave several times the
+// object's size as garbage.
 func readAtMost(r io.Reader, most int) ([]byte, error) {
 	r = io.LimitReader(r, int64(most)+1)
 	body, err := io.ReadAll(io.LimitReader(r, readPiece))
@@ -241,13 +241,13 @@ func mayRetry(err error) bool {
 	return errors.Is(err, ErrBusy) || errors.Is(err, ErrUnclear)
 }
 
-// retryRequest does f until its answer is neither busy nor unclear, or ctx is done:
-// then the error holds both the cause and the last answer.
+// retryRequest calls f until its answer is neither busy nor unclear, or ctx is done: then the
+// error holds both the cause and the last answer.
 func (s *Store) retryRequest(ctx context.Context, doing, key string, f func() error) error {
 	return s.retryWithBody(ctx, doing, key, false, f)
 }
 
-// retryWithBody is retry; large says that f may send or read a large body.
+// retryWithBody is retryRequest; large says that f may send or read a large body.
 func (s *Store) retryWithBody(ctx context.Context, doing, key string, large bool, f func() error) error {
 	asked := s.beginRequest(large)
 	defer asked.endRequest()

@@ -1,14 +1,14 @@
-// Package dir keeps objects as files in a folder: a laptop's disk, or a network
-// folder shared by many machines. It survives a power cut at any moment, a full
-// disk, and the ways in which NFS repeats and forgets.
+// Package dir keeps objects as files in a folder: a laptop's disk, or a network folder shared
+// by many machines. It survives a power cut at any moment, a full disk, and NFS, which repeats
+// requests and answers from old caches.
 //
-// An object is written under .tmp, synced, linked to its final name, its folder
-// synced, and only then is the first name removed. So the final
-// name of a file with two names may not be durable yet, and a reader that meets such a file
-// syncs its folder before it uses the content: what a reader was shown is never lost.
+// An object is written under .tmp and synced, linked to its final name, and its folder is
+// synced; only then is the first name removed. So the final name of a file with two names may
+// not be durable yet. A reader that finds such a file syncs its folder before it uses the
+// content: what a reader was shown is never lost.
 //
-// It refuses to know what the objects are. storetest proves it, and
-// powercut_test.go by crash images taken after every operation.
+// It refuses to know what the objects are. storetest proves it, and powercut_test.go by crash
+// images taken after every operation.
 package dir
 
 import (
@@ -29,28 +29,27 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// staleAfter is the age of a leftover temporary file. It must be longer than any
-// writer pauses between two writes to one file: a writer that loses its file
-// nevertheless begins again.
+// staleAfter is the age at which a temporary file counts as left over. It must be longer than
+// any writer pauses between two writes to one file: a writer that loses its file begins again.
 const staleAfter = 24 * time.Hour
 
-// Bucket is a folder of objects. Any number of them, in any number of processes
-// and machines, may share one folder.
+// Bucket is a folder of objects. Any number of Buckets, in any number of processes and
+// machines, may share one folder.
 type Bucket struct {
 	root    string
 	fs      FS
-	network bool   // "absent" may be an old answer
-	session string // no other Bucket's: our temporary names begin with it
+	network bool   // the file system may answer "absent" from an old cache
+	session string // unique to this Bucket: its temporary names begin with it
 	serial  atomic.Uint64
 	folders folders
 }
 
 var _ store.Bucket = (*Bucket)(nil)
 
-// Open opens the store at path, an absolute or relative folder that is made if
-// it is absent, and sweeps what writers left in it more than a day ago. A folder
-// that may only be read opens too; writing to it is then refused as
-// fault.Denied. fsys is OS, except in tests.
+// Open opens the store at path, an absolute or relative folder. It makes the folder if it is
+// absent, and removes temporary files that writers left in it more than a day ago. A folder
+// that may only be read opens too; writing to it is then refused as fault.Denied. fsys is OS,
+// except in tests.
 func Open(path string, fsys FS) (*Bucket, error) {
 	root, err := filepath.Abs(path)
 	if err != nil {
@@ -75,8 +74,8 @@ func Open(path string, fsys FS) (*Bucket, error) {
 	return b, nil
 }
 
-// Shared says whether the folder is on a file system that comes over a network: other
-// machines may work in it, and each look at it is one more for its server.
+// Shared says whether the folder is on a network file system: other machines may work in it,
+// and each look at it is a request to its server.
 func (b *Bucket) Shared() bool { return b.network }
 
 // ensureRoot makes sure that root is a folder and that its own name is durable.
@@ -180,8 +179,8 @@ func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadClos
 	return &object{SectionReader: io.NewSectionReader(f, off, n), b: b, file: f, doing: doing}, nil
 }
 
-// object is an open object. ESTALE, when NFS has removed the file under the
-// reader because of a Put, must be told from a broken disk.
+// object is an open object. NFS gives ESTALE when a Put has removed the file while it is read;
+// object tells that from a broken disk.
 type object struct {
 	*io.SectionReader
 	b     *Bucket

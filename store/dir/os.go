@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FS is the file system under a Bucket: the seam for power cuts, full disks and
-// the manners of NFS. Names are absolute. Errors are those of package os.
+// FS is the file system under a Bucket. Tests replace it to play power cuts, full disks and
+// NFS. Names are absolute. Errors are those of package os.
 type FS interface {
-	// Open opens a file or a folder. flag is os.O_RDONLY, or os.O_WRONLY with
-	// os.O_CREATE and os.O_EXCL: then the file is new, for its owner only. With
-	// syscall.O_NOFOLLOW a symbolic link is refused as syscall.ELOOP, and with
-	// syscall.O_NONBLOCK a pipe without a writer is opened at once.
+	// Open opens a file or a folder. flag is os.O_RDONLY, or os.O_WRONLY with os.O_CREATE and
+	// os.O_EXCL: then the file is new, for its owner only. With syscall.O_NOFOLLOW a symbolic
+	// link is refused as syscall.ELOOP, and with syscall.O_NONBLOCK Open does not wait for
+	// the writer of a pipe.
 	Open(name string, flag int) (File, error)
 	Mkdir(name string) error // for its owner only
 	Link(old, new string) error
 	Rename(old, new string) error
-	// Remove removes a file, or, asked for a folder, an empty folder. It never
-	// takes one for the other: a path that named a folder may name an object now.
+	// Remove removes a file, or, with folder, an empty folder. It never removes one for the
+	// other: a path that named a folder may name an object now.
 	Remove(name string, folder bool) error
-	// Network says whether name lies on a file system where "absent" may be an
-	// old answer: NFS and its like (rule L6 of docs/protocol.md).
+	// Network says whether name lies on a file system that may answer "absent" from an old
+	// cache: NFS and similar ones (rule L6 of docs/protocol.md).
 	Network(name string) (bool, error)
 }
 
@@ -34,24 +34,24 @@ type File interface {
 	io.Writer
 	io.ReaderAt
 	io.Closer
-	// Sync makes the content durable: of a folder, the names in it.
+	// Sync makes the content durable; for a folder, the names in it.
 	Sync() error
 	Stat() (Info, error)
 	// ReadDir gives the next up to n entries in no order, and io.EOF at the end.
 	ReadDir(n int) ([]fs.DirEntry, error)
 }
 
-// Info is what a Bucket asks of an open file.
+// Info is what a Bucket needs to know of an open file.
 type Info struct {
-	Inode uint64 // never another open file's
-	Links uint64 // names of this file
+	Inode uint64 // no other open file has it
+	Links uint64 // how many names the file has
 	Time  time.Time
 	Dir   bool
 	File  bool // a regular file: no pipe, socket or device
 }
 
-// OS is the machine's own file system. A Bucket on it follows no symbolic link below its
-// root, in whatever part of a name it stands: see below.go.
+// OS is the machine's own file system. A Bucket on it follows no symbolic link below its root,
+// in any part of a name: see below.go.
 var OS FS = osFS{}
 
 // osFS is the file system; names below root follow no link. Root "": all names follow links.

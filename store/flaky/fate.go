@@ -14,19 +14,19 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// landing: during each later call of its handle a late write lands with this
-// chance, so that it is seen to land after the next few, and not at once.
+// landing is the chance that a late write takes effect during a later call of its handle: so
+// it does after the next few calls, and not at once.
 const landing = 0.25
 
-// fate is what becomes of a write.
+// fate is the outcome of a write that a plan has drawn.
 type fate struct {
 	name   string
-	reach  bool  // it is done
-	err    error // what is answered when that went well; nil: the truth
-	always bool  // err is answered whatever became of it: the reply was lost
+	reach  bool  // the write is done
+	err    error // the answer when the write succeeded; nil: its true result
+	always bool  // err is the answer whatever the write's result: the reply was lost
 }
 
-// delayRequest is the way of a request: late ones may overtake it.
+// delayRequest delays a request: late ones may overtake it.
 func (b *Bucket) delayRequest(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -48,7 +48,7 @@ func (b *Bucket) delayOnce(ctx context.Context) error {
 	return b.clock.Sleep(ctx, d)
 }
 
-// drawFault decides about one fault and counts it. The caller holds mu.
+// drawFault draws whether one fault happens, and counts it. The caller holds mu.
 func (b *Bucket) drawFault(name string, chance float64) bool {
 	const parts = 1 << 20
 	if chance <= 0 || float64(b.plan.Rand(parts)) >= chance*parts {
@@ -100,7 +100,7 @@ func (b *Bucket) judgeDelete() fate {
 	return fate{reach: true}
 }
 
-// readLoss is why a read gets no answer.
+// readLoss is the error of a read that gets no answer.
 func (b *Bucket) readLoss(doing string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -118,12 +118,12 @@ func (b *Bucket) readLoss(doing string) error {
 	return fmt.Errorf("%s%s: %s: %w", doing, b, why, store.ErrBusy)
 }
 
-// applyLateWrites does the late writes that are due. Their senders are gone, so
-// no ctx stops them and no caller learns how they ended.
+// applyLateWrites does the late writes that are due. Their senders have returned, so no ctx
+// stops them and no caller learns how they ended.
 func (b *Bucket) applyLateWrites(ctx context.Context, all bool) {
 	b.mu.Lock()
 	var now []request
-	// Two writes under way may change places: each draws for itself.
+	// Two writes under way may change places: a chance is drawn for each.
 	b.late = slices.DeleteFunc(b.late, func(r request) bool {
 		due := all || float64(b.plan.Rand(100)) < landing*100
 		if due {
@@ -145,7 +145,7 @@ func (b *Bucket) applyLateWrites(ctx context.Context, all bool) {
 
 func folder(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
 
-// believesAbsent says whether this handle still believes that key is absent.
+// believesAbsent says whether this handle still answers that key is absent.
 func (b *Bucket) believesAbsent(key string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,7 +153,7 @@ func (b *Bucket) believesAbsent(key string) bool {
 	return known && b.clock.Boot()-since < b.plan.Absence && b.drawFault("StaleAbsent", b.plan.StaleAbsent)
 }
 
-// rememberAbsent remembers that key was absent when it was asked for.
+// rememberAbsent remembers that key was absent when it was requested.
 func (b *Bucket) rememberAbsent(key string, asked time.Duration, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,8 +167,8 @@ func (b *Bucket) rememberAbsent(key string, asked time.Duration, err error) {
 	b.absent[folder(key)][key] = asked
 }
 
-// shortenPage tells too little of a page. One that says there is more keeps an
-// object, as the contract wants.
+// shortenPage leaves out the end of a page. A page that says that there is more keeps an
+// object, as the contract demands.
 func (b *Bucket) shortenPage(page []store.Object, more bool) ([]store.Object, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

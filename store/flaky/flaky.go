@@ -1,13 +1,13 @@
-// Package flaky is a store that misbehaves in every way a real one may, and in
-// no other: it delays, loses requests and replies, lets writes land late, says
-// "exists" of one's own write, answers from old knowledge, fills up.
+// Package flaky is a store with every fault that a real one may have, and no other: it delays,
+// loses requests and replies, lets writes take effect late, answers ErrExists to one's own
+// write, answers from old knowledge, and fills up.
 //
-// It is deterministic: what goes wrong follows from Plan.Rand and the order of
-// the calls alone. It starts no goroutine, knows no time but Plan.Clock's, and
-// no order of a map leaks out. It refuses to know what the objects mean.
+// It is deterministic: what goes wrong follows from Plan.Rand and the order of the calls
+// alone. It starts no goroutine, knows no time but Plan.Clock's, and does not depend on the
+// order of a map. It refuses to know what the objects mean.
 //
-// storetest proves that a calm one is a good bucket, and flaky_test.go that
-// store.Store keeps its promises over one that is not.
+// storetest proves that it is a good bucket without faults, and flaky_test.go that store.Store
+// keeps its promises over one with faults.
 package flaky
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Plan says what goes wrong and how often: each probability is per request, from
-// 0 (never) to 1 (always). Those that end a request are drawn in the order in
-// which they stand here. The zero Plan needs no Rand and is calm.
+// Plan says what goes wrong and how often: each probability is per request, from 0 (never) to
+// 1 (always). Those that end a request are drawn in the order in which they stand here. The
+// zero Plan needs no Rand and has no faults.
 type Plan struct {
 	Rand  func(n int) int // uniform in [0, n)
 	Clock store.Clock     // nil: store.System
@@ -42,16 +42,16 @@ type Plan struct {
 
 	Room int64 // bytes that fit until fault.Full; 0: no limit; see Free
 
-	ShortList   float64 // List: the end of it is missing, and it says it was all
-	StaleList   float64 // List: some of it is missing
+	ShortList   float64 // List: the end of the listing is missing, and more is false
+	StaleList   float64 // List: some objects are missing
 	StaleAbsent float64 // Get: absent, if it was absent for this handle within Absence
 	Absence     time.Duration
-	Corrupt     float64 // Get: one byte is another
+	Corrupt     float64 // Get: one byte is wrong
 }
 
-// Bucket plays a Plan over another bucket. It is one handle: a client with its
-// own memory of what was absent and its own requests under way. Many of them may
-// be over one bucket; each may be used by many goroutines.
+// Bucket does what a Plan says over another bucket. It is one handle: a client with its own
+// memory of what was absent and its own requests under way. Many handles may be over one
+// bucket; each may be used by many goroutines.
 type Bucket struct {
 	bucket store.Bucket
 	clock  store.Clock
@@ -90,8 +90,7 @@ func New(b store.Bucket, plan Plan) *Bucket {
 // String names the bucket below.
 func (b *Bucket) String() string { return b.bucket.String() }
 
-// Calm ends all misbehaviour from now on. Writes under way still land during
-// later calls.
+// Calm ends all faults from now on. Writes under way still take effect during later calls.
 func (b *Bucket) Calm() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -106,11 +105,11 @@ func (b *Bucket) Free() {
 	b.used = 0
 }
 
-// Flush lets every write under way land now, as far as the bucket below takes it.
+// Flush makes every write under way take effect now, as far as the bucket below accepts it.
 func (b *Bucket) Flush(ctx context.Context) { b.applyLateWrites(ctx, true) }
 
-// Counts says how often each fault has happened, by the name of its field in
-// Plan; "Landed" and "Refused" count how late writes ended.
+// Counts says how often each fault has happened, by the name of its field in Plan; "Landed"
+// and "Refused" count how late writes ended.
 func (b *Bucket) Counts() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,7 +149,7 @@ func (b *Bucket) writeObject(ctx context.Context, doing, key string, body io.Rea
 		err = fmt.Errorf("%s %s in %s: %s: %w", doing, key, b, v.name, v.err)
 	}
 	if stop := b.delayOnce(ctx); stop != nil {
-		// The answer came too late to be heard.
+		// The answer came after ctx was done.
 		return fmt.Errorf("%s %s in %s: %w: %w", doing, key, b, stop, store.ErrUnclear)
 	}
 	return err

@@ -42,7 +42,7 @@ func (b *Bucket) GetOf(ctx context.Context, o store.Object, off, n int64) (io.Re
 	return b.corruptByte(r)
 }
 
-// piecesBelow is the bucket below, unless the request to it is lost.
+// piecesBelow is the bucket below, or an error when the request to it is lost.
 func (b *Bucket) piecesBelow(ctx context.Context, doing string) (store.Pieces, error) {
 	below, ok := b.bucket.(store.Pieces)
 	if !ok {

@@ -1,6 +1,6 @@
-// Package mem keeps objects in memory: for tests, and for the simulation of the
-// ledger. It refuses everything the folder bucket refuses, so that what works on
-// it works there. storetest proves it.
+// Package mem keeps objects in memory: for tests, and for the simulation of the ledger. It
+// refuses everything that the folder bucket refuses, so that code which works on it works
+// there. storetest proves it.
 package mem
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Bucket is one space of objects. All its holders share the space.
+// Bucket is one space of objects. All users of the value share the space.
 type Bucket struct {
 	clock store.Clock
 
@@ -24,13 +24,13 @@ type Bucket struct {
 	keys    []string // in byte order
 	objects map[string]object
 	serial  int64
-	sent    map[string][]byte // of large writes that were ended, by what they go on with
+	sent    map[string][]byte // of large writes that were interrupted, by their at
 }
 
 type object struct {
 	body   []byte // never changed once it is here: readers share it
 	meta   store.Object
-	serial int64 // no other object has it
+	serial int64 // unique to this object
 }
 
 var _ store.Bucket = (*Bucket)(nil)
@@ -71,7 +71,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error 
 	return b.putObject("put", key, content)
 }
 
-// read takes the whole body, outside the lock: it may be slow.
+// read reads the whole body, outside the lock: it may be slow.
 func read(ctx context.Context, doing, key string, body io.ReadSeeker) ([]byte, error) {
 	if err := store.CheckKey(key); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func read(ctx context.Context, doing, key string, body io.ReadSeeker) ([]byte, e
 	if err == nil {
 		content, err = io.ReadAll(body)
 	}
-	if err == nil && int64(len(content)) < size { // servers are told the size first
+	if err == nil && int64(len(content)) < size { // a server gets the size first
 		err = fmt.Errorf("the body is %d bytes shorter than it was", size-int64(len(content)))
 	}
 	if err != nil {

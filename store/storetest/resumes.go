@@ -14,18 +14,18 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// RunResumes checks the promises of store.Resumer, of a bucket that has it. least is how
-// much of a write that was ended its server keeps at least: none, if that is a poor one.
+// RunResumes checks the promises of store.Resumer, of a bucket that has it. least is how many
+// bytes of an interrupted write its server keeps at least: 0 for a server that may keep none.
 func RunResumes(t *testing.T, open Open, least int64) { run(t, open, resumes(least)) }
 
-// A body that is ended at some seventy megabytes is long enough that every bucket has
-// answered for some of it.
+// A body that ends with an error after some seventy megabytes is long enough that every bucket
+// has stored some of it.
 const (
 	longBody = 80 << 20
 	endedAt  = 76 << 20
 )
 
-// long is a body in which no part is as another.
+// long is a body with different bytes in every part.
 func long() []byte { return slices.Clone(noise()) }
 
 var noise = sync.OnceValue(func() []byte {
@@ -36,11 +36,11 @@ var noise = sync.OnceValue(func() []byte {
 
 var errEnded = errors.New("ended")
 
-// ending is a body that ends with an error, once it is sent.
+// ending is a body that ends with an error, after it was sent.
 type ending struct {
 	*bytes.Reader
-	at   string // what goes on with it
-	stop func() // called before
+	at   string // the text with which a later write goes on
+	stop func() // called before the error
 }
 
 func (e *ending) Read(p []byte) (int, error) {
@@ -54,7 +54,7 @@ func (e *ending) Read(p []byte) (int, error) {
 
 func (e *ending) recordBegun(at string) error { e.at = at; return nil }
 
-// end ends a PutOn of body in the middle, and gives what the next goes on with.
+// end interrupts a PutOn of body in the middle, and gives the at for the next one.
 func end(t *testing.T, b store.Bucket, body []byte) (at string) {
 	t.Helper()
 	e := &ending{Reader: bytes.NewReader(body), stop: func() {}}
@@ -65,7 +65,7 @@ func end(t *testing.T, b store.Bucket, body []byte) (at string) {
 	return e.at
 }
 
-// on goes on with a write, and says how much of it was there.
+// on goes on with a write, and says how many bytes were there.
 func on(t *testing.T, b store.Bucket, body []byte, at string) (there int64) {
 	t.Helper()
 	there, err := goOn(t, b, body, at)
@@ -75,7 +75,7 @@ func on(t *testing.T, b store.Bucket, body []byte, at string) (there int64) {
 	return there
 }
 
-// goOn is on where the server may refuse that. What it takes it must hold.
+// goOn is on, for servers that may refuse it. What a server accepts it must hold.
 func goOn(t *testing.T, b store.Bucket, body []byte, at string) (there int64, err error) {
 	t.Helper()
 	there, err = b.(store.Resumer).PutOn(t.Context(), "a/long", bytes.NewReader(body), at, func(string) error { return nil })
@@ -103,11 +103,11 @@ func resumes(least int64) []promise {
 				if there >= least && there <= endedAt {
 					break
 				}
-				if try == 5 { // a server may not have seen yet that the first one has gone
+				if try == 5 { // the server may not have seen yet that the first writer has gone
 					t.Fatalf("%d bytes of it were there", there)
 				}
 			}
-			if there := on(t, first, body, at); there != 0 { // it is over, and its name is not valid
+			if there := on(t, first, body, at); there != 0 { // that write is complete, and its at is not valid any more
 				t.Errorf("after it has ended well %d bytes were there", there)
 			}
 		}},
@@ -124,7 +124,7 @@ func resumes(least int64) []promise {
 		{"of a write that was ended nothing goes into another one", func(t *testing.T, first, second store.Bucket) {
 			body := long()
 			at := end(t, first, body)
-			body[0] ^= 1 // in what was sent first
+			body[0] ^= 1 // in the bytes that were sent first
 			if there := on(t, second, body, at); there >= endedAt {
 				t.Errorf("%d bytes of it were there", there)
 			}
@@ -135,8 +135,8 @@ func resumes(least int64) []promise {
 			body := long()
 			for try := 0; ; try++ {
 				at := end(t, first, body)
-				// A server may not have seen yet that its writer has gone: what of it is
-				// stored behind Drop stays, and would be in the way.
+				// The server may not have seen yet that its writer has gone: bytes that it stores
+				// after Drop stay, and would make the test fail.
 				<-time.After(time.Duration(try) * 200 * time.Millisecond)
 				for range 2 {
 					if err := store.New(second, store.Options{}).Drop(t.Context(), "a/long", at); err != nil {

@@ -1,8 +1,8 @@
-// Package storetest is the suite every bucket passes: a table of the promises
-// that package store's contract makes, by name.
+// Package storetest is the suite that every bucket passes: a table of the promises that
+// package store's contract makes, by name.
 //
-// It refuses to know which bucket it has. What only one of them has (power cuts,
-// NFS, faults) is proved beside that one.
+// It refuses to know which bucket it tests. What only one of them has (power cuts, NFS,
+// faults) is proved beside that one.
 package storetest
 
 import (
@@ -32,8 +32,8 @@ func Run(t *testing.T, open Open) {
 	RunStore(t, open)
 }
 
-// RunStore checks the promises of store.Store over buckets that may misbehave in
-// every way the contract of store.Bucket allows.
+// RunStore checks the promises of store.Store over buckets with every fault that the contract
+// of store.Bucket allows.
 func RunStore(t *testing.T, open Open) { run(t, open, throughStore) }
 
 type promise struct {
@@ -251,7 +251,7 @@ func (b *breaking) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pattern is a body in which every place can be told from its neighbours.
+// pattern is a body in which every byte differs from those near it.
 func pattern(size int) []byte {
 	body := make([]byte, size)
 	for i := range body {

@@ -13,8 +13,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// throughStore holds over buckets that misbehave too, lists aside, so it lists
-// nothing.
+// throughStore are promises that hold over buckets with faults too. Listings may be wrong
+// there, so these promises use none.
 var throughStore = []promise{
 	{"one of many racers is told that it is his, and all are told the same", func(t *testing.T, first, second store.Bucket) {
 		stores := [2]*store.Store{store.New(first, store.Options{Clock: &Clock{}}), store.New(second, store.Options{Clock: &Clock{}})}
@@ -100,8 +100,8 @@ var throughStore = []promise{
 	}},
 }
 
-// blob reads d. That it is there is known, so a bucket that says "absent" has old
-// knowledge, which a minute of asking outlives.
+// blob reads d, which is known to exist: a bucket that says "absent" answers from old
+// knowledge, which has ended after a minute of requests.
 func blob(t *testing.T, s *store.Store, d store.Digest) []byte {
 	t.Helper()
 	for start := s.Clock().Boot(); ; {
