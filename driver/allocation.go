@@ -22,6 +22,10 @@ type Allocation struct {
 	Root string
 	// State is the folder for what an agent keeps while it lives; "": the user's own state folder.
 	State string
+	// Lost is a folder like Folders.Work in which there are, in a folder of the job, the Roots
+	// of its agents that were lost on this machine. The agent saves what is in them and removes
+	// them. "": it looks where it works.
+	Lost string
 	// Scratch is a folder on a disk of the machine that other users may write to. The agent
 	// makes a private folder in it and works there. "": it works in State.
 	Scratch string

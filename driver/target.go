@@ -41,7 +41,15 @@ type Folders struct {
 	// Reservations is the folder in which the agents of this machine reserve cores, memory
 	// and GPUs; "": there is none.
 	Reservations string
+	// Work is the folder in which the agents that share this machine work: a folder for each
+	// job, and in it one for each agent. A target that gives its agents a Root on this machine
+	// moves the Root of one that was lost to there, with a file LostFile in it, so that the
+	// next agent of its task saves what its program has written last. "": there is none.
+	Work string
 }
+
+// LostFile is in the folder of an agent that was lost, for certain: its target says so.
+const LostFile = "lost"
 
 // Opened is a target with its driver, as one process uses it.
 type Opened struct {

@@ -76,7 +76,7 @@ func (p *program) cliHost() cli.Host {
 func (p *program) openedTargets() map[string]driver.Opened {
 	all := map[string]driver.Opened{}
 	for _, t := range p.targets {
-		all[t.Name] = t.Open(driver.Folders{State: filepath.Join(p.dirs.State, t.Name), Reservations: reservationsFolder(p.dirs)})
+		all[t.Name] = t.Open(driver.Folders{State: filepath.Join(p.dirs.State, t.Name), Reservations: reservationsFolder(p.dirs), Work: workFolder(p.dirs)})
 	}
 	return all
 }

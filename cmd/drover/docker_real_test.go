@@ -280,6 +280,37 @@ if n == 0:
 	}
 }
 
+// The same with nothing left of it: command line, agent and program are killed at once, so
+// that the last numbers are in the folder of the dead agent alone.
+func TestRealDockerGoesOnFromFilesBesideTheScriptAfterAllIsKilled(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	put(t, filepath.Join(h.work, "count.py"), []byte(strings.ReplaceAll(counter, "/opt/ml/checkpoints/n", "n")))
+	c, _ := h.begins(t, "step 7\n", "run", "--on", "docker", "--image", dockerd.Debian, "-t", "killed", "count.py", "9", "7", "never")
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // it was killed
+	killed := ""
+	for pid, command := range processesOf(filepath.Dir(h.work)) {
+		if strings.Contains(command, "containerd") || strings.Contains(command, "dockerd") {
+			continue // Docker's own
+		}
+		killed += command + "\n"
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone with another
+	}
+	if !strings.Contains(killed, " agent --store ") {
+		t.Fatalf("these were killed:\n%s", killed)
+	}
+	drivertest.Until(t, "it is interrupted", func() bool {
+		out, _ := h.drover(t, 0, "status", "killed")
+		return strings.Contains(out, "INTERRUPTED")
+	})
+	if out, _ := h.drover(t, 0, "resume", "killed"); !strings.Contains(out, "begins at 7\n") || !strings.Contains(out, "step 9") {
+		t.Errorf("it goes on with\n%s", out)
+	}
+}
+
 // isFirst says whether a process is process 1 of its container.
 func isFirst(pid int) bool {
 	status, _ := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))

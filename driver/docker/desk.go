@@ -24,6 +24,7 @@ type orders struct {
 	Cores  float64 `json:"cores"`  // of the machine, not of the container
 	Memory int64   `json:"memory"` // bytes, likewise
 	Hosts  bool    `json:"hosts"`  // the file hosts is shown as /etc/hosts
+	Lost   string  `json:"lost,omitempty"`
 }
 
 // note is a line of an agent's file. The agent says Up and End; process 1 of its

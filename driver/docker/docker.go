@@ -49,7 +49,11 @@ const Name = "docker"
 
 // Target is docker on this machine as a place to run.
 var Target = driver.Target{Name: Name, Adopt: Adopt, Beside: beside, Properties: properties,
-	New: func(f driver.Folders) driver.Driver { return New(f.State, f.Reservations) }}
+	New: func(f driver.Folders) driver.Driver {
+		d := New(f.State, f.Reservations)
+		d.work = f.Work
+		return d
+	}}
 
 func properties(driver.Folders) driver.Properties {
 	return driver.Properties{Attached: true, Apart: true, Containers: true, Shown: []string{"/"}}
@@ -60,6 +64,7 @@ type Driver struct {
 	daemon *daemonClient
 	dir    string
 	claims string // see New
+	work   string // driver.Folders.Work; "": what a lost agent has left goes with it
 	image  string // tests: the target's own choice; "": see chooseImage
 	who    func() caller
 }

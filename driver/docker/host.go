@@ -65,7 +65,7 @@ func readAllocation(dir string) (*driver.Allocation, error) {
 	if err := folder.ReadJSON(ordersFile(dir), &o); err != nil {
 		return nil, fault.Wrap(err, fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, dir)
 	}
-	a := &driver.Allocation{Root: filepath.Join(dir, rootDir), State: filepath.Join(dir, stateDir), Cache: o.Cache,
+	a := &driver.Allocation{Root: filepath.Join(dir, rootDir), State: filepath.Join(dir, stateDir), Cache: o.Cache, Lost: o.Lost,
 		OOMKills: func() int64 { return readOOMKills("/sys/fs/cgroup") },
 		Notice: func() driver.Notice {
 			grace, _ := folder.ReadWord(stopFile(dir)) // 0 without one: SIGTERM may come from others too

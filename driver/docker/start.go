@@ -85,6 +85,7 @@ type plan struct {
 	folder  string
 	facts   request
 	shows   [][]mount.Mount // by agent
+	lost    string          // the folder of what lost agents of the job have left; "": there is none
 	secrets []byte          // JSON; nil: none
 	pass    []byte          // for the store; nil: none
 }
@@ -112,10 +113,16 @@ func (d *Driver) prepareStart(ctx context.Context, r driver.Request, h driver.Ha
 		p.network = networkName(r.Job)
 		p.facts.Network = p.network
 	}
+	if p.lost, err = d.keepLostOf(ctx, h); err != nil {
+		return p, d.wrapFileError("start agents", err)
+	}
 	for i := range r.Agents {
 		shows, err := d.agentMounts(r, dir, i)
 		if err != nil {
 			return p, err
+		}
+		if p.lost != "" {
+			shows = append(shows, mount.Mount{Type: mount.TypeBind, Source: p.lost, Target: p.lost})
 		}
 		p.shows = append(p.shows, shows)
 	}
@@ -215,6 +222,9 @@ func (d *Driver) fillAgentFolder(p plan, i int) error {
 		return err
 	}
 	o := orders{Cache: p.cache, Claims: d.claims, Cores: float64(p.info.NCPU), Memory: p.info.MemTotal, Hosts: p.network != ""}
+	if p.lost != "" {
+		o.Lost = d.work
+	}
 	if err := folder.WriteJSON(ordersFile(dir), o); err != nil {
 		return err
 	}

@@ -101,8 +101,16 @@ func (d *Driver) removePlacement(ctx context.Context, h driver.Handle, dir strin
 			return err
 		}
 	}
+	for i := range facts.Agents {
+		if err := d.keepLost(h, dir, i); err != nil {
+			return err
+		}
+	}
 	if err := folder.TakeAway(dir); err != nil {
 		return err
+	}
+	if d.work != "" {
+		_ = os.Remove(filepath.Join(d.work, h.Job)) // fails while an agent or something lost is in it
 	}
 	if facts.Network == "" {
 		return nil

@@ -74,6 +74,7 @@ type Machine struct {
 	CPUs    int
 	Memory  int64    // bytes; 0: not known
 	Work    string   // folder for the job's files, on a disk with room
+	Lost    string   // driver.Allocation.Lost
 	Cache   string   // root of drover's cache, for environments
 	Environ []string // what the program's environment begins with
 	// Root is the agent's folder on a machine that is its own, a container

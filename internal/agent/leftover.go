@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/liveness"
@@ -115,7 +116,8 @@ type deadFolder struct {
 	mark
 }
 
-// deadFolders are those below work. An agent of before the machine was started again
+// deadFolders are those below work, of agents that their target has lost or that this
+// machine says have gone. An agent of before the machine was started again
 // is not known to be dead, and its folder may hold files that never reached the disk.
 func deadFolders(work string, gone func(protocol.Host) (gone, known bool)) (all []deadFolder) {
 	files, err := filepath.Glob(filepath.Join(work, "*", "*", markName))
@@ -128,7 +130,9 @@ func deadFolders(work string, gone func(protocol.Host) (gone, known bool)) (all 
 		if err != nil || json.Unmarshal(b, &d.mark) != nil {
 			continue
 		}
-		if gone, known := gone(d.Host); known && gone {
+		_, err = os.Lstat(filepath.Join(d.dir, driver.LostFile))
+		gone, known := gone(d.Host)
+		if err == nil || known && gone {
 			all = append(all, d)
 		}
 	}
@@ -177,7 +181,11 @@ func (r *remains) sweepDeadAgents(ctx context.Context) {
 	if n, err := proc.SweepGroups(); err != nil || n > 0 {
 		r.Log.Warn("removed groups of lost agents", "groups", n, "err", err)
 	}
-	for _, d := range deadFolders(r.Machine.Work, r.World.Gone) {
+	dead := deadFolders(r.Machine.Work, r.World.Gone)
+	if r.Machine.Lost != "" {
+		dead = append(dead, deadFolders(r.Machine.Lost, r.World.Gone)...)
+	}
+	for _, d := range dead {
 		for _, token := range d.treeTokens() {
 			if n, err := proc.Sweep(token); err != nil || n > 0 {
 				r.Log.Warn("ended processes of a lost agent", "dir", d.dir, "killed", n, "err", err)

@@ -1,10 +1,15 @@
 package agent
 
 import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/states"
@@ -54,6 +59,45 @@ func TestWhatADeadAgentLeftIsThereForTheNextAttempt(t *testing.T) {
 	}
 	if notes := p.said(j, record.Agent); !strings.Contains(notes, "saving what attempt 1 of job ") || !strings.Contains(notes, "restored files of the working folder: 2 files") {
 		t.Errorf("notes:\n%s", notes)
+	}
+	p.nothingLeft()
+}
+
+// The same, where the folder is among those that the target says it has lost.
+func TestWhatTheTargetHasLostIsThereForTheNextAttempt(t *testing.T) {
+	t.Parallel()
+	p, lost := newPlace(t), t.TempDir()
+	up := newGate(t)
+	done := t.TempDir() + "/done"
+	spec := shell(stepping, up)
+	spec.Env["DONE"] = done
+	j := p.submit(spec, map[string]string{"shipped": "one\n"})
+	w := p.start(j, dies)
+	up.wait()
+	w.die()
+	agents, err := filepath.Glob(filepath.Join(p.work, j.ID, "*"))
+	p.check(err)
+	if len(agents) != 1 {
+		t.Fatalf("these worked: %v", agents)
+	}
+	moved := filepath.Join(lost, j.ID, "docker-1-0")
+	p.check(os.Mkdir(filepath.Dir(moved), 0o700))
+	p.check(os.Rename(agents[0], moved))
+	unknown := func(protocol.Host) (gone, known bool) { return false, false }
+	if left := LeftFolders(lost, unknown); len(left) != 0 {
+		t.Fatalf("without a word of its target these count: %+v", left)
+	}
+	p.check(os.WriteFile(filepath.Join(moved, driver.LostFile), nil, 0o600))
+	if left := LeftFolders(lost, unknown); len(left) != 1 || left[0].Job != j.Path() {
+		t.Fatalf("lost are %+v", left)
+	}
+	write(t, strings.TrimSuffix(done, "/done"), map[string]string{"done": ""})
+	p.start(j, func(c *Config) { c.Machine.Lost = lost }).leave(0)
+	if out := p.said(j, record.Stdout); !strings.HasSuffix(out, "c1\ns1\nf1\none\nx\n") {
+		t.Errorf("they found %q", out)
+	}
+	if left := slices.Sorted(maps.Keys(texts(t, lost))); len(left) > 0 {
+		t.Errorf("it has left %s", left)
 	}
 	p.nothingLeft()
 }
