@@ -72,6 +72,7 @@ func begin(ctx context.Context, c Command, o order, h *hold) (*Process, error) {
 		theirs.Close()
 		null.Close()
 		if err == nil {
+			p.meter = newMeter(p.minder.Pid, h)
 			err = p.sendOrder(o, ours)
 		}
 		started <- err
@@ -164,7 +165,7 @@ func (p *Process) readReports(running bool) {
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
 	if running && p.hold.needsWatching() {
-		watch.Go(func() { p.enforceLimits(ended) }) // ends with the tree; waited for below
+		watch.Go(func() { p.meter.enforceLimits(ended, p.Kill) }) // ends with the tree; waited for below
 	}
 	for {
 		var r report
@@ -193,7 +194,8 @@ func (p *Process) readReports(running bool) {
 	close(ended)
 	watch.Wait()
 	if running {
-		p.completeExit()
+		t := p.meter.closeTotals()
+		p.exit.PeakMemory, p.exit.OOM, p.exit.Crowd, p.exit.Throttled = t.PeakMemory, t.OOM, t.Crowd, t.Throttled
 	}
 }
 

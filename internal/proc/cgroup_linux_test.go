@@ -299,7 +299,7 @@ func behind(t *testing.T, f *fence) string {
 
 func TestAProgramIsBornInAGroupOfV2(t *testing.T) {
 	at := own2(t)
-	f := &fence{Doors: []door{{Folder: raw(at), Version: 2, Controllers: []string{forMemory}}}}
+	f := &fence{Doors: []door{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory}}}}
 	f.openDoors()
 	if got := behind(t, f); !strings.Contains(got, "/"+filepath.Base(at)+"\n") {
 		t.Errorf("it is in %s; %v", got, f.missedLimits())
@@ -308,7 +308,7 @@ func TestAProgramIsBornInAGroupOfV2(t *testing.T) {
 
 func TestAProgramStartsThoughItsGroupIsGone(t *testing.T) {
 	at := own2(t)
-	f := &fence{Few: ownCores()[:1], Doors: []door{{Folder: raw(at), Version: 2, Controllers: []string{forMemory, forCPUs}}}}
+	f := &fence{Few: ownCores()[:1], Doors: []door{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory, forCPUs}}}}
 	f.openDoors()
 	kernel.removeFolder(at, removeLimit)
 	got := behind(t, f)

@@ -151,7 +151,7 @@ func (l Limits) cappedByFolder(folder string) Limits {
 
 // entryDoor is the group as the minder enters it.
 func (g *group) entryDoor() door {
-	d := door{Folder: raw(g.folder), Version: g.version, Controllers: g.controllers}
+	d := door{Folder: []byte(g.folder), Version: g.version, Controllers: g.controllers}
 	if slices.Contains(g.controllers, forProcesses) {
 		d.Processes = g.limits.Processes
 	}

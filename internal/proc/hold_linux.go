@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // hold is what holds the limits of one tree, as its agent knows it.
@@ -123,7 +125,7 @@ func (h *hold) removeGroups() {
 }
 
 // readCounters reads what the groups have counted, and removes them.
-func (h *hold) readCounters(e *Exit) {
+func (h *hold) readCounters(e *totals) {
 	if h == nil {
 		return
 	}
@@ -150,16 +152,14 @@ const (
 	watchMost  = 2 * time.Second
 )
 
-// enforceLimits ends the tree once it is beyond a limit. The kernel ends what it likes of
+// enforceLimits calls kill once the tree is beyond a limit. The kernel ends what it likes of
 // a v1 group; the rest would often wait for that forever.
-func (p *Process) enforceLimits(ended <-chan struct{}) {
+func (m *meter) enforceLimits(ended <-chan struct{}, kill func()) {
 	for {
 		began := time.Now()
-		if oom, crowd := p.limitsPassed(); oom || crowd {
-			p.seen.mu.Lock()
-			p.seen.oom, p.seen.crowd = oom, crowd
-			p.seen.mu.Unlock()
-			p.Kill()
+		if oom, crowd := m.limitsPassed(); oom || crowd {
+			m.noteLimitPassed(oom, crowd)
+			kill()
 			return
 		}
 		pause := time.NewTimer(min(max(watchEvery, watchShare*time.Since(began)), watchMost))
@@ -173,15 +173,15 @@ func (p *Process) enforceLimits(ended <-chan struct{}) {
 }
 
 // limitsPassed says which limits the tree has passed by now.
-func (p *Process) limitsPassed() (oom, crowd bool) {
-	h := p.hold
+func (m *meter) limitsPassed() (oom, crowd bool) {
+	h := m.hold
 	memory, processes := h.limits.Memory, h.limits.Processes
 	if g := h.groupHolding(forMemory); g != nil {
 		if g.killedForMemory() {
 			return true, false
 		}
 		if g.peakBytes() == 0 { // before Linux 5.19
-			p.seen.noteUsage(Usage{Memory: g.memoryInUse()})
+			m.noteUsage(Usage{Memory: g.memoryInUse()})
 		}
 		memory = 0
 	}
@@ -191,7 +191,7 @@ func (p *Process) limitsPassed() (oom, crowd bool) {
 	if memory == 0 && processes == 0 {
 		return false, false
 	}
-	tree, err := p.livingProcesses()
+	tree, err := process.Below(m.supervisor)
 	if err != nil {
 		return false, false
 	}
@@ -209,7 +209,7 @@ func (p *Process) limitsPassed() (oom, crowd bool) {
 			now += owned(t.PID)
 		}
 	}
-	p.seen.noteUsage(Usage{Memory: now})
+	m.noteUsage(Usage{Memory: now})
 	return now > memory, false
 }
 

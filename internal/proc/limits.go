@@ -138,7 +138,7 @@ type fence struct {
 
 // door leads into a group.
 type door struct {
-	Folder      raw
+	Folder      []byte // a path, which need not be UTF-8
 	Version     int
 	Controllers []string
 	Processes   int // how many there may be, once the program is in; 0: any number
@@ -157,41 +157,56 @@ type Usage struct {
 	Written int64         // likewise
 }
 
-// Usage measures the tree. It reads a few files per process of the machine: for
-// every few seconds, not for more. After the end it is os.ErrProcessDone; where
-// the system does not tell, errors.ErrUnsupported.
-func (p *Process) Usage() (Usage, error) { return p.treeUsage() }
-
-// Limits says what holds the tree's limits.
-func (p *Process) Limits() Support {
-	if p.hold == nil {
+// supportedLimits says what holds the limits; nil holds none.
+func (h *hold) supportedLimits() Support {
+	if h == nil {
 		return Support{}
 	}
-	return p.hold.support
+	return h.support
 }
 
-// seen is the most that was measured of a tree. Its processes vanish from one
-// look to the next, but what they used has been used.
-type seen struct {
-	mu sync.Mutex
-	Usage
+// meter measures one tree, and knows the most that was measured of it. Its processes vanish
+// from one reading to the next, but what they used has been used.
+type meter struct {
+	supervisor int // the process id of what all of the tree hangs from
+	hold       *hold
+
+	mu         sync.Mutex
+	seen       Usage
 	oom, crowd bool // a limit that is watched was passed
 }
 
+func newMeter(supervisor int, h *hold) *meter { return &meter{supervisor: supervisor, hold: h} }
+
+// totals are what a tree that is gone has used and run into.
+type totals struct {
+	PeakMemory int64
+	OOM, Crowd bool
+	Throttled  time.Duration
+}
+
 // noteUsage notes u and gives what is known by now.
-func (s *seen) noteUsage(u Usage) Usage {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	u.CPU, u.Peak = max(u.CPU, s.CPU), max(u.Peak, u.Memory, s.Peak)
-	u.Read, u.Written = max(u.Read, s.Read), max(u.Written, s.Written)
-	s.Usage = u
+func (m *meter) noteUsage(u Usage) Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u.CPU, u.Peak = max(u.CPU, m.seen.CPU), max(u.Peak, u.Memory, m.seen.Peak)
+	u.Read, u.Written = max(u.Read, m.seen.Read), max(u.Written, m.seen.Written)
+	m.seen = u
 	return u
 }
 
-// completeExit completes the exit of a tree that is gone.
-func (p *Process) completeExit() {
-	p.seen.mu.Lock()
-	defer p.seen.mu.Unlock()
-	p.exit.PeakMemory, p.exit.OOM, p.exit.Crowd = p.seen.Peak, p.seen.oom, p.seen.crowd
-	p.hold.readCounters(&p.exit)
+// noteLimitPassed notes which limits a tree that is watched has passed.
+func (m *meter) noteLimitPassed(oom, crowd bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.oom, m.crowd = oom, crowd
+}
+
+// closeTotals gives the totals of a tree that is gone, and removes its groups.
+func (m *meter) closeTotals() totals {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := totals{PeakMemory: m.seen.Peak, OOM: m.oom, Crowd: m.crowd}
+	m.hold.readCounters(&t)
+	return t
 }

@@ -4,7 +4,6 @@ package proc
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 )
 
@@ -27,7 +26,7 @@ func (h *hold) minderFence() *fence           { return nil }
 func (h *hold) noteRefused(map[string]string) {}
 func (h *hold) groupFolders() []string        { return nil }
 func (h *hold) needsWatching() bool           { return false }
-func (h *hold) readCounters(*Exit)            {}
+func (h *hold) readCounters(*totals)          {}
 func (h *hold) removeGroups()                 {}
 
 func (f *fence) openDoors()                      {}
@@ -38,11 +37,9 @@ func (f *fence) startLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysPr
 	return fork(attr)
 }
 
-func (p *Process) enforceLimits(<-chan struct{}) {}
+func (m *meter) enforceLimits(<-chan struct{}, func()) {}
 
-func (p *Process) treeUsage() (Usage, error) {
-	return Usage{}, fmt.Errorf("measure %s: %w", p.name, errors.ErrUnsupported)
-}
+func (m *meter) readUsage() (Usage, error) { return Usage{}, errors.ErrUnsupported }
 
 func ownCores() []int { return nil }
 

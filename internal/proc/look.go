@@ -53,7 +53,7 @@ func (c Command) buildOrder() (order, error) {
 		dir = filepath.Join(here, dir)
 	}
 	o.Dir = []byte(dir)
-	path, err := o.Scene.findProgram(c.Path, dir, env)
+	path, err := findProgram(o.Scene, c.Path, dir, env)
 	if err != nil {
 		return o, err
 	}
@@ -73,7 +73,7 @@ func (c Command) buildOrder() (order, error) {
 
 // findProgram finds the program as the user's own shell would in that folder and
 // environment, and fails with a shell's exit status. Its paths are in the view.
-func (s *scene) findProgram(path, dir string, env []string) (string, error) {
+func findProgram(s *scene, path, dir string, env []string) (string, error) {
 	if path == "" {
 		return "", fault.New(fault.Invalid, "", "start a program: none is named")
 	}

@@ -101,8 +101,8 @@ type Process struct {
 	wire   *wire
 	minder *os.Process
 
-	hold *hold // its limits; nil: none
-	seen seen  // what was measured so far
+	hold  *hold // its limits; nil: none
+	meter *meter
 }
 
 // Start runs c and returns once the program itself is running. It fails before
@@ -166,6 +166,25 @@ func (p *Process) Pid() int { return p.pid }
 
 // Token is the tree's mark, for Sweep.
 func (p *Process) Token() string { return p.token }
+
+// Usage measures the tree. It reads a few files per process of the machine: for
+// every few seconds, not for more. After the end it is os.ErrProcessDone; where
+// the system does not tell, errors.ErrUnsupported.
+func (p *Process) Usage() (Usage, error) {
+	select {
+	case <-p.done:
+		return Usage{}, os.ErrProcessDone
+	default:
+	}
+	u, err := p.meter.readUsage()
+	if errors.Is(err, errors.ErrUnsupported) {
+		err = fmt.Errorf("measure %s: %w", p.name, err)
+	}
+	return u, err
+}
+
+// Limits says what holds the tree's limits.
+func (p *Process) Limits() Support { return p.hold.supportedLimits() }
 
 // Done is closed when the whole tree is gone.
 func (p *Process) Done() <-chan struct{} { return p.done }

@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/drover-run/drover/internal/proc/process"
 )
 
 // HoldsSocket says whether a process of the tree has the socket of that inode open. It
 // is false where that cannot be seen.
 func (p *Process) HoldsSocket(inode uint64) bool {
-	tree, err := p.livingProcesses()
+	tree, err := process.Below(p.minder.Pid)
 	if err != nil {
 		return false
 	}

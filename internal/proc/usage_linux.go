@@ -92,28 +92,19 @@ func parseRollup(text []byte) int64 {
 	return n["Pss:"] + n["SwapPss:"]
 }
 
-// livingProcesses is every living process below the minder.
-func (p *Process) livingProcesses() ([]process.Entry, error) {
-	all, err := process.List()
-	return process.Descendants(all, func(q process.Entry) bool { return q.Parent == p.minder.Pid }), err
-}
-
-func (p *Process) treeUsage() (Usage, error) {
-	select {
-	case <-p.done:
-		return Usage{}, os.ErrProcessDone
-	default:
-	}
-	tree, err := p.livingProcesses()
+// readUsage measures the tree. It reads a few files per process of the machine: for
+// every few seconds, not for more.
+func (m *meter) readUsage() (Usage, error) {
+	tree, err := process.Below(m.supervisor)
 	if err != nil {
 		return Usage{}, err
 	}
 	now := measure(tree)
-	minder := measure([]process.Entry{{PID: p.minder.Pid}}) // the orphans' time is its
+	supervisor := measure([]process.Entry{{PID: m.supervisor}}) // the orphans' time is its
 	u := Usage{
-		CPU: now.own + now.waited + minder.waited, Count: len(tree), Threads: now.threads, Memory: now.resident,
+		CPU: now.own + now.waited + supervisor.waited, Count: len(tree), Threads: now.threads, Memory: now.resident,
 	}
-	if g := p.hold.groupHolding(forMemory); g != nil {
+	if g := m.hold.groupHolding(forMemory); g != nil {
 		u.Memory, u.Peak = g.memoryInUse(), g.peakBytes()
 	} else if now.large > 1 {
 		u.Memory = 0
@@ -127,7 +118,7 @@ func (p *Process) treeUsage() (Usage, error) {
 			u.Read, u.Written = u.Read+read, u.Written+written
 		}
 	}
-	return p.seen.noteUsage(u), nil
+	return m.noteUsage(u), nil
 }
 
 // parseIO reads proc(5)'s io. What was written and then removed before it came to

@@ -337,7 +337,7 @@ func errNoView(why string) error {
 	switch {
 	case !haveViews:
 		hint = ""
-	case canNamespace():
+	case os.Geteuid() == 0:
 		hint = "Start the container with --cap-add SYS_ADMIN."
 	}
 	return &fault.Fault{Kind: fault.Denied, Hint: hint, Err: fmt.Errorf("%w: %s", ErrNoView, why)}

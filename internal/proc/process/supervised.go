@@ -27,3 +27,9 @@ func Supervised(id Identity) ([]Identity, error) {
 	slices.SortFunc(found, func(a, b Identity) int { return a.PID - b.PID })
 	return found, nil
 }
+
+// Below lists the living processes below parent: those that have an ancestor in it.
+func Below(parent int) ([]Entry, error) {
+	all, err := List()
+	return Descendants(all, func(p Entry) bool { return p.Parent == parent }), err
+}
