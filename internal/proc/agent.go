@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/reason"
 )
 
 // namespaces is false once the kernel has refused a PID namespace, and
@@ -110,7 +111,7 @@ func (p *Process) launchMinder(o order, files []*os.File) error {
 	case err == nil:
 		return nil
 	case (o.Namespace || o.Scene != nil) && refusal(err):
-		why := reason(err)
+		why := reason.Of(err)
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EUSERS) {
 			why = "the limit on their number is reached"
 		}

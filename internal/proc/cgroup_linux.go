@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/reason"
 )
 
 // cgroups is the kernel's control groups: files, below root. Tests have a fake
@@ -150,7 +152,7 @@ func (c cgroups) makeGroups(name string, l Limits) (groups []*group, why map[str
 	for _, k := range rest {
 		why[k] = "no cgroup file system is there"
 		if err != nil {
-			why[k] = reason(err)
+			why[k] = reason.Of(err)
 		}
 	}
 	return groups, why

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/reason"
 )
 
 // The program is born inside its limits and the minder stays outside, so that it
@@ -54,7 +56,7 @@ func (f *fence) noteMissed(d *door, err error) {
 		f.refusals = map[string]string{}
 	}
 	for _, k := range d.Controllers {
-		f.refusals[k] = fmt.Sprintf("enter %s: %s", d.Folder, reason(err))
+		f.refusals[k] = fmt.Sprintf("enter %s: %s", d.Folder, reason.Of(err))
 	}
 	d.closeFiles()
 }

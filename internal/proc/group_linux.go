@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/reason"
 )
 
 // group is one that we made, for one tree.
@@ -69,7 +70,7 @@ func (g *group) delegated(wanted []string, why map[string]string) (given []strin
 	for _, k := range wanted {
 		switch {
 		case err != nil:
-			why[k] = fmt.Sprintf("%s: %s", parent, reason(err))
+			why[k] = fmt.Sprintf("%s: %s", parent, reason.Of(err))
 			continue
 		case !slices.Contains(strings.Fields(has), k):
 			why[k] = fmt.Sprintf("%s: it has no controller %s", parent, k)
@@ -80,7 +81,7 @@ func (g *group) delegated(wanted []string, why map[string]string) (given []strin
 			err = put(filepath.Join(parent, "cgroup.subtree_control"), "+"+k)
 		}
 		if err != nil {
-			why[k] = fmt.Sprintf("%s: hand down controller %s: %s", parent, k, reason(err))
+			why[k] = fmt.Sprintf("%s: hand down controller %s: %s", parent, k, reason.Of(err))
 			continue
 		}
 		given = append(given, k)
@@ -106,7 +107,7 @@ func (g *group) makeGroup(controllers []string, why map[string]string) {
 			}
 		}
 		if err != nil {
-			why[k] = fmt.Sprintf("%s: %s", g.folder, reason(err))
+			why[k] = fmt.Sprintf("%s: %s", g.folder, reason.Of(err))
 		} else {
 			g.controllers = append(g.controllers, k)
 		}

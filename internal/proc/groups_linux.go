@@ -54,9 +54,15 @@ func (c cgroups) findGroups(f func(token string, by process.Identity) bool) (fol
 	return folders
 }
 
+// findKernelGroups lists the groups on this machine that drover has made for trees and for
+// which f holds, by the tree's token and the process that made them.
+func findKernelGroups(f func(token string, by process.Identity) bool) (folders []string) {
+	return kernel.findGroups(f)
+}
+
 // groupsOf are those of one tree.
 func groupsOf(token string) []string {
-	return kernel.findGroups(func(t string, _ process.Identity) bool { return t == token })
+	return findKernelGroups(func(t string, _ process.Identity) bool { return t == token })
 }
 
 // members are the processes in these groups and below them, as far as they have

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/reason"
 )
 
 // A shell's exit statuses for a program that was never run.
@@ -85,7 +86,7 @@ func findProgram(s *scene, path, dir string, env []string) (string, error) {
 		st, err := os.Stat(s.machinePath(at))
 		switch {
 		case err != nil:
-			return "", missing(path, "", reason(err))
+			return "", missing(path, "", reason.Of(err))
 		case st.IsDir():
 			return "", notExecutable(path, "", "it is a folder")
 		}
@@ -138,13 +139,13 @@ func explain(o order, step string, errno syscall.Errno) error {
 		case isELF:
 			return notExecutable(path, "Build it on a system like this one, or link it statically.", "the loader it was built for is not here")
 		}
-		return missing(path, "", reason(errno))
+		return missing(path, "", reason.Of(errno))
 	case syscall.EACCES, syscall.EPERM:
 		hint := "Make it executable: chmod +x " + path
 		if isScript {
 			hint += ", and see that its interpreter is, too"
 		}
-		return notExecutable(path, hint+".", reason(errno))
+		return notExecutable(path, hint+".", reason.Of(errno))
 	case syscall.ENOEXEC:
 		if isELF {
 			return notExecutable(path, "Build it for this machine.", "it was built for another kind of machine")
@@ -171,17 +172,6 @@ func peek(s *scene, path, dir string) []byte {
 	head := make([]byte, 256)
 	n, _ := io.ReadFull(f, head)
 	return head[:n]
-}
-
-// reason is the system's own words, without our path a second time.
-func reason(err error) string {
-	for {
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return err.Error()
-		}
-		err = u.Unwrap()
-	}
 }
 
 func missing(path, hint, why string) error {

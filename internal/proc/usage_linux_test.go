@@ -3,10 +3,8 @@ package proc
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"testing"
 
-	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
@@ -51,41 +49,5 @@ func TestUsageCountsWhatTheDeadUsed(t *testing.T) {
 	e := p.Wait()
 	if err != nil || u.CPU < tick || u.CPU > e.User+e.System+10*tick {
 		t.Errorf("got %+v, %v; the exit says %+v", u, err, e)
-	}
-}
-
-func TestWhatIsSharedIsCountedOnce(t *testing.T) {
-	in, let, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	out := proctest.NewOutlet(t)
-	// Ten shells that all have the same 20 MB.
-	c := exec.Command("sh", "-c", `x=$(head -c 20000000 /dev/zero | tr '\0' x); exec 3<&0
-		for i in 1 2 3 4 5 6 7 8 9; do (echo ready; read y <&3) & done; echo ready; wait`)
-	c.Stdin, c.Stdout = in, out.W
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _, _ = c.Process.Kill(), c.Wait() }()
-	out.WaitForLine("ready", 10)
-	tree, err := process.Below(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader := &meter{supervisor: os.Getpid(), hold: &hold{limits: Limits{Memory: 150 * mib}}}
-	if all := measure(tree).resident; all < 190*mib {
-		t.Fatalf("they have %d, so this shows nothing", all)
-	}
-	if oom, _ := reader.limitsPassed(); oom || reader.seen.Peak < 19*mib {
-		t.Errorf("they are beyond 150 MB with %d", reader.seen.Peak)
-	}
-	if u, err := reader.readUsage(); err != nil || u.Memory > 150*mib || u.Memory < 19*mib {
-		t.Errorf("got %+v, %v", u, err)
-	}
-	let.Close()
-	if err := c.Wait(); err != nil {
-		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/reason"
 )
 
 // ErrNoView: Start could not give the program a view of its own here. Nothing
@@ -125,7 +126,7 @@ func (v *View) resolveScene(program string) (*scene, error) {
 	for i, b := range wishes {
 		made, err := s.resolveWish(b, wishes[:i])
 		if err != nil {
-			return nil, fault.Wrap(errors.New(reason(err)), fault.Invalid, "", "start %s: show %q at %q", program, b.Source, b.Target)
+			return nil, fault.Wrap(errors.New(reason.Of(err)), fault.Invalid, "", "start %s: show %q at %q", program, b.Source, b.Target)
 		}
 		s.Shows = append(s.Shows, made)
 	}

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/reason"
 )
 
 const haveViews = true
@@ -138,7 +140,7 @@ func (f *folder) fillFolder(fresh bool) error {
 	machine := filepath.Join(oldRoot, f.path)
 	st, err := os.Stat(machine)
 	if err != nil {
-		return fmt.Errorf("look at %s: %s", f.path, reason(err))
+		return fmt.Errorf("look at %s: %s", f.path, reason.Of(err))
 	}
 	f.mode = st.Mode()
 	if unix.Access(machine, unix.W_OK) != nil {
@@ -154,7 +156,7 @@ func (f *folder) fillFolder(fresh bool) error {
 	}
 	list, err := os.ReadDir(machine)
 	if err != nil {
-		return fmt.Errorf("list %s: %s", f.path, reason(err))
+		return fmt.Errorf("list %s: %s", f.path, reason.Of(err))
 	}
 	for _, e := range list {
 		at := filepath.Join(f.path, e.Name())
