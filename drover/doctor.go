@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/resource"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -42,7 +42,7 @@ func (c *Client) Doctor(ctx context.Context, used ...string) []Check {
 // limitsCheck says what holds a job's limits here. That nothing better can be had
 // is no problem of the machine.
 func limitsCheck(area string) Check {
-	here := proc.LimitsHere()
+	here := resource.LimitsHere()
 	by := func(how string) string {
 		if how == "" {
 			return "nothing"

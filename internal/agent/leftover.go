@@ -21,6 +21,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/resource"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -178,7 +179,7 @@ func removeFolder(dir string) error {
 // chance to, and removes their folders. What may hold files that are not saved stays
 // as long as its job has not ended; of this task it is kept for saveDeadAgents.
 func (r *remains) sweepDeadAgents(ctx context.Context) {
-	if n, err := proc.SweepGroups(); err != nil || n > 0 {
+	if n, err := resource.SweepGroups(); err != nil || n > 0 {
 		r.Log.Warn("removed groups of lost agents", "groups", n, "err", err)
 	}
 	dead := deadFolders(r.Machine.Work, r.World.Gone)

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/resource"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
@@ -21,9 +21,9 @@ import (
 )
 
 // programLimits are what the program's tree may use.
-func (a *agent) programLimits() proc.Limits {
+func (a *agent) programLimits() resource.Limits {
 	spec := a.job.Spec
-	return proc.Limits{CPUs: spec.CPUs, Cores: a.ready.room.Cores, Memory: int64(spec.Memory), Processes: spec.Processes}
+	return resource.Limits{CPUs: spec.CPUs, Cores: a.ready.room.Cores, Memory: int64(spec.Memory), Processes: spec.Processes}
 }
 
 // meter finds the metrics in what a program prints and samples what it uses, and
@@ -150,7 +150,7 @@ type sampler struct {
 	m *meter
 
 	at       time.Time
-	was      proc.Usage
+	was      resource.Usage
 	in, out  int64
 	disk     int64
 	diskNext time.Time

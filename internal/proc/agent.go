@@ -15,6 +15,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/reason"
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 // namespaces is false once the kernel has refused a PID namespace, and
@@ -45,7 +46,7 @@ func (c Command) waysToStart(o order) []way {
 }
 
 // begin starts a minder, gives it the order and waits for its first report.
-func begin(ctx context.Context, c Command, o order, h *hold) (*Process, error) {
+func begin(ctx context.Context, c Command, o order, h *resource.Hold) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, context.Cause(ctx))
 	}
@@ -73,7 +74,7 @@ func begin(ctx context.Context, c Command, o order, h *hold) (*Process, error) {
 		theirs.Close()
 		null.Close()
 		if err == nil {
-			p.meter = newMeter(p.minder.Pid, h)
+			p.meter = resource.NewMeter(p.minder.Pid, h)
 			err = p.sendOrder(o, ours)
 		}
 		started <- err
@@ -150,7 +151,7 @@ func (p *Process) sendOrder(o order, conn *ear) error {
 	case r.Step != "":
 		return explain(o, r.Step, syscall.Errno(r.Errno))
 	}
-	p.hold.noteRefused(r.Missed)
+	p.hold.NoteRefused(r.Missed)
 	p.pid = r.Started
 	if o.Namespace {
 		p.pid = conn.speaker // the same process, by the number it has out here
@@ -165,8 +166,8 @@ func (p *Process) readReports(running bool) {
 	gone := false
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
-	if running && p.hold.needsWatching() {
-		watch.Go(func() { p.meter.enforceLimits(ended, p.Kill) }) // ends with the tree; waited for below
+	if running && p.hold.NeedsWatching() {
+		watch.Go(func() { p.meter.EnforceLimits(ended, p.Kill) }) // ends with the tree; waited for below
 	}
 	for {
 		var r report
@@ -190,12 +191,12 @@ func (p *Process) readReports(running bool) {
 	if running && !gone {
 		// Another process killed the minder. A namespace went with it; a herd may
 		// still have strays, found by mark and by the program's session.
-		_, p.exit.Left, _ = sweep(p.token, p.pid, p.hold.groupFolders())
+		_, p.exit.Left, _ = sweep(p.token, p.pid, p.hold.GroupFolders())
 	}
 	close(ended)
 	watch.Wait()
 	if running {
-		t := p.meter.closeTotals()
+		t := p.meter.CloseTotals()
 		p.exit.PeakMemory, p.exit.OOM, p.exit.Crowd, p.exit.Throttled = t.PeakMemory, t.OOM, t.Crowd, t.Throttled
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 // What the minder costs, from Start to the program's first byte, beside a bare
@@ -91,7 +93,7 @@ func pens(b *testing.B) []penned {
 		{"namespace, view in place", Command{View: exists}},
 		{"namespace, view", Command{View: missing}},
 		{"herd, view", Command{View: missing, herded: true}},
-		{"namespace, limits", Command{Limits: Limits{Memory: 1 << 30, CPUs: 1, Processes: 1000}}},
-		{"herd, limits", Command{Limits: Limits{Memory: 1 << 30, CPUs: 1, Processes: 1000}, herded: true}},
+		{"namespace, limits", Command{Limits: resource.Limits{Memory: 1 << 30, CPUs: 1, Processes: 1000}}},
+		{"herd, limits", Command{Limits: resource.Limits{Memory: 1 << 30, CPUs: 1, Processes: 1000}, herded: true}},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/internal/proc/proctest"
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 // hidden is a daemon in a session of its own, without the mark.
@@ -26,9 +27,9 @@ func TestWhatEscapedAHerdIsFoundInItsGroup(t *testing.T) {
 	defer hold.Close()
 	out := proctest.NewOutlet(t)
 	c := shell(hidden + `echo ready; read x; kill -KILL "$PPID"; sleep 1000`)
-	c.Stdin, c.Stdout, c.herded, c.Limits = hold, out.W, true, Limits{Memory: 500 * mib}
+	c.Stdin, c.Stdout, c.herded, c.Limits = hold, out.W, true, resource.Limits{Memory: 500 * mib}
 	p := start(t, c)
-	if p.Limits().Memory == ByWatching {
+	if p.Limits().Memory == resource.ByWatching {
 		p.Kill()
 		t.Skip("no group here: " + p.Limits().Why)
 	}
@@ -63,7 +64,7 @@ func bereave(t *testing.T, herded bool) (agent *exec.Cmd, minder int, token stri
 	t.Helper()
 	out = proctest.NewOutlet(t)
 	token = "bereft-" + strconv.Itoa(os.Getpid()) + strings.ReplaceAll(filepath.Base(t.Name()), "_", "-")
-	agent = agentPart{Script: hidden + wait, Token: token, Herded: herded, Limits: Limits{Memory: 500 * mib, CPUs: 1, Processes: 100}}.command(t, out.W)
+	agent = agentPart{Script: hidden + wait, Token: token, Herded: herded, Limits: resource.Limits{Memory: 500 * mib, CPUs: 1, Processes: 100}}.command(t, out.W)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +74,8 @@ func bereave(t *testing.T, herded bool) (agent *exec.Cmd, minder int, token stri
 		_, _ = Sweep(token) // what a broken promise left
 	})
 	out.WaitForLine("ready", 2)
-	if len(groupsOf(token)) == 0 {
-		t.Skip("no groups here: " + LimitsHere().Why)
+	if len(resource.GroupsOf(token)) == 0 {
+		t.Skip("no groups here: " + resource.LimitsHere().Why)
 	}
 	return agent, childOf(t, agent.Process.Pid), token, out
 }
@@ -97,12 +98,12 @@ func TestGroupsOfTheDeadAreRemoved(t *testing.T) {
 			if herded {
 				noGroups(t, token) // its minder had the time
 			}
-			if _, err := SweepGroups(); err != nil {
+			if _, err := resource.SweepGroups(); err != nil {
 				t.Error(err)
 			}
 			noGroups(t, token)
 		})
-		for name, sweep := range map[string]func(token string) (int, error){"both": Sweep, "both unnamed": func(string) (int, error) { return SweepGroups() }} {
+		for name, sweep := range map[string]func(token string) (int, error){"both": Sweep, "both unnamed": func(string) (int, error) { return resource.SweepGroups() }} {
 			t.Run(name, func(t *testing.T) {
 				agent, minder, token, out := bereave(t, herded)
 				signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
@@ -120,11 +121,11 @@ func TestGroupsOfTheDeadAreRemoved(t *testing.T) {
 
 func TestGroupsOfTheLivingAreLeftAlone(t *testing.T) {
 	_, _, token, _ := bereave(t, false)
-	before := groupsOf(token)
-	if _, err := SweepGroups(); err != nil {
+	before := resource.GroupsOf(token)
+	if _, err := resource.SweepGroups(); err != nil {
 		t.Error(err)
 	}
-	if diff := cmp.Diff(before, groupsOf(token)); diff != "" {
+	if diff := cmp.Diff(before, resource.GroupsOf(token)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -132,7 +133,7 @@ func TestGroupsOfTheLivingAreLeftAlone(t *testing.T) {
 func TestInnerGroupsGoWithTheOuterOne(t *testing.T) {
 	inEachPen(t, func(t *testing.T, herded bool) {
 		out := proctest.NewOutlet(t)
-		l := Limits{Memory: 500 * mib, Processes: 300}
+		l := resource.Limits{Memory: 500 * mib, Processes: 300}
 		inner := agentPart{Script: proctest.Daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: herded, Limits: l}.command(t, nil)
 		c := shell(`"$SELF"`)
 		c.Env, c.Stdout, c.herded, c.Limits = inner.Env, out.W, herded, l

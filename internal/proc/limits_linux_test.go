@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/proctest"
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 const mib = 1 << 20
@@ -37,7 +38,7 @@ func inEachCage(t *testing.T, f func(t *testing.T, c Command)) {
 }
 
 // limit starts script with c's pen and view.
-func limit(t *testing.T, c Command, l Limits, script string) (*Process, *proctest.Outlet) {
+func limit(t *testing.T, c Command, l resource.Limits, script string) (*Process, *proctest.Outlet) {
 	t.Helper()
 	out := proctest.NewOutlet(t)
 	c.Path, c.Args, c.Limits, c.Stdout = "/bin/sh", []string{"sh", "-c", script}, l, out.W
@@ -47,7 +48,7 @@ func limit(t *testing.T, c Command, l Limits, script string) (*Process, *proctes
 // noGroups fails if a group of that tree is left.
 func noGroups(t *testing.T, token string) {
 	t.Helper()
-	if left := groupsOf(token); len(left) > 0 {
+	if left := resource.GroupsOf(token); len(left) > 0 {
 		t.Errorf("groups are left: %v", left)
 	}
 }
@@ -62,7 +63,7 @@ func TestMemoryBeyondTheLimitEndsTheTreeAndSaysSo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inEachCage(t, func(t *testing.T, c Command) {
-				p, out := limit(t, c, Limits{Memory: allowed}, script)
+				p, out := limit(t, c, resource.Limits{Memory: allowed}, script)
 				if out.WaitForClose(); t.Failed() {
 					p.Kill()
 				}
@@ -70,7 +71,7 @@ func TestMemoryBeyondTheLimitEndsTheTreeAndSaysSo(t *testing.T) {
 				if !e.OOM || e.Crowd || e.Lost || e.Status() != 137 {
 					t.Errorf("got %+v, status %d", e, e.Status())
 				}
-				if p.Limits().Memory == ByWatching {
+				if p.Limits().Memory == resource.ByWatching {
 					if e.PeakMemory <= allowed {
 						t.Errorf("peak %d is below the limit", e.PeakMemory)
 					}
@@ -91,10 +92,10 @@ func TestWithinItsLimitsATreeIsLeftAlone(t *testing.T) {
 		}
 		defer in.Close()
 		c.Stdin = in
-		p, out := limit(t, c, Limits{Memory: 500 * mib, CPUs: 1, Processes: 200}, hog(40)+" & read x; exit 7")
+		p, out := limit(t, c, resource.Limits{Memory: 500 * mib, CPUs: 1, Processes: 200}, hog(40)+" & read x; exit 7")
 		out.WaitForLine("held", 1)
 		let.Close()
-		if e := p.Wait(); e.Code != 7 || e.OOM || e.Crowd || e.PeakMemory < 40*mib && p.Limits().Memory != ByWatching {
+		if e := p.Wait(); e.Code != 7 || e.OOM || e.Crowd || e.PeakMemory < 40*mib && p.Limits().Memory != resource.ByWatching {
 			t.Errorf("got %+v", e)
 		}
 		out.RequireClosed()
@@ -111,9 +112,9 @@ func TestNoMoreProcessesThanMayBe(t *testing.T) {
 		}
 		defer null.Close()
 		c.Path, c.Args, c.Stdout, c.Stderr = "/bin/sh", []string{"sh", "-c", `i=0; while [ $i -lt 30 ]; do sleep 1000 & echo started; i=$((i+1)); done; echo all`}, out.W, null
-		c.Limits = Limits{Processes: 10}
+		c.Limits = resource.Limits{Processes: 10}
 		p := start(t, c)
-		if by := p.Limits().Processes; by != ByCgroup1 && by != ByCgroup2 {
+		if by := p.Limits().Processes; by != resource.ByCgroup1 && by != resource.ByCgroup2 {
 			t.Skip("the kernel does not hold it here: " + p.Limits().Why)
 		}
 		out.WaitForLine("started", 9)
@@ -140,13 +141,13 @@ func TestTimeUsedUpMakesTheTreeStandStill(t *testing.T) {
 	inEachCage(t, func(t *testing.T, c Command) {
 		c.Env = append(os.Environ(), "TOP="+top)
 		// It goes on until the kernel has counted, however long that takes.
-		p, out := limit(t, c, Limits{CPUs: 0.05}, `
+		p, out := limit(t, c, resource.Limits{CPUs: 0.05}, `
 			own=$(sed -nE 's/^[0-9]+:(cpuacct,)?cpu(,cpuacct)?:(.*)/\3/p' /proc/self/cgroup)
 			echo ready
 			until grep -q '^throttled_time [1-9]' "$TOP$own/cpu.stat"; do i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done
 			echo throttled`)
 		out.WaitForLine("ready", 1)
-		if p.Limits().CPUs != ByCgroup1 {
+		if p.Limits().CPUs != resource.ByCgroup1 {
 			p.Kill()
 			t.Skip("no cgroup v1 holds it here: " + p.Limits().Why)
 		}
@@ -159,12 +160,12 @@ func TestTimeUsedUpMakesTheTreeStandStill(t *testing.T) {
 }
 
 func TestAProgramRunsOnItsCoresOnly(t *testing.T) {
-	cores := ownCores()
+	cores := resource.OwnCores()
 	last := cores[len(cores)-1]
 	inEachCage(t, func(t *testing.T, c Command) {
-		_, out := limit(t, c, Limits{Cores: []int{last}}, `sed -n 's/^Cpus_allowed_list:\t/cores /p' /proc/self/status`)
+		_, out := limit(t, c, resource.Limits{Cores: []int{last}}, `sed -n 's/^Cpus_allowed_list:\t/cores /p' /proc/self/status`)
 		out.WaitForLine("cores "+strconv.Itoa(last), 1)
-		if diff := cmp.Diff(cores, ownCores()); diff != "" {
+		if diff := cmp.Diff(cores, resource.OwnCores()); diff != "" {
 			t.Errorf("the agent is kept to cores, too: %s", diff)
 		}
 	})
@@ -172,8 +173,8 @@ func TestAProgramRunsOnItsCoresOnly(t *testing.T) {
 
 func TestImpossibleLimitsAreRefused(t *testing.T) {
 	var said faulttest.Sayings
-	said.Hide(fmt.Sprint(ownCores()), "CORES")
-	for _, l := range []Limits{
+	said.Hide(fmt.Sprint(resource.OwnCores()), "CORES")
+	for _, l := range []resource.Limits{
 		{CPUs: -1}, {CPUs: 0.001}, {CPUs: math.NaN()}, {CPUs: math.Inf(1)}, {Memory: -1}, {Memory: mib - 1}, {Processes: -1},
 		{Cores: []int{-1}}, {Cores: []int{1 << 20}},
 	} {
@@ -190,7 +191,7 @@ func TestImpossibleLimitsAreRefused(t *testing.T) {
 }
 
 func TestAProgramThatCannotStartLeavesNoGroup(t *testing.T) {
-	c := Command{Path: "/etc/hosts", Token: "none-" + strconv.Itoa(os.Getpid()), Limits: Limits{Memory: 100 * mib, CPUs: 1, Processes: 10}}
+	c := Command{Path: "/etc/hosts", Token: "none-" + strconv.Itoa(os.Getpid()), Limits: resource.Limits{Memory: 100 * mib, CPUs: 1, Processes: 10}}
 	if _, err := Start(t.Context(), c); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("got %v", err)
 	}
@@ -227,25 +228,25 @@ func TestAPlainUsersTreeIsWatched(t *testing.T) {
 	for name, view := range map[string]*View{"plain": nil, "view": {Binds: []Bind{{"/usr", "/drover-test-limits"}}}} {
 		t.Run(name, func(t *testing.T) {
 			c := shell(hog(60) + "& " + hog(60) + "& " + hog(60) + "& while :; do sleep 1000; done")
-			c.Limits, c.View = Limits{Memory: 100 * mib}, view
+			c.Limits, c.View = resource.Limits{Memory: 100 * mib}, view
 			said := asUser(t, true, c)
 			if strings.HasPrefix(said.Refused, ErrNoView.Error()) {
 				t.Skip(said.Refused)
 			}
-			if said.Here.Memory != ByWatching || said.Here.CPUs != ByAffinity || said.Here.Processes != ByWatching || said.Here.Why == "" {
+			if said.Here.Memory != resource.ByWatching || said.Here.CPUs != resource.ByAffinity || said.Here.Processes != resource.ByWatching || said.Here.Why == "" {
 				t.Errorf("limits here: %+v", said.Here)
 			}
-			if e := said.Exit; !e.OOM || e.Status() != 137 || e.PeakMemory <= 100*mib || said.Held.Memory != ByWatching || said.Held.Why == "" {
+			if e := said.Exit; !e.OOM || e.Status() != 137 || e.PeakMemory <= 100*mib || said.Held.Memory != resource.ByWatching || said.Held.Why == "" {
 				t.Errorf("got %+v", said)
 			}
 			c = shell("i=0; while [ $i -lt 30 ]; do sleep 1000 & i=$((i+1)); done; wait")
-			c.Limits, c.View = Limits{Processes: 10}, view
+			c.Limits, c.View = resource.Limits{Processes: 10}, view
 			if e := asUser(t, true, c).Exit; !e.Crowd || e.OOM || e.Status() != 137 {
 				t.Errorf("got %+v", e)
 			}
 			c = shell(`[ "$(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status | grep -c '[-,]')" = 0 ]`)
-			c.Limits, c.View = Limits{CPUs: 0.5}, view
-			if said := asUser(t, true, c); said.Exit.Code != 0 || said.Held.CPUs != ByAffinity {
+			c.Limits, c.View = resource.Limits{CPUs: 0.5}, view
+			if said := asUser(t, true, c); said.Exit.Code != 0 || said.Held.CPUs != resource.ByAffinity {
 				t.Errorf("more than one core: %+v", said)
 			}
 		})
@@ -256,9 +257,9 @@ func TestRootIsToldWhatHolds(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	here := LimitsHere()
+	here := resource.LimitsHere()
 	c := shell("exit 3")
-	c.Limits = Limits{Memory: 100 * mib, CPUs: 1, Processes: 100}
+	c.Limits = resource.Limits{Memory: 100 * mib, CPUs: 1, Processes: 100}
 	said := asUser(t, false, c)
 	if diff := cmp.Diff(here, said.Here); diff != "" && here.Why == "" {
 		t.Errorf("two say different things: %s", diff)
@@ -271,7 +272,7 @@ func TestRootIsToldWhatHolds(t *testing.T) {
 	if said.Exit.Code != 3 {
 		t.Errorf("got %+v", said)
 	}
-	for _, left := range findKernelGroups(func(token string, by process.Identity) bool {
+	for _, left := range resource.FindKernelGroups(func(token string, by process.Identity) bool {
 		return strings.HasPrefix(token, "probe-") && by == process.Self()
 	}) {
 		t.Errorf("left: %s", left)

@@ -38,7 +38,7 @@ func (c Command) buildOrder() (order, error) {
 		o.Mark = outer + ":" + o.Token
 	}
 	o.Env = environ(env, o.Mark)
-	err := c.Limits.checkValues(c.Path)
+	err := c.Limits.CheckValues(c.Path)
 	if err != nil {
 		return o, err
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/internal/proc/proctest"
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 // The test binary plays every part: minder, agent, and the daemon's parent.
@@ -83,7 +84,7 @@ type agentPart struct {
 	Script, Token, Dir string
 	Herded, SayPid     bool
 	View               *View
-	Limits             Limits
+	Limits             resource.Limits
 
 	Path string   // instead of Script
 	Env  []string // with Path

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 // overlay is an Overlay with open folders. They are named by their descriptors:
@@ -185,7 +187,7 @@ func mountPoints() (paths []string, err error) {
 	for {
 		line, err := lines.ReadString('\n')
 		if fields := strings.Fields(line); len(fields) > 4 {
-			paths = append(paths, unescape(fields[4]))
+			paths = append(paths, resource.Unescape(fields[4]))
 		}
 		if err != nil {
 			break // its end

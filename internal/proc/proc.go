@@ -66,6 +66,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 // Command says what to run. It runs in a session and process group of its own,
@@ -84,7 +85,7 @@ type Command struct {
 
 	View *View // nil: the machine as it is. Path and Dir are as the program sees them
 
-	Limits Limits // of the whole tree
+	Limits resource.Limits // of the whole tree
 
 	herded bool // tests: use the herd where a namespace could be had
 }
@@ -101,8 +102,8 @@ type Process struct {
 	wire   *wire
 	minder *os.Process
 
-	hold  *hold // its limits; nil: none
-	meter *meter
+	hold  *resource.Hold // its limits; nil: none
+	meter *resource.Meter
 }
 
 // Start runs c and returns once the program itself is running. It fails before
@@ -123,17 +124,17 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	if c.View != nil && !haveViews {
 		return nil, errNoView("this system does not have it")
 	}
-	h := c.Limits.makeHold(o.Token)
-	o.Fence = h.minderFence()
+	h := c.Limits.MakeHold(o.Token)
+	o.Fence = h.MinderFence()
 	p, err := c.startFirstWay(ctx, o, h)
 	if err != nil {
-		h.removeGroups()
+		h.RemoveGroups()
 	}
 	return p, err
 }
 
 // startFirstWay starts the tree in the first way that the kernel does not refuse.
-func (c Command) startFirstWay(ctx context.Context, o order, h *hold) (p *Process, err error) {
+func (c Command) startFirstWay(ctx context.Context, o order, h *resource.Hold) (p *Process, err error) {
 	err = c.tryEachWay(o, c.Path, func(o order) (err error) {
 		p, err = begin(ctx, c, o, h)
 		return err
@@ -170,13 +171,13 @@ func (p *Process) Token() string { return p.token }
 // Usage measures the tree. It reads a few files per process of the machine: for
 // every few seconds, not for more. After the end it is os.ErrProcessDone; where
 // the system does not tell, errors.ErrUnsupported.
-func (p *Process) Usage() (Usage, error) {
+func (p *Process) Usage() (resource.Usage, error) {
 	select {
 	case <-p.done:
-		return Usage{}, os.ErrProcessDone
+		return resource.Usage{}, os.ErrProcessDone
 	default:
 	}
-	u, err := p.meter.readUsage()
+	u, err := p.meter.ReadUsage()
 	if errors.Is(err, errors.ErrUnsupported) {
 		err = fmt.Errorf("measure %s: %w", p.name, err)
 	}
@@ -184,7 +185,7 @@ func (p *Process) Usage() (Usage, error) {
 }
 
 // Limits says what holds the tree's limits.
-func (p *Process) Limits() Support { return p.hold.supportedLimits() }
+func (p *Process) Limits() resource.Support { return p.hold.SupportedLimits() }
 
 // Done is closed when the whole tree is gone.
 func (p *Process) Done() <-chan struct{} { return p.done }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 // playMore holds the parts that need Linux.
@@ -117,7 +119,7 @@ func playHog(megabytes string) {
 
 // limited is what an agent with limits says.
 type limited struct {
-	Here, Held Support
+	Here, Held resource.Support
 	Exit       Exit
 	Refused    string
 }
@@ -128,7 +130,7 @@ func playLimited() {
 	if err := json.Unmarshal([]byte(os.Getenv("PROC_TEST_PART")), &c); err != nil {
 		panic(err)
 	}
-	said := limited{Here: LimitsHere()}
+	said := limited{Here: resource.LimitsHere()}
 	c.Stdout, c.Stderr = os.Stderr, os.Stderr
 	p, err := Start(context.Background(), c)
 	if err != nil {

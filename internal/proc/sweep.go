@@ -7,11 +7,8 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/resource"
 )
-
-// sweepLimit bounds a sweep: longer than the kernel takes to free the memory of
-// the largest program, or than a network folder takes to let one go.
-const sweepLimit = 30 * time.Second
 
 // Sweep kills whatever on this machine carries token or is in a cgroup of that
 // tree, and its descendants, and returns once none of them can run any more. It is for a tree with a minder that may
@@ -25,9 +22,9 @@ func Sweep(token string) (killed int, err error) {
 	if process.Marked([]byte(process.Mark+"="+os.Getenv(process.Mark)), token) {
 		return 0, fault.New(fault.Invalid, "", "sweep tree %s: it holds this process", token)
 	}
-	groups := groupsOf(token)
+	groups := resource.GroupsOf(token)
 	killed, _, err = sweep(token, 0, groups)
-	removeGroups(groups)
+	resource.RemoveGroups(groups)
 	return killed, err
 }
 
@@ -39,12 +36,12 @@ func sweep(token string, session int, groups []string) (killed, refused int, err
 	total := make(map[process.Key]bool)
 	find := func() ([]process.Entry, error) {
 		all, err := process.List()
-		in := members(groups)
+		in := resource.Members(groups)
 		return process.Descendants(all, func(p process.Entry) bool {
 			return p.PID != self && (total[p.Key()] || in[p.PID] || session > 0 && p.Session == session || process.Carries(p.PID, token))
 		}), err
 	}
-	end := time.Now().Add(sweepLimit)
+	end := time.Now().Add(process.SweepLimit)
 	quiet := 0
 	for pause := process.FirstPause; ; pause = min(2*pause, process.LastPause) {
 		now, refused, err := process.StopAndKill(find)

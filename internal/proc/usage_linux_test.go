@@ -6,10 +6,11 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/internal/proc/proctest"
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 func TestUsageIsTheWholeTrees(t *testing.T) {
-	for name, l := range map[string]Limits{"free": {}, "limited": {Memory: 500 * mib}} {
+	for name, l := range map[string]resource.Limits{"free": {}, "limited": {Memory: 500 * mib}} {
 		t.Run(name, func(t *testing.T) {
 			inEachCage(t, func(t *testing.T, c Command) {
 				p, out := limit(t, c, l, hog(30)+" & "+hog(30)+" & wait")
@@ -47,7 +48,7 @@ func TestUsageCountsWhatTheDeadUsed(t *testing.T) {
 	u, err := p.Usage()
 	let.Close()
 	e := p.Wait()
-	if err != nil || u.CPU < tick || u.CPU > e.User+e.System+10*tick {
+	if err != nil || u.CPU < time.Second/100 || u.CPU > e.User+e.System+10*resource.Tick {
 		t.Errorf("got %+v, %v; the exit says %+v", u, err, e)
 	}
 }

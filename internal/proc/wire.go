@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 // The minder reads its orders from here: 0, 1 and 2 are the program's own.
@@ -19,10 +21,10 @@ type order struct {
 	Token     string // the tree's own
 	Mark      string // with those of the trees around it
 
-	Namespace bool   // the pen is a PID namespace
-	User      bool   // the minder is in a user namespace, where it may mount
-	Scene     *scene // nil: the machine as it is
-	Fence     *fence // nil: no limits
+	Namespace bool            // the pen is a PID namespace
+	User      bool            // the minder is in a user namespace, where it may mount
+	Scene     *scene          // nil: the machine as it is
+	Fence     *resource.Fence // nil: no limits
 
 	Spawner *spawnerOrder // the minder is to be a spawner: Path and Args have no meaning, Env is for all
 }

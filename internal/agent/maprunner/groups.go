@@ -12,6 +12,7 @@ import (
 	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/resource"
 	"github.com/drover-run/drover/job"
 )
 
@@ -112,7 +113,7 @@ func (g *slotGroup) startExecutor(ctx context.Context) (err error) {
 	} else {
 		l := c.openedFor.limits
 		r = newTreeExecutor(c.life, treeConfig{slots: g.slots, dir: c.prepared.Dir, env: c.prepared.Environ, token: c.Token, grace: grace, gpus: c.prepared.GPUs, room: c.prepared.Memory,
-			limits: proc.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}})
+			limits: resource.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}})
 	}
 	if err != nil {
 		return fmt.Errorf("start items: %w", err)
@@ -128,7 +129,7 @@ func (g *slotGroup) startStreams(ctx context.Context) error {
 	p := &printer{c: c, streams: map[[2]int]*programStream{}}
 	r, err := stream.Open(ctx, stream.Config{Slots: g.slots, Dir: c.Root, Grace: c.gracePeriod(), Print: p.printFrame, Environ: c.slotEnviron, Recycle: int64(l.Memory) / 10 * 9,
 		Command: proc.Command{Path: c.prepared.Path, Args: append([]string{cmp.Or(c.prepared.Name, c.prepared.Path)}, c.prepared.Args...), Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token,
-			Limits: proc.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}}})
+			Limits: resource.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}}})
 	if err != nil {
 		return fmt.Errorf("start programs: %w", err)
 	}

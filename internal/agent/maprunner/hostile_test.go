@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/resource"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/internal/record/redact"
 	"github.com/drover-run/drover/job"
@@ -174,7 +175,7 @@ func TestSecretsAreTakenOutOfAllThatIsRecorded(t *testing.T) {
 
 func TestItemsKeepToTheirLimits(t *testing.T) {
 	t.Parallel()
-	if proc.LimitsHere().Memory == "" {
+	if resource.LimitsHere().Memory == "" {
 		t.Skip("nothing holds a limit on memory here")
 	}
 	spec := shell(`if [ $1 = 2 ]; then hoard=$(head -c 150000000 /dev/zero | tr '\0' x); sleep 1000; fi; echo $1`)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/resource"
 	"github.com/drover-run/drover/store"
 )
 
@@ -22,9 +23,9 @@ type treeConfig struct {
 	env    []string
 	token  string // and "-" and the slot's number, of each command's tree
 	grace  time.Duration
-	limits proc.Limits // of each command's tree
-	room   int64       // memory that their limits may come to together; 0: not known
-	gpus   []string    // CUDA_VISIBLE_DEVICES by slot; nil: not set
+	limits resource.Limits // of each command's tree
+	room   int64           // memory that their limits may come to together; 0: not known
+	gpus   []string        // CUDA_VISIBLE_DEVICES by slot; nil: not set
 }
 
 // treeExecutor run commands as a proc.Spawner does, but each in a process tree of its

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 func TestAnErrandWithMoreMemoryTakesTheRoomOfOthers(t *testing.T) {
 	t.Parallel()
-	m := newTreeExecutor(t.Context(), treeConfig{slots: 4, room: 400, limits: proc.Limits{Memory: 100}})
+	m := newTreeExecutor(t.Context(), treeConfig{slots: 4, room: 400, limits: resource.Limits{Memory: 100}})
 	for _, c := range []struct {
 		used, asks int64
 		fits       bool

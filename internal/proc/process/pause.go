@@ -7,3 +7,7 @@ const (
 	FirstPause = time.Millisecond
 	LastPause  = 200 * time.Millisecond
 )
+
+// SweepLimit bounds a sweep: longer than the kernel takes to free the memory of
+// the largest program, or than a network folder takes to let one go.
+const SweepLimit = 30 * time.Second

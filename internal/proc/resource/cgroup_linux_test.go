@@ -1,4 +1,4 @@
-package proc
+package resource
 
 import (
 	"maps"
@@ -275,14 +275,14 @@ func own2(t *testing.T) string {
 }
 
 // behind is what a program sees of its own group when it starts behind f.
-func behind(t *testing.T, f *fence) string {
+func behind(t *testing.T, f *Fence) string {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	pid, err := f.startLimited(&syscall.SysProcAttr{Setsid: true}, func(attr *syscall.SysProcAttr) (int, error) {
+	pid, err := f.StartLimited(&syscall.SysProcAttr{Setsid: true}, func(attr *syscall.SysProcAttr) (int, error) {
 		return syscall.ForkExec("/bin/cat", []string{"cat", "/proc/self/cgroup"}, &syscall.ProcAttr{Files: []uintptr{0, w.Fd(), 2}, Sys: attr})
 	})
 	w.Close()
@@ -299,21 +299,21 @@ func behind(t *testing.T, f *fence) string {
 
 func TestAProgramIsBornInAGroupOfV2(t *testing.T) {
 	at := own2(t)
-	f := &fence{Doors: []door{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory}}}}
-	f.openDoors()
+	f := &Fence{Doors: []door{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory}}}}
+	f.OpenDoors()
 	if got := behind(t, f); !strings.Contains(got, "/"+filepath.Base(at)+"\n") {
-		t.Errorf("it is in %s; %v", got, f.missedLimits())
+		t.Errorf("it is in %s; %v", got, f.MissedLimits())
 	}
 }
 
 func TestAProgramStartsThoughItsGroupIsGone(t *testing.T) {
 	at := own2(t)
-	f := &fence{Few: ownCores()[:1], Doors: []door{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory, forCPUs}}}}
-	f.openDoors()
+	f := &Fence{Few: OwnCores()[:1], Doors: []door{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory, forCPUs}}}}
+	f.OpenDoors()
 	kernel.removeFolder(at, removeLimit)
 	got := behind(t, f)
-	if strings.Contains(got, filepath.Base(at)) || f.missedLimits()[forMemory] == "" || f.missedLimits()[forCPUs] == "" {
-		t.Errorf("it is in %s; %v", got, f.missedLimits())
+	if strings.Contains(got, filepath.Base(at)) || f.MissedLimits()[forMemory] == "" || f.MissedLimits()[forCPUs] == "" {
+		t.Errorf("it is in %s; %v", got, f.MissedLimits())
 	}
 }
 
@@ -354,4 +354,16 @@ func FuzzKernelFiles(f *testing.F) {
 			t.Errorf("%q: token %q", s, token)
 		}
 	})
+}
+
+const mib = 1 << 20
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
 }

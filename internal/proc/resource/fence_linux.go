@@ -1,4 +1,4 @@
-package proc
+package resource
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ import (
 // moves itself, and comes out again. To move the child instead would let its
 // first instructions run outside.
 
-// openDoors opens the doors, before a view can hide them.
-func (f *fence) openDoors() {
+// OpenDoors opens the doors, before a view can hide them.
+func (f *Fence) OpenDoors() {
 	if f == nil {
 		return
 	}
@@ -51,7 +51,7 @@ func (d *door) openFiles() (err error) {
 }
 
 // noteMissed notes that the limits behind a door do not hold.
-func (f *fence) noteMissed(d *door, err error) {
+func (f *Fence) noteMissed(d *door, err error) {
 	if f.refusals == nil {
 		f.refusals = map[string]string{}
 	}
@@ -70,16 +70,16 @@ func (d *door) closeFiles() {
 	d.into, d.back, d.limit = nil, nil, nil
 }
 
-// missedLimits is what did not hold, for the report.
-func (f *fence) missedLimits() map[string]string {
+// MissedLimits is what did not hold, for the report.
+func (f *Fence) MissedLimits() map[string]string {
 	if f == nil {
 		return nil
 	}
 	return f.refusals
 }
 
-// startLimited calls fork where the limits hold. This thread is the caller's alone.
-func (f *fence) startLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (pid int, err error)) (pid int, err error) {
+// StartLimited calls fork where the limits hold. This thread is the caller's alone.
+func (f *Fence) StartLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (pid int, err error)) (pid int, err error) {
 	if f == nil {
 		return fork(attr)
 	}
@@ -122,9 +122,9 @@ func (f *fence) startLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysPr
 	return pid, err
 }
 
-// removeGroups removes the groups. It is the minder's to do only when no agent is left
+// RemoveGroups removes the groups. It is the minder's to do only when no agent is left
 // to read what they have counted.
-func (f *fence) removeGroups() {
+func (f *Fence) RemoveGroups() {
 	if f == nil {
 		return
 	}
@@ -151,7 +151,7 @@ func (d *door) leaveGroup() {
 }
 
 // pinThread keeps this thread to the program's cores until undone.
-func (f *fence) pinThread() (undo func()) {
+func (f *Fence) pinThread() (undo func()) {
 	cores := f.Cores
 	if f.refusals[forCPUs] != "" && f.Few != nil {
 		cores = f.Few
@@ -170,8 +170,8 @@ func setCores(cores []int) (undo func()) {
 	return func() { _ = unix.SchedSetaffinity(0, &was) }
 }
 
-// ownCores are those that this process may use; nil: the kernel does not say.
-func ownCores() (cores []int) {
+// OwnCores are those that this process may use; nil: the kernel does not say.
+func OwnCores() (cores []int) {
 	var set unix.CPUSet
 	if unix.SchedGetaffinity(os.Getpid(), &set) != nil {
 		return nil

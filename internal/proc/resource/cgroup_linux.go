@@ -1,4 +1,4 @@
-package proc
+package resource
 
 import (
 	"errors"
@@ -88,7 +88,7 @@ func parseMount(line string) (h hierarchy, ok bool) {
 	if !found || len(f) < 5 || len(kind) < 3 {
 		return h, false
 	}
-	h.own, h.top = unescape(f[3]), unescape(f[4])
+	h.own, h.top = Unescape(f[3]), Unescape(f[4])
 	switch kind[0] {
 	case "cgroup2":
 		h.version = 2
@@ -105,8 +105,8 @@ func parseMount(line string) (h hierarchy, ok bool) {
 	return h, false
 }
 
-// unescape turns \040 and its like back.
-func unescape(s string) string {
+// Unescape turns \040 and its like back.
+func Unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {

@@ -1,4 +1,4 @@
-package proc
+package resource
 
 import (
 	"fmt"
@@ -54,20 +54,20 @@ func (c cgroups) findGroups(f func(token string, by process.Identity) bool) (fol
 	return folders
 }
 
-// findKernelGroups lists the groups on this machine that drover has made for trees and for
+// FindKernelGroups lists the groups on this machine that drover has made for trees and for
 // which f holds, by the tree's token and the process that made them.
-func findKernelGroups(f func(token string, by process.Identity) bool) (folders []string) {
+func FindKernelGroups(f func(token string, by process.Identity) bool) (folders []string) {
 	return kernel.findGroups(f)
 }
 
-// groupsOf are those of one tree.
-func groupsOf(token string) []string {
-	return findKernelGroups(func(t string, _ process.Identity) bool { return t == token })
+// GroupsOf are those of one tree.
+func GroupsOf(token string) []string {
+	return FindKernelGroups(func(t string, _ process.Identity) bool { return t == token })
 }
 
-// members are the processes in these groups and below them, as far as they have
+// Members are the processes in these groups and below them, as far as they have
 // a number here.
-func members(folders []string) map[int]bool {
+func Members(folders []string) map[int]bool {
 	in := map[int]bool{}
 	for _, folder := range folders {
 		for _, at := range append(groupsIn(folder), folder) {
@@ -82,8 +82,8 @@ func members(folders []string) map[int]bool {
 	return in
 }
 
-// removeGroups removes groups with killed processes.
-func removeGroups(folders []string) (removed int) {
+// RemoveGroups removes groups with killed processes.
+func RemoveGroups(folders []string) (removed int) {
 	for _, at := range folders {
 		if kernel.removeFolder(at, removeLimit) {
 			removed++
@@ -104,14 +104,14 @@ func SweepGroups() (removed int, err error) {
 	if len(stale) == 0 {
 		return 0, nil
 	}
-	end := time.Now().Add(sweepLimit)
+	end := time.Now().Add(process.SweepLimit)
 	for pause := process.FirstPause; ; pause = min(2*pause, process.LastPause) {
-		killed, refused, err := process.StopAndKill(func() ([]process.Entry, error) { return living(members(stale)) })
+		killed, refused, err := process.StopAndKill(func() ([]process.Entry, error) { return living(Members(stale)) })
 		switch {
 		case err != nil:
 			return 0, fmt.Errorf("sweep groups: %w", err)
 		case len(killed) == 0 || time.Now().After(end):
-			if removed = removeGroups(stale); removed < len(stale) {
+			if removed = RemoveGroups(stale); removed < len(stale) {
 				return removed, fmt.Errorf("sweep groups: %d still in use: %s left that another user owns", len(stale)-removed, process.AreProcesses(refused))
 			}
 			return removed, nil

@@ -1,4 +1,4 @@
-package proc
+package resource
 
 import (
 	"crypto/rand"
@@ -12,8 +12,8 @@ import (
 	"github.com/drover-run/drover/internal/proc/process"
 )
 
-// hold is what holds the limits of one tree, as its agent knows it.
-type hold struct {
+// Hold is what holds the limits of one tree, as its agent knows it.
+type Hold struct {
 	limits     Limits
 	groups     []*group
 	cores, few []int             // as in fence
@@ -21,12 +21,12 @@ type hold struct {
 	support    Support
 }
 
-// makeHold makes what will hold l, for a tree with that token; nil: nothing to hold.
-func (l Limits) makeHold(token string) *hold {
+// MakeHold makes what will hold l, for a tree with that token; nil: nothing to hold.
+func (l Limits) MakeHold(token string) *Hold {
 	if l.hasNoLimit() {
 		return nil
 	}
-	h := &hold{limits: l, cores: l.Cores}
+	h := &Hold{limits: l, cores: l.Cores}
 	h.groups, h.refusals = kernel.makeGroups(groupName(token), l)
 	if l.CPUs > 0 {
 		h.few = l.chosenCores()
@@ -41,7 +41,7 @@ func (l Limits) makeHold(token string) *hold {
 func (l Limits) chosenCores() []int {
 	cores, first := l.Cores, 0
 	if len(cores) == 0 {
-		if cores = ownCores(); len(cores) > 0 {
+		if cores = OwnCores(); len(cores) > 0 {
 			first = mathrand.IntN(len(cores))
 		}
 	}
@@ -56,7 +56,7 @@ func (l Limits) chosenCores() []int {
 }
 
 // concludeSupport makes out what holds each limit.
-func (h *hold) concludeSupport() {
+func (h *Hold) concludeSupport() {
 	by := map[string]string{forMemory: ByWatching, forCPUs: ByAffinity, forProcesses: ByWatching}
 	for _, g := range h.groups {
 		for _, k := range g.controllers {
@@ -67,7 +67,7 @@ func (h *hold) concludeSupport() {
 }
 
 // groupHolding is the group that holds this limit; nil: none does.
-func (h *hold) groupHolding(controller string) *group {
+func (h *Hold) groupHolding(controller string) *group {
 	if h == nil {
 		return nil
 	}
@@ -79,12 +79,12 @@ func (h *hold) groupHolding(controller string) *group {
 	return nil
 }
 
-// minderFence is what the minder is told.
-func (h *hold) minderFence() *fence {
+// MinderFence is what the minder is told.
+func (h *Hold) MinderFence() *Fence {
 	if h == nil {
 		return nil
 	}
-	f := &fence{Cores: h.cores, Few: h.few}
+	f := &Fence{Cores: h.cores, Few: h.few}
 	if h.groupHolding(forCPUs) == nil && h.few != nil {
 		f.Cores = h.few
 	}
@@ -94,8 +94,8 @@ func (h *hold) minderFence() *fence {
 	return f
 }
 
-// noteRefused notes what groups the minder could not enter.
-func (h *hold) noteRefused(refusals map[string]string) {
+// NoteRefused notes what groups the minder could not enter.
+func (h *Hold) NoteRefused(refusals map[string]string) {
 	for k, why := range refusals {
 		h.refusals[k] = why
 		for _, g := range h.groups {
@@ -107,7 +107,7 @@ func (h *hold) noteRefused(refusals map[string]string) {
 	}
 }
 
-func (h *hold) groupFolders() (list []string) {
+func (h *Hold) GroupFolders() (list []string) {
 	if h != nil {
 		for _, g := range h.groups {
 			list = append(list, g.folder)
@@ -116,7 +116,7 @@ func (h *hold) groupFolders() (list []string) {
 	return list
 }
 
-func (h *hold) removeGroups() {
+func (h *Hold) RemoveGroups() {
 	if h != nil {
 		for _, g := range h.groups {
 			g.removeGroup()
@@ -125,7 +125,7 @@ func (h *hold) removeGroups() {
 }
 
 // readCounters reads what the groups have counted, and removes them.
-func (h *hold) readCounters(e *totals) {
+func (h *Hold) readCounters(e *totals) {
 	if h == nil {
 		return
 	}
@@ -136,11 +136,11 @@ func (h *hold) readCounters(e *totals) {
 	if g := h.groupHolding(forCPUs); g != nil {
 		e.Throttled = g.throttled()
 	}
-	h.removeGroups()
+	h.RemoveGroups()
 }
 
-// needsWatching says whether the agent has to look while the tree lives.
-func (h *hold) needsWatching() bool {
+// NeedsWatching says whether the agent has to look while the tree lives.
+func (h *Hold) NeedsWatching() bool {
 	return h != nil && (h.limits.Memory > 0 || h.limits.Processes > 0)
 }
 
@@ -152,9 +152,9 @@ const (
 	watchMost  = 2 * time.Second
 )
 
-// enforceLimits calls kill once the tree is beyond a limit. The kernel ends what it likes of
+// EnforceLimits calls kill once the tree is beyond a limit. The kernel ends what it likes of
 // a v1 group; the rest would often wait for that forever.
-func (m *meter) enforceLimits(ended <-chan struct{}, kill func()) {
+func (m *Meter) EnforceLimits(ended <-chan struct{}, kill func()) {
 	for {
 		began := time.Now()
 		if oom, crowd := m.limitsPassed(); oom || crowd {
@@ -173,7 +173,7 @@ func (m *meter) enforceLimits(ended <-chan struct{}, kill func()) {
 }
 
 // limitsPassed says which limits the tree has passed by now.
-func (m *meter) limitsPassed() (oom, crowd bool) {
+func (m *Meter) limitsPassed() (oom, crowd bool) {
 	h := m.hold
 	memory, processes := h.limits.Memory, h.limits.Processes
 	if g := h.groupHolding(forMemory); g != nil {
@@ -216,14 +216,14 @@ func (m *meter) limitsPassed() (oom, crowd bool) {
 // supportHere tries each limit out, with a program that is none.
 func supportHere() Support {
 	l := Limits{CPUs: 1, Memory: 1 << 30, Processes: 1000}
-	h := l.makeHold("probe-" + rand.Text())
-	defer h.removeGroups()
-	f := h.minderFence()
+	h := l.MakeHold("probe-" + rand.Text())
+	defer h.RemoveGroups()
+	f := h.MinderFence()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	f.openDoors()
-	_, _ = f.startLimited(&syscall.SysProcAttr{}, func(*syscall.SysProcAttr) (int, error) { return 0, nil })
-	h.noteRefused(f.refusals)
+	f.OpenDoors()
+	_, _ = f.StartLimited(&syscall.SysProcAttr{}, func(*syscall.SysProcAttr) (int, error) { return 0, nil })
+	h.NoteRefused(f.refusals)
 	if h.support.CPUs == ByAffinity {
 		h.support.Why += "; so CPUs are whole cores"
 	}

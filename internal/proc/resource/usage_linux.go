@@ -1,4 +1,4 @@
-package proc
+package resource
 
 import (
 	"bytes"
@@ -92,9 +92,9 @@ func parseRollup(text []byte) int64 {
 	return n["Pss:"] + n["SwapPss:"]
 }
 
-// readUsage measures the tree. It reads a few files per process of the machine: for
+// ReadUsage measures the tree. It reads a few files per process of the machine: for
 // every few seconds, not for more.
-func (m *meter) readUsage() (Usage, error) {
+func (m *Meter) ReadUsage() (Usage, error) {
 	tree, err := process.Below(m.supervisor)
 	if err != nil {
 		return Usage{}, err

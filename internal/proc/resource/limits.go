@@ -1,4 +1,4 @@
-package proc
+package resource
 
 import (
 	"fmt"
@@ -102,8 +102,8 @@ const (
 	leastMemory = 1 << 20
 )
 
-// checkValues refuses what cannot be meant.
-func (l Limits) checkValues(program string) error {
+// CheckValues refuses what cannot be meant.
+func (l Limits) CheckValues(program string) error {
 	refuse := func(format string, args ...any) error {
 		return fault.New(fault.Invalid, "", "start %s: limits: %s", program, fmt.Sprintf(format, args...))
 	}
@@ -118,7 +118,7 @@ func (l Limits) checkValues(program string) error {
 	if len(l.Cores) == 0 {
 		return nil
 	}
-	cores := ownCores()
+	cores := OwnCores()
 	for _, core := range l.Cores {
 		if cores != nil && !slices.Contains(cores, core) {
 			return refuse("core %d: this process may use %v", core, cores)
@@ -127,8 +127,8 @@ func (l Limits) checkValues(program string) error {
 	return nil
 }
 
-// fence is limits made out for the minder.
-type fence struct {
+// Fence is limits made out for the minder.
+type Fence struct {
 	Doors []door // the groups to start the program in
 	Cores []int  // the only cores; nil: all
 	Few   []int  // the cores if the door that bounds time stays shut
@@ -157,26 +157,26 @@ type Usage struct {
 	Written int64         // likewise
 }
 
-// supportedLimits says what holds the limits; nil holds none.
-func (h *hold) supportedLimits() Support {
+// SupportedLimits says what holds the limits; nil holds none.
+func (h *Hold) SupportedLimits() Support {
 	if h == nil {
 		return Support{}
 	}
 	return h.support
 }
 
-// meter measures one tree, and knows the most that was measured of it. Its processes vanish
+// Meter measures one tree, and knows the most that was measured of it. Its processes vanish
 // from one reading to the next, but what they used has been used.
-type meter struct {
+type Meter struct {
 	supervisor int // the process id of what all of the tree hangs from
-	hold       *hold
+	hold       *Hold
 
 	mu         sync.Mutex
 	seen       Usage
 	oom, crowd bool // a limit that is watched was passed
 }
 
-func newMeter(supervisor int, h *hold) *meter { return &meter{supervisor: supervisor, hold: h} }
+func NewMeter(supervisor int, h *Hold) *Meter { return &Meter{supervisor: supervisor, hold: h} }
 
 // totals are what a tree that is gone has used and run into.
 type totals struct {
@@ -186,7 +186,7 @@ type totals struct {
 }
 
 // noteUsage notes u and gives what is known by now.
-func (m *meter) noteUsage(u Usage) Usage {
+func (m *Meter) noteUsage(u Usage) Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	u.CPU, u.Peak = max(u.CPU, m.seen.CPU), max(u.Peak, u.Memory, m.seen.Peak)
@@ -196,14 +196,14 @@ func (m *meter) noteUsage(u Usage) Usage {
 }
 
 // noteLimitPassed notes which limits a tree that is watched has passed.
-func (m *meter) noteLimitPassed(oom, crowd bool) {
+func (m *Meter) noteLimitPassed(oom, crowd bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.oom, m.crowd = oom, crowd
 }
 
-// closeTotals gives the totals of a tree that is gone, and removes its groups.
-func (m *meter) closeTotals() totals {
+// CloseTotals gives the totals of a tree that is gone, and removes its groups.
+func (m *Meter) CloseTotals() totals {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := totals{PeakMemory: m.seen.Peak, OOM: m.oom, Crowd: m.crowd}

@@ -1,4 +1,4 @@
-package proc
+package resource
 
 import (
 	"os"
@@ -29,14 +29,14 @@ func TestWhatIsSharedIsCountedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := &meter{supervisor: os.Getpid(), hold: &hold{limits: Limits{Memory: 150 * mib}}}
+	reader := &Meter{supervisor: os.Getpid(), hold: &Hold{limits: Limits{Memory: 150 * mib}}}
 	if all := measure(tree).resident; all < 190*mib {
 		t.Fatalf("they have %d, so this shows nothing", all)
 	}
 	if oom, _ := reader.limitsPassed(); oom || reader.seen.Peak < 19*mib {
 		t.Errorf("they are beyond 150 MB with %d", reader.seen.Peak)
 	}
-	if u, err := reader.readUsage(); err != nil || u.Memory > 150*mib || u.Memory < 19*mib {
+	if u, err := reader.ReadUsage(); err != nil || u.Memory > 150*mib || u.Memory < 19*mib {
 		t.Errorf("got %+v, %v", u, err)
 	}
 	let.Close()

@@ -1,4 +1,4 @@
-package proc
+package resource
 
 import (
 	"slices"
@@ -24,7 +24,7 @@ func TestTheFewCoresAreOfThoseThatMayBeUsed(t *testing.T) {
 		}
 	}
 	few := Limits{CPUs: 1}.chosenCores()
-	if own := ownCores(); len(own) > 1 && (len(few) != 1 || !slices.Contains(own, few[0])) {
+	if own := OwnCores(); len(own) > 1 && (len(few) != 1 || !slices.Contains(own, few[0])) {
 		t.Errorf("one core is %v of %v", few, own)
 	}
 }
