@@ -42,7 +42,7 @@ func (c *Client) Doctor(ctx context.Context, used ...string) []Check {
 // limitsCheck says what holds a job's limits here. That nothing better can be had
 // is no problem of the machine.
 func limitsCheck(area string) Check {
-	here := resource.LimitsHere()
+	here := resource.SupportHere()
 	by := func(how string) string {
 		if how == "" {
 			return "nothing"

@@ -179,7 +179,7 @@ func removeFolder(dir string) error {
 // chance to, and removes their folders. What may hold files that are not saved stays
 // as long as its job has not ended; of this task it is kept for saveDeadAgents.
 func (r *remains) sweepDeadAgents(ctx context.Context) {
-	if n, err := resource.SweepGroups(); err != nil || n > 0 {
+	if n, err := resource.RemoveStaleGroups(); err != nil || n > 0 {
 		r.Log.Warn("removed groups of lost agents", "groups", n, "err", err)
 	}
 	dead := deadFolders(r.Machine.Work, r.World.Gone)

@@ -46,7 +46,7 @@ func (c Command) waysToStart(o order) []way {
 }
 
 // begin starts a minder, gives it the order and waits for its first report.
-func begin(ctx context.Context, c Command, o order, h *resource.Hold) (*Process, error) {
+func begin(ctx context.Context, c Command, o order, h *resource.Limiter) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, context.Cause(ctx))
 	}
@@ -66,7 +66,7 @@ func begin(ctx context.Context, c Command, o order, h *resource.Hold) (*Process,
 			files[i] = null
 		}
 	}
-	p := &Process{token: o.Token, name: c.Path, wire: newWire(ours), done: make(chan struct{}), hold: h}
+	p := &Process{token: o.Token, name: c.Path, wire: newWire(ours), done: make(chan struct{}), limiter: h}
 	started := make(chan error, 1)
 	go func() { // ends with the tree; Wait, and every failing path below, waits for it
 		defer close(p.done)
@@ -151,7 +151,7 @@ func (p *Process) sendOrder(o order, conn *ear) error {
 	case r.Step != "":
 		return explain(o, r.Step, syscall.Errno(r.Errno))
 	}
-	p.hold.NoteRefused(r.Missed)
+	p.limiter.NoteRefused(r.Missed)
 	p.pid = r.Started
 	if o.Namespace {
 		p.pid = conn.speaker // the same process, by the number it has out here
@@ -166,8 +166,8 @@ func (p *Process) readReports(running bool) {
 	gone := false
 	ended := make(chan struct{})
 	var watch sync.WaitGroup
-	if running && p.hold.NeedsWatching() {
-		watch.Go(func() { p.meter.EnforceLimits(ended, p.Kill) }) // ends with the tree; waited for below
+	if running && p.limiter.NeedsWatching() {
+		watch.Go(func() { p.meter.Enforce(ended, p.Kill) }) // ends with the tree; waited for below
 	}
 	for {
 		var r report
@@ -191,12 +191,12 @@ func (p *Process) readReports(running bool) {
 	if running && !gone {
 		// Another process killed the minder. A namespace went with it; a herd may
 		// still have strays, found by mark and by the program's session.
-		_, p.exit.Left, _ = sweep(p.token, p.pid, p.hold.GroupFolders())
+		_, p.exit.Left, _ = sweep(p.token, p.pid, p.limiter.GroupFolders())
 	}
 	close(ended)
 	watch.Wait()
 	if running {
-		t := p.meter.CloseTotals()
+		t := p.meter.Close()
 		p.exit.PeakMemory, p.exit.OOM, p.exit.Crowd, p.exit.Throttled = t.PeakMemory, t.OOM, t.Crowd, t.Throttled
 	}
 }

@@ -257,7 +257,7 @@ func TestRootIsToldWhatHolds(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	here := resource.LimitsHere()
+	here := resource.SupportHere()
 	c := shell("exit 3")
 	c.Limits = resource.Limits{Memory: 100 * mib, CPUs: 1, Processes: 100}
 	said := asUser(t, false, c)

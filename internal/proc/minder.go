@@ -75,7 +75,7 @@ func mind(agent *os.File) {
 	if m.wire.readMessage(&o) != nil {
 		return // the agent died before it said what to do
 	}
-	o.Fence.OpenDoors()
+	o.Bounds.OpenGroups()
 	m.pen = newPen(o)
 	if err := m.pen.close(); err != nil {
 		var overlay overlayError
@@ -97,7 +97,7 @@ func mind(agent *os.File) {
 	}
 	m.program = pid
 	letGo()
-	_ = sayStarted(agent, report{Started: pid, Missed: o.Fence.MissedLimits()}) // an agent that is gone shows as the end of words
+	_ = sayStarted(agent, report{Started: pid, Missed: o.Bounds.MissedLimits()}) // an agent that is gone shows as the end of words
 	words := make(chan word)
 	go func() { // ends with the agent, which runUntilEmpty waits for; or with this process
 		defer close(words)
@@ -111,7 +111,7 @@ func mind(agent *os.File) {
 	}()
 	m.runUntilEmpty(words, deaths)
 	if m.orphan {
-		o.Fence.RemoveGroups()
+		o.Bounds.RemoveGroups()
 	}
 	m.sendTally()
 }
@@ -138,7 +138,7 @@ func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	}
 	back := raiseOOM()
 	defer back()
-	pid, err = o.Fence.StartLimited(attr, func(attr *syscall.SysProcAttr) (int, error) {
+	pid, err = o.Bounds.StartLimited(attr, func(attr *syscall.SysProcAttr) (int, error) {
 		// A program written a moment ago may still be open for writing in some
 		// other thread's forked child, until that child's exec: wait for it.
 		for try := 0; ; try++ {

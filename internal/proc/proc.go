@@ -102,8 +102,8 @@ type Process struct {
 	wire   *wire
 	minder *os.Process
 
-	hold  *resource.Hold // its limits; nil: none
-	meter *resource.Meter
+	limiter *resource.Limiter // its limits; nil: none
+	meter   *resource.Meter
 }
 
 // Start runs c and returns once the program itself is running. It fails before
@@ -124,8 +124,8 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	if c.View != nil && !haveViews {
 		return nil, errNoView("this system does not have it")
 	}
-	h := c.Limits.MakeHold(o.Token)
-	o.Fence = h.MinderFence()
+	h := c.Limits.NewLimiter(o.Token)
+	o.Bounds = h.Bounds()
 	p, err := c.startFirstWay(ctx, o, h)
 	if err != nil {
 		h.RemoveGroups()
@@ -134,7 +134,7 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 }
 
 // startFirstWay starts the tree in the first way that the kernel does not refuse.
-func (c Command) startFirstWay(ctx context.Context, o order, h *resource.Hold) (p *Process, err error) {
+func (c Command) startFirstWay(ctx context.Context, o order, h *resource.Limiter) (p *Process, err error) {
 	err = c.tryEachWay(o, c.Path, func(o order) (err error) {
 		p, err = begin(ctx, c, o, h)
 		return err
@@ -185,7 +185,7 @@ func (p *Process) Usage() (resource.Usage, error) {
 }
 
 // Limits says what holds the tree's limits.
-func (p *Process) Limits() resource.Support { return p.hold.SupportedLimits() }
+func (p *Process) Limits() resource.Support { return p.limiter.Support() }
 
 // Done is closed when the whole tree is gone.
 func (p *Process) Done() <-chan struct{} { return p.done }

@@ -130,7 +130,7 @@ func playLimited() {
 	if err := json.Unmarshal([]byte(os.Getenv("PROC_TEST_PART")), &c); err != nil {
 		panic(err)
 	}
-	said := limited{Here: resource.LimitsHere()}
+	said := limited{Here: resource.SupportHere()}
 	c.Stdout, c.Stderr = os.Stderr, os.Stderr
 	p, err := Start(context.Background(), c)
 	if err != nil {

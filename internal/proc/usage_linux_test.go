@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/drover-run/drover/internal/proc/proctest"
 	"github.com/drover-run/drover/internal/proc/resource"
@@ -48,7 +49,7 @@ func TestUsageCountsWhatTheDeadUsed(t *testing.T) {
 	u, err := p.Usage()
 	let.Close()
 	e := p.Wait()
-	if err != nil || u.CPU < time.Second/100 || u.CPU > e.User+e.System+10*resource.Tick {
+	if err != nil || u.CPU < 10*time.Millisecond || u.CPU > e.User+e.System+100*time.Millisecond {
 		t.Errorf("got %+v, %v; the exit says %+v", u, err, e)
 	}
 }

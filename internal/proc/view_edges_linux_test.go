@@ -98,7 +98,7 @@ func TestARefusedViewIsDeniedWithAHint(t *testing.T) {
 // script, which writes to out, with a view of its own at the same targets.
 func (s *seat) nest(script, out string) {
 	s.t.Helper()
-	Write(s.t, s.dir+"/ml/inner/own", "", 0o644)
+	write(s.t, s.dir+"/ml/inner/own", "", 0o644)
 	s.own(s.dir)
 	part, err := json.Marshal(agentPart{Script: script, Out: out, Herded: s.herded, View: &View{Hostname: "algo-2", Binds: []Bind{
 		{seatML + "/inner", seatML}, {seatState, seatState}, {s.dir + "/hosts", "/drover-test-hosts"},
@@ -194,8 +194,8 @@ func TestTheNextAgentSweepsAView(t *testing.T) {
 
 func TestPathsAreAsTheProgramSeesThem(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		Write(s.t, s.dir+"/ml/code/run.sh", "#!/bin/sh\npwd; echo \"$0\"\n", 0o755)
-		Write(s.t, s.dir+"/ml/code/badline", "#!/no/such/python -u\n", 0o755)
+		write(s.t, s.dir+"/ml/code/run.sh", "#!/bin/sh\npwd; echo \"$0\"\n", 0o755)
+		write(s.t, s.dir+"/ml/code/badline", "#!/no/such/python -u\n", 0o755)
 		link(s.t, seatML+"/code/run.sh", s.dir+"/ml/bin/linked")
 		s.own(s.dir)
 		env := []string{"PATH=/nowhere:" + seatML + "/bin:/usr/bin:/bin"}

@@ -250,7 +250,7 @@ func TestAViewKeepsTheRestOfTheMachine(t *testing.T) {
 
 func TestAViewLeavesTheUserHisRightsAndNoOthers(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		Write(s.t, s.dir+"/group", "for the group\n", 0o644)
+		write(s.t, s.dir+"/group", "for the group\n", 0o644)
 		if os.Geteuid() == 0 {
 			if err := os.Chown(s.dir+"/group", 54399, extraGroup); err != nil {
 				s.t.Fatal(err)
@@ -274,8 +274,8 @@ func TestAViewLeavesTheUserHisRightsAndNoOthers(t *testing.T) {
 
 func TestWhatTheMachineHasIsShownInPlace(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		Write(s.t, s.dir+"/there/x", "", 0o644)
-		Write(s.t, s.dir+"/real/below/x", "hidden", 0o644)
+		write(s.t, s.dir+"/there/x", "", 0o644)
+		write(s.t, s.dir+"/real/below/x", "hidden", 0o644)
 		link(s.t, "real", s.dir+"/link")
 		s.own(s.dir)
 		s.view = View{Binds: []Bind{
@@ -292,7 +292,7 @@ func TestWhatTheMachineHasIsShownInPlace(t *testing.T) {
 func TestASourceBelowAnotherTargetIsTheMachines(t *testing.T) {
 	inEachView(t, func(s *seat) {
 		s.view = View{Binds: []Bind{{s.dir + "/state", s.dir + "/ml"}, {s.dir + "/ml/code", s.dir + "/zone"}}}
-		Write(s.t, s.dir+"/zone/hidden", "", 0o644)
+		write(s.t, s.dir+"/zone/hidden", "", 0o644)
 		s.own(s.dir)
 		if got := s.run("ls ml zone"); got != "ml:\nx\n\nzone:\nx\n" {
 			s.t.Errorf("got %q", got)
@@ -302,7 +302,7 @@ func TestASourceBelowAnotherTargetIsTheMachines(t *testing.T) {
 
 func TestAMissingTargetBelowALinkIsBuiltWhereItLeads(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		Write(s.t, s.dir+"/real/beside", "beside\n", 0o644)
+		write(s.t, s.dir+"/real/beside", "beside\n", 0o644)
 		link(s.t, "real", s.dir+"/link")
 		link(s.t, "nowhere", s.dir+"/real/hosts")
 		s.own(s.dir)

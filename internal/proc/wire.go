@@ -21,10 +21,10 @@ type order struct {
 	Token     string // the tree's own
 	Mark      string // with those of the trees around it
 
-	Namespace bool            // the pen is a PID namespace
-	User      bool            // the minder is in a user namespace, where it may mount
-	Scene     *scene          // nil: the machine as it is
-	Fence     *resource.Fence // nil: no limits
+	Namespace bool             // the pen is a PID namespace
+	User      bool             // the minder is in a user namespace, where it may mount
+	Scene     *scene           // nil: the machine as it is
+	Bounds    *resource.Bounds // nil: no limits
 
 	Spawner *spawnerOrder // the minder is to be a spawner: Path and Args have no meaning, Env is for all
 }

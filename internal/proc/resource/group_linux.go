@@ -53,7 +53,7 @@ func (g *group) orderedKnobs(controller string) []knob {
 	case controller == forCPUs:
 		return []knob{{"cpu.max", quota + " " + strconv.Itoa(period), false}}
 	case g.version == 1:
-		return []knob{{"pids.max", strconv.Itoa(g.limits.Processes + 1), false}} // one for the minder's thread, which comes in to fork
+		return []knob{{"pids.max", strconv.Itoa(g.limits.Processes + 1), false}} // one for the supervisor's thread, which comes in to fork
 	}
 	return []knob{{"pids.max", strconv.Itoa(g.limits.Processes), false}}
 }
@@ -150,9 +150,9 @@ func (l Limits) cappedByFolder(folder string) Limits {
 	return l
 }
 
-// entryDoor is the group as the minder enters it.
-func (g *group) entryDoor() door {
-	d := door{Folder: []byte(g.folder), Version: g.version, Controllers: g.controllers}
+// handle is how the supervisor enters the group.
+func (g *group) handle() groupHandle {
+	d := groupHandle{Folder: []byte(g.folder), Version: g.version, Controllers: g.controllers}
 	if slices.Contains(g.controllers, forProcesses) {
 		d.Processes = g.limits.Processes
 	}
@@ -243,7 +243,7 @@ func (c cgroups) removeFolder(folder string, limit time.Duration) bool {
 	}
 }
 
-// deepest bounds how far below one group others are looked for.
+// deepest bounds how far below one group others are listed.
 const deepest = 16
 
 // groupsIn lists the groups below folder, inner before outer.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/drover-run/drover/fault"
 )
@@ -18,7 +17,7 @@ import (
 // Where the kernel lets us, the program is started in a cgroup of its own, so
 // what it forks can neither leave nor exceed it. Elsewhere memory and processes
 // are watched, and the tree is ended that has gone beyond; Support says which.
-// What is refused never makes a Start fail: LimitsHere tells beforehand and
+// What is refused never makes a Start fail: SupportHere tells beforehand and
 // Process.Limits afterwards what holds. On macOS nothing is enforced.
 type Limits struct {
 	CPUs      float64 // cores' worth of time, at least 0.01
@@ -79,7 +78,7 @@ const (
 	ByCgroup1  = "cgroup v1" // by the kernel
 	ByCgroup2  = "cgroup v2" // by the kernel
 	ByAffinity = "affinity"  // whole cores, which the program could choose anew
-	ByWatching = "watched"   // looked at ten times a second; above it the tree is ended
+	ByWatching = "watched"   // measured ten times a second; above it the tree is ended
 )
 
 // Support says what holds each limit: one of the ways, or "" for nothing.
@@ -88,14 +87,14 @@ type Support struct {
 	Why                     string // why something is not held by the kernel; "" when all is
 }
 
-// LimitsHere says what holds limits in this process's place on this machine. It
+// SupportHere says what holds limits in this process's place on this machine. It
 // finds out by trying, once.
-func LimitsHere() Support { return limitsHere() }
+func SupportHere() Support { return supportHereOnce() }
 
-var limitsHere = sync.OnceValue(supportHere)
+var supportHereOnce = sync.OnceValue(probeSupport)
 
 // Least limits. The kernel's own slice of CPU time is no finer, and with less
-// memory it could only end a program in the middle of its exec, where its minder
+// memory it could only end a program in the middle of its exec, where its supervisor
 // would be ended with it.
 const (
 	leastCPUs   = 0.01
@@ -127,17 +126,17 @@ func (l Limits) CheckValues(program string) error {
 	return nil
 }
 
-// Fence is limits made out for the minder.
-type Fence struct {
-	Doors []door // the groups to start the program in
-	Cores []int  // the only cores; nil: all
-	Few   []int  // the cores if the door that bounds time stays shut
+// Bounds is limits made out for the supervisor.
+type Bounds struct {
+	Groups   []groupHandle // the groups to start the program in
+	Cores    []int         // the only cores; nil: all
+	FewCores []int         // the cores if the group that bounds time cannot be entered
 
-	refusals map[string]string // by controller, why its door stayed shut
+	refusals map[string]string // by controller, why its group cannot be entered
 }
 
-// door leads into a group.
-type door struct {
+// groupHandle leads into a group.
+type groupHandle struct {
 	Folder      []byte // a path, which need not be UTF-8
 	Version     int
 	Controllers []string
@@ -146,67 +145,10 @@ type door struct {
 	into, back, limit *os.File // the group, the way out, and Processes
 }
 
-// Usage is what a living tree uses.
-type Usage struct {
-	CPU     time.Duration // so far, with those that ended, except processes that were not waited for
-	Memory  int64         // bytes now, of the whole tree, what is shared counted once where the kernel tells
-	Peak    int64         // bytes; the kernel's own where Memory is limited by it, else the most that was seen
-	Count   int           // processes
-	Threads int           // of all processes
-	Read    int64         // bytes from disks and network folders, by the living and those they waited for
-	Written int64         // likewise
-}
-
-// SupportedLimits says what holds the limits; nil holds none.
-func (h *Hold) SupportedLimits() Support {
+// Support says what holds the limits; nil holds none.
+func (h *Limiter) Support() Support {
 	if h == nil {
 		return Support{}
 	}
 	return h.support
-}
-
-// Meter measures one tree, and knows the most that was measured of it. Its processes vanish
-// from one reading to the next, but what they used has been used.
-type Meter struct {
-	supervisor int // the process id of what all of the tree hangs from
-	hold       *Hold
-
-	mu         sync.Mutex
-	seen       Usage
-	oom, crowd bool // a limit that is watched was passed
-}
-
-func NewMeter(supervisor int, h *Hold) *Meter { return &Meter{supervisor: supervisor, hold: h} }
-
-// totals are what a tree that is gone has used and run into.
-type totals struct {
-	PeakMemory int64
-	OOM, Crowd bool
-	Throttled  time.Duration
-}
-
-// noteUsage notes u and gives what is known by now.
-func (m *Meter) noteUsage(u Usage) Usage {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	u.CPU, u.Peak = max(u.CPU, m.seen.CPU), max(u.Peak, u.Memory, m.seen.Peak)
-	u.Read, u.Written = max(u.Read, m.seen.Read), max(u.Written, m.seen.Written)
-	m.seen = u
-	return u
-}
-
-// noteLimitPassed notes which limits a tree that is watched has passed.
-func (m *Meter) noteLimitPassed(oom, crowd bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.oom, m.crowd = oom, crowd
-}
-
-// CloseTotals gives the totals of a tree that is gone, and removes its groups.
-func (m *Meter) CloseTotals() totals {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	t := totals{PeakMemory: m.seen.Peak, OOM: m.oom, Crowd: m.crowd}
-	m.hold.readCounters(&t)
-	return t
 }

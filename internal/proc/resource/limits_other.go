@@ -9,43 +9,46 @@ import (
 
 // No other system lets one process bound or measure a whole tree.
 
-type Hold struct{ support Support }
+// Limiter has nothing to limit with.
+type Limiter struct{ support Support }
 
 const whyNot = "this system cannot limit a tree of processes"
 
-func supportHere() Support { return Support{Why: whyNot} }
+func probeSupport() Support { return Support{Why: whyNot} }
 
-func (l Limits) MakeHold(string) *Hold {
+func (l Limits) NewLimiter(string) *Limiter {
 	if l.hasNoLimit() {
 		return nil
 	}
-	return &Hold{Support{Why: whyNot}}
+	return &Limiter{Support{Why: whyNot}}
 }
 
-func (h *Hold) MinderFence() *Fence           { return nil }
-func (h *Hold) NoteRefused(map[string]string) {}
-func (h *Hold) GroupFolders() []string        { return nil }
-func (h *Hold) NeedsWatching() bool           { return false }
-func (h *Hold) readCounters(*totals)          {}
-func (h *Hold) RemoveGroups()                 {}
+func (h *Limiter) Bounds() *Bounds               { return nil }
+func (h *Limiter) NoteRefused(map[string]string) {}
+func (h *Limiter) GroupFolders() []string        { return nil }
+func (h *Limiter) NeedsWatching() bool           { return false }
+func (h *Limiter) readCounters(*Totals)          {}
+func (h *Limiter) RemoveGroups()                 {}
 
-func (f *Fence) OpenDoors()                      {}
-func (f *Fence) MissedLimits() map[string]string { return nil }
-func (f *Fence) RemoveGroups()                   {}
+func (f *Bounds) OpenGroups()                     {}
+func (f *Bounds) MissedLimits() map[string]string { return nil }
+func (f *Bounds) RemoveGroups()                   {}
 
-func (f *Fence) StartLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (int, error)) (int, error) {
+func (f *Bounds) StartLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (int, error)) (int, error) {
 	return fork(attr)
 }
 
-func (m *Meter) EnforceLimits(<-chan struct{}, func()) {}
+func (m *Meter) Enforce(<-chan struct{}, func()) {}
 
+// ReadUsage measures nothing here.
 func (m *Meter) ReadUsage() (Usage, error) { return Usage{}, errors.ErrUnsupported }
 
+// OwnCores are not told.
 func OwnCores() []int { return nil }
 
 func GroupsOf(string) []string      { return nil }
 func Members([]string) map[int]bool { return nil }
 func RemoveGroups([]string) int     { return 0 }
 
-// SweepGroups removes what only Linux has.
-func SweepGroups() (removed int, err error) { return 0, nil }
+// RemoveStaleGroups removes what only Linux has.
+func RemoveStaleGroups() (removed int, err error) { return 0, nil }

@@ -29,7 +29,7 @@ func TestWhatIsSharedIsCountedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reader := &Meter{supervisor: os.Getpid(), hold: &Hold{limits: Limits{Memory: 150 * mib}}}
+	reader := &Meter{supervisor: os.Getpid(), limiter: &Limiter{limits: Limits{Memory: 150 * mib}}}
 	if all := measure(tree).resident; all < 190*mib {
 		t.Fatalf("they have %d, so this shows nothing", all)
 	}

@@ -104,7 +104,7 @@ func (m *Meter) ReadUsage() (Usage, error) {
 	u := Usage{
 		CPU: now.own + now.waited + supervisor.waited, Count: len(tree), Threads: now.threads, Memory: now.resident,
 	}
-	if g := m.hold.groupHolding(forMemory); g != nil {
+	if g := m.limiter.groupHolding(forMemory); g != nil {
 		u.Memory, u.Peak = g.memoryInUse(), g.peakBytes()
 	} else if now.large > 1 {
 		u.Memory = 0

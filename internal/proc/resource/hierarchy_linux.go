@@ -21,8 +21,8 @@ type cgroups struct {
 	mkdir, rmdir func(path string) error
 }
 
-// kernel is the real one. What mkdir makes is our own to write to.
-var kernel = cgroups{
+// kernelGroups is the real one. What mkdir makes is our own to write to.
+var kernelGroups = cgroups{
 	root:  "/",
 	mkdir: func(path string) error { return os.Mkdir(path, 0o755) },
 	rmdir: func(path string) error { return os.NewSyscallError("rmdir", unix.Rmdir(path)) },

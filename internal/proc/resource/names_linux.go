@@ -26,8 +26,8 @@ func groupName(token string) string {
 	return fmt.Sprintf("%s%s.%d.%d.%s.%d", groupPrefix, token, self.PID, self.Start, space, groupCount.Add(1))
 }
 
-// maker reads a name of ours.
-func maker(name string) (token string, by process.Identity, ok bool) {
+// parseGroupName reads a name of ours.
+func parseGroupName(name string) (token string, by process.Identity, ok bool) {
 	rest, ours := strings.CutPrefix(name, groupPrefix)
 	f := strings.Split(rest, ".")
 	if !ours || len(f) != 5 || !process.IsToken(f[0]) {
@@ -46,7 +46,7 @@ func (c cgroups) findGroups(f func(token string, by process.Identity) bool) (fol
 	list, _ := c.hierarchies() // none: no groups
 	for _, h := range list {
 		for _, at := range groupsIn(h.top) {
-			if token, by, ok := maker(filepath.Base(at)); ok && f(token, by) {
+			if token, by, ok := parseGroupName(filepath.Base(at)); ok && f(token, by) {
 				folders = append(folders, at)
 			}
 		}
@@ -57,7 +57,7 @@ func (c cgroups) findGroups(f func(token string, by process.Identity) bool) (fol
 // FindKernelGroups lists the groups on this machine that drover has made for trees and for
 // which f holds, by the tree's token and the process that made them.
 func FindKernelGroups(f func(token string, by process.Identity) bool) (folders []string) {
-	return kernel.findGroups(f)
+	return kernelGroups.findGroups(f)
 }
 
 // GroupsOf are those of one tree.
@@ -85,19 +85,19 @@ func Members(folders []string) map[int]bool {
 // RemoveGroups removes groups with killed processes.
 func RemoveGroups(folders []string) (removed int) {
 	for _, at := range folders {
-		if kernel.removeFolder(at, removeLimit) {
+		if kernelGroups.removeFolder(at, removeLimit) {
 			removed++
 		}
 	}
 	return removed
 }
 
-// SweepGroups removes the cgroups of trees with agents that are gone, which the
+// RemoveStaleGroups removes the cgroups of trees with agents that are gone, which the
 // kernel keeps until they are removed, and kills what is still in them. It is for an
 // agent that comes up. Groups of other PID namespaces, with agents that cannot be
 // seen, are left alone.
-func SweepGroups() (removed int, err error) {
-	stale := kernel.findGroups(func(_ string, by process.Identity) bool {
+func RemoveStaleGroups() (removed int, err error) {
+	stale := kernelGroups.findGroups(func(_ string, by process.Identity) bool {
 		gone, known := by.Gone()
 		return gone && known
 	})

@@ -212,7 +212,7 @@ func TestGroupsOfV1(t *testing.T) {
 	want := map[string]map[string]string{
 		"sys/fs/cgroup/a memory/drover-x":            {"memory.limit_in_bytes": "67108864", "memory.memsw.limit_in_bytes": "67108864", "memory.swappiness": "0"},
 		"sys/fs/cgroup/cpu,cpuacct/user/me/drover-x": {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"},
-		"sys/fs/cgroup/pids/user/drover-x":           {"pids.max": "51"}, // the minder sets 50, on its way out
+		"sys/fs/cgroup/pids/user/drover-x":           {"pids.max": "51"}, // the supervisor sets 50, on its way out
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(why) > 0 {
 		t.Errorf("%v: %s", why, diff)
@@ -253,20 +253,20 @@ func TestWhatAGroupHasCounted(t *testing.T) {
 	}
 }
 
-// own2 is a folder of the real v2, with or without controllers, to make groups in.
-func own2(t *testing.T) string {
+// ownGroupOfV2 is a folder of the real v2, with or without controllers, to make groups in.
+func ownGroupOfV2(t *testing.T) string {
 	t.Helper()
-	list, err := kernel.hierarchies()
+	list, err := kernelGroups.hierarchies()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range list {
 		if h.version == 2 && h.own != "" {
 			at := filepath.Join(h.own, groupName("test"))
-			if err := kernel.mkdir(at); err != nil {
+			if err := kernelGroups.mkdir(at); err != nil {
 				t.Skip(err)
 			}
-			t.Cleanup(func() { kernel.removeFolder(at, removeLimit) })
+			t.Cleanup(func() { kernelGroups.removeFolder(at, removeLimit) })
 			return at
 		}
 	}
@@ -274,8 +274,8 @@ func own2(t *testing.T) string {
 	return ""
 }
 
-// behind is what a program sees of its own group when it starts behind f.
-func behind(t *testing.T, f *Fence) string {
+// groupSeenFrom is what a program sees of its own group when it starts behind f.
+func groupSeenFrom(t *testing.T, f *Bounds) string {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -298,20 +298,20 @@ func behind(t *testing.T, f *Fence) string {
 }
 
 func TestAProgramIsBornInAGroupOfV2(t *testing.T) {
-	at := own2(t)
-	f := &Fence{Doors: []door{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory}}}}
-	f.OpenDoors()
-	if got := behind(t, f); !strings.Contains(got, "/"+filepath.Base(at)+"\n") {
+	at := ownGroupOfV2(t)
+	f := &Bounds{Groups: []groupHandle{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory}}}}
+	f.OpenGroups()
+	if got := groupSeenFrom(t, f); !strings.Contains(got, "/"+filepath.Base(at)+"\n") {
 		t.Errorf("it is in %s; %v", got, f.MissedLimits())
 	}
 }
 
 func TestAProgramStartsThoughItsGroupIsGone(t *testing.T) {
-	at := own2(t)
-	f := &Fence{Few: OwnCores()[:1], Doors: []door{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory, forCPUs}}}}
-	f.OpenDoors()
-	kernel.removeFolder(at, removeLimit)
-	got := behind(t, f)
+	at := ownGroupOfV2(t)
+	f := &Bounds{FewCores: OwnCores()[:1], Groups: []groupHandle{{Folder: []byte(at), Version: 2, Controllers: []string{forMemory, forCPUs}}}}
+	f.OpenGroups()
+	kernelGroups.removeFolder(at, removeLimit)
+	got := groupSeenFrom(t, f)
 	if strings.Contains(got, filepath.Base(at)) || f.MissedLimits()[forMemory] == "" || f.MissedLimits()[forCPUs] == "" {
 		t.Errorf("it is in %s; %v", got, f.MissedLimits())
 	}
@@ -320,12 +320,12 @@ func TestAProgramStartsThoughItsGroupIsGone(t *testing.T) {
 func TestNamesOfGroupsTellWhoMadeThem(t *testing.T) {
 	t.Parallel()
 	name := groupName("a_B-1")
-	token, by, ok := maker(name)
+	token, by, ok := parseGroupName(name)
 	if !ok || token != "a_B-1" || by != process.Self() || name == groupName("a_B-1") {
 		t.Errorf("%s: %q, %+v, %v", name, token, by, ok)
 	}
 	for _, no := range []string{"", "drover-", "drover-x", "drover-x.1.2.3", "drover-.1.2.3.4", "drover-x.a.2.3.4", "other-x.1.2.3.4"} {
-		if _, _, ok := maker(no); ok {
+		if _, _, ok := parseGroupName(no); ok {
 			t.Errorf("%q was taken for ours", no)
 		}
 	}
@@ -350,7 +350,7 @@ func FuzzKernelFiles(f *testing.F) {
 		}
 		parseRollup([]byte(s))
 		new(uses).addFromStat([]byte(s))
-		if token, _, ok := maker(s); ok && !process.IsToken(token) {
+		if token, _, ok := parseGroupName(s); ok && !process.IsToken(token) {
 			t.Errorf("%q: token %q", s, token)
 		}
 	})

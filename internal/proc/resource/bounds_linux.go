@@ -12,27 +12,27 @@ import (
 	"github.com/drover-run/drover/internal/proc/reason"
 )
 
-// The program is born inside its limits and the minder stays outside, so that it
+// The program is born inside its limits and the supervisor stays outside, so that it
 // is never what the kernel ends for want of memory, and is not slowed when the
 // tree has used up its time. A v2 group is one of clone's arguments. For v1 the
 // thread that forks goes in, which the kernel does at once for a thread that
 // moves itself, and comes out again. To move the child instead would let its
 // first instructions run outside.
 
-// OpenDoors opens the doors, before a view can hide them.
-func (f *Fence) OpenDoors() {
+// OpenGroups opens the files of the groups, before a view can hide them.
+func (f *Bounds) OpenGroups() {
 	if f == nil {
 		return
 	}
-	for i := range f.Doors {
-		d := &f.Doors[i]
+	for i := range f.Groups {
+		d := &f.Groups[i]
 		if err := d.openFiles(); err != nil {
 			f.noteMissed(d, err)
 		}
 	}
 }
 
-func (d *door) openFiles() (err error) {
+func (d *groupHandle) openFiles() (err error) {
 	folder := string(d.Folder)
 	if d.Version == 2 {
 		d.into, err = os.Open(folder)
@@ -50,8 +50,8 @@ func (d *door) openFiles() (err error) {
 	return err
 }
 
-// noteMissed notes that the limits behind a door do not hold.
-func (f *Fence) noteMissed(d *door, err error) {
+// noteMissed notes that the limits of a group do not hold.
+func (f *Bounds) noteMissed(d *groupHandle, err error) {
 	if f.refusals == nil {
 		f.refusals = map[string]string{}
 	}
@@ -61,7 +61,7 @@ func (f *Fence) noteMissed(d *door, err error) {
 	d.closeFiles()
 }
 
-func (d *door) closeFiles() {
+func (d *groupHandle) closeFiles() {
 	for _, f := range []*os.File{d.into, d.back, d.limit} {
 		if f != nil {
 			f.Close()
@@ -71,7 +71,7 @@ func (d *door) closeFiles() {
 }
 
 // MissedLimits is what did not hold, for the report.
-func (f *Fence) MissedLimits() map[string]string {
+func (f *Bounds) MissedLimits() map[string]string {
 	if f == nil {
 		return nil
 	}
@@ -79,13 +79,13 @@ func (f *Fence) MissedLimits() map[string]string {
 }
 
 // StartLimited calls fork where the limits hold. This thread is the caller's alone.
-func (f *Fence) StartLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (pid int, err error)) (pid int, err error) {
+func (f *Bounds) StartLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysProcAttr) (pid int, err error)) (pid int, err error) {
 	if f == nil {
 		return fork(attr)
 	}
-	var clone *door
-	for i := range f.Doors {
-		d := &f.Doors[i]
+	var clone *groupHandle
+	for i := range f.Groups {
+		d := &f.Groups[i]
 		switch {
 		case d.into == nil:
 		case d.Version == 2:
@@ -112,8 +112,8 @@ func (f *Fence) StartLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysPr
 	// does not take the argument.
 	refusal := err
 	undo := func() {}
-	if f.Few != nil {
-		undo = setCores(f.Few)
+	if f.FewCores != nil {
+		undo = setCores(f.FewCores)
 	}
 	defer undo()
 	if pid, err = fork(attr); err == nil {
@@ -122,19 +122,19 @@ func (f *Fence) StartLimited(attr *syscall.SysProcAttr, fork func(*syscall.SysPr
 	return pid, err
 }
 
-// RemoveGroups removes the groups. It is the minder's to do only when no agent is left
+// RemoveGroups removes the groups. It is the supervisor's to do only when no agent is left
 // to read what they have counted.
-func (f *Fence) RemoveGroups() {
+func (f *Bounds) RemoveGroups() {
 	if f == nil {
 		return
 	}
-	for _, d := range f.Doors {
-		kernel.removeFolder(string(d.Folder), removeLimit)
+	for _, d := range f.Groups {
+		kernelGroups.removeFolder(string(d.Folder), removeLimit)
 	}
 }
 
 // enterGroup takes this thread into a group of v1; 0 is the writing process.
-func (d *door) enterGroup() error {
+func (d *groupHandle) enterGroup() error {
 	_, err := d.into.WriteString("0")
 	return err
 }
@@ -142,19 +142,19 @@ func (d *door) enterGroup() error {
 // leaveGroup takes this thread out again, once it has forked. The number of processes
 // is set before, while this thread still counts as one: so at no time can the
 // program have more than it may.
-func (d *door) leaveGroup() {
+func (d *groupHandle) leaveGroup() {
 	if d.limit != nil {
 		_, _ = d.limit.WriteString(strconv.Itoa(d.Processes)) // else it has one too many
 	}
-	_, _ = d.back.WriteString("0") // else this thread alone stays, until the minder ends
+	_, _ = d.back.WriteString("0") // else this thread alone stays, until the supervisor ends
 	d.closeFiles()
 }
 
 // pinThread keeps this thread to the program's cores until undone.
-func (f *Fence) pinThread() (undo func()) {
+func (f *Bounds) pinThread() (undo func()) {
 	cores := f.Cores
-	if f.refusals[forCPUs] != "" && f.Few != nil {
-		cores = f.Few
+	if f.refusals[forCPUs] != "" && f.FewCores != nil {
+		cores = f.FewCores
 	}
 	return setCores(cores)
 }

@@ -75,7 +75,7 @@ func bereave(t *testing.T, herded bool) (agent *exec.Cmd, minder int, token stri
 	})
 	out.WaitForLine("ready", 2)
 	if len(resource.GroupsOf(token)) == 0 {
-		t.Skip("no groups here: " + resource.LimitsHere().Why)
+		t.Skip("no groups here: " + resource.SupportHere().Why)
 	}
 	return agent, childOf(t, agent.Process.Pid), token, out
 }
@@ -98,12 +98,12 @@ func TestGroupsOfTheDeadAreRemoved(t *testing.T) {
 			if herded {
 				noGroups(t, token) // its minder had the time
 			}
-			if _, err := resource.SweepGroups(); err != nil {
+			if _, err := resource.RemoveStaleGroups(); err != nil {
 				t.Error(err)
 			}
 			noGroups(t, token)
 		})
-		for name, sweep := range map[string]func(token string) (int, error){"both": Sweep, "both unnamed": func(string) (int, error) { return resource.SweepGroups() }} {
+		for name, sweep := range map[string]func(token string) (int, error){"both": Sweep, "both unnamed": func(string) (int, error) { return resource.RemoveStaleGroups() }} {
 			t.Run(name, func(t *testing.T) {
 				agent, minder, token, out := bereave(t, herded)
 				signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
@@ -122,7 +122,7 @@ func TestGroupsOfTheDeadAreRemoved(t *testing.T) {
 func TestGroupsOfTheLivingAreLeftAlone(t *testing.T) {
 	_, _, token, _ := bereave(t, false)
 	before := resource.GroupsOf(token)
-	if _, err := resource.SweepGroups(); err != nil {
+	if _, err := resource.RemoveStaleGroups(); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(before, resource.GroupsOf(token)); diff != "" {
