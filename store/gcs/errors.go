@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	// errStale marks a refusal of credentials that fresh ones may not meet.
+	// errStale marks a refusal of credentials that may be accepted once they are renewed.
 	errStale = errors.New("the credentials were not accepted")
 	// errNoSession: the server knows nothing of an upload that was begun.
 	errNoSession = errors.New("the upload is no longer known")
-	// errPastEnd: the object is there, and ends before the range that was asked for.
+	// errPastEnd: the object exists, and ends before the requested range.
 	errPastEnd = errors.New("past the end")
-	// errDamaged: the server counted another checksum, and kept nothing.
+	// errDamaged: the server computed another checksum, and kept nothing.
 	errDamaged = errors.New("what was sent arrived damaged")
 )
 
@@ -37,7 +37,7 @@ type said = google.Refusal
 
 func noBucket(s said) bool { return strings.Contains(s.Message, "bucket does not exist") }
 
-// damaged: what arrived is not what was sent, and so it was not kept.
+// damaged: other bytes arrived than were sent, and were not kept.
 func damaged(s said) bool { return strings.Contains(strings.ToLower(s.Message), "crc32c") }
 
 func throttled(s said) bool {
@@ -89,7 +89,7 @@ func (conn *connection) wrapRefusal(c *call, status int, s said, signed bool) er
 	return fault.New(fault.Invalid, "", "%s: %d %s", c.doing, status, s.Message)
 }
 
-// distrusted is an answer from a server that is not the one we want; nil for any
+// distrusted is the error for an answer from another server than the one we want; nil for any
 // other error.
 func distrusted(err error, endpoint string) error {
 	var cert *tls.CertificateVerificationError

@@ -2,9 +2,9 @@
 // API and net/http: one condition on a write, ifGenerationMatch=0, is all that a
 // log needs, and Google's own client links 30 MB for it.
 //
-// What is sent carries its CRC32C, which the server checks before the object
-// appears; what is read whole is checked again here. A large body goes up in a
-// session that is taken up where it broke off, and so does a download.
+// A body is sent with its CRC32C, which the server checks before the object appears; an object
+// that is read whole is checked again here. A large body is sent in a session, which goes on
+// where it broke off; so does a download.
 //
 // It refuses to know what the objects are, and how buckets are made. storetest
 // proves it: over a strict fake, over the same one behind a proxy that loses,
@@ -27,34 +27,33 @@ import (
 
 // Options say how to reach a bucket. The zero value is right for most people.
 type Options struct {
-	// Endpoint is a server's scheme and host. Empty: that of STORAGE_EMULATOR_HOST
-	// (which is asked without credentials), or else Google's. No credential ever
-	// goes to an http:// one.
+	// Endpoint is a server's scheme and host. "": the server of STORAGE_EMULATOR_HOST (which
+	// gets no credentials), or else Google's. A credential is never sent to an http:// server.
 	Endpoint string
-	// Account opens it as this account of the machine: one that gcloud is signed in
-	// with, or one that the machine has. Empty: the application default credentials.
+	// Account is the account of this machine to use: one that gcloud is signed in with, or
+	// one that the machine has. "": the application default credentials.
 	Account string
-	// Anonymous asks without credentials: enough to read a public bucket.
+	// Anonymous sends requests without credentials: enough to read a public bucket.
 	Anonymous bool
-	// Foreign takes the bucket as it is: names that no key may have are listed,
-	// read and written too (store.CheckName).
+	// Foreign opens the bucket for names that drover does not make: names that no key may have
+	// are listed, read and written too (store.CheckName).
 	Foreign bool
-	// Unsigned allows to ask without credentials where this machine has none, as
-	// for public buckets, and is told once when that begins. Nil: such requests fail.
+	// Unsigned allows requests without credentials where this machine has none, as for public
+	// buckets, and is called once when they begin. Nil: such requests fail.
 	Unsigned func()
-	// Project is charged for the requests, as requester-pays buckets want
-	// it. Empty: GOOGLE_CLOUD_QUOTA_PROJECT, or what the credentials say.
+	// Project is charged for the requests, for requester-pays buckets. "":
+	// GOOGLE_CLOUD_QUOTA_PROJECT, or the project that the credentials name.
 	Project string
-	// PassFile holds what Pass made, and is read again before that ends and when it
-	// is refused; while it is stale, requests are busy. It comes before all other
-	// credentials. "": none.
+	// PassFile is the path of a file that Pass made. It is read again before its credential
+	// ends and when that is refused; while the credential has ended, requests are busy. It
+	// comes before all other credentials. "": none.
 	PassFile string
-	// Clock is waited by. Nil: store.System.
+	// Clock is the clock for waiting. Nil: store.System.
 	Clock store.Clock
 }
 
-// Bucket is a prefix of a bucket of Google Cloud Storage. Any number of them, in
-// any number of processes and machines, may share one.
+// Bucket is a prefix of a bucket of Google Cloud Storage. Any number of Buckets, in any number
+// of processes and machines, may share it.
 type Bucket struct {
 	place
 	conn *connection
@@ -62,10 +61,10 @@ type Bucket struct {
 
 var _ store.Bucket = (*Bucket)(nil)
 
-// Open names a place, "gs://bucket" or "gs://bucket/prefix", with what Options has
-// as a query (?account=, ?anonymous=true, ?endpoint=, ?project=), which wins over o.
-// It sends nothing: credentials are looked for, and the bucket is met, by the first
-// request. ctx only stops Open itself.
+// Open reads a URL, "gs://bucket" or "gs://bucket/prefix", with what Options has as a query
+// (?account=, ?anonymous=true, ?endpoint=, ?project=); where the URL and o differ, the URL
+// counts. It sends nothing: the first request looks for credentials and shows whether the
+// bucket exists. ctx only stops Open itself.
 func Open(ctx context.Context, text string, o Options) (*Bucket, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err

@@ -16,8 +16,7 @@ import (
 // pageSize is as many objects as Google lists in one answer.
 const pageSize = 1000
 
-// List implements store.Bucket. Names that are no keys (a console's "folder/")
-// are left out.
+// List implements store.Bucket. It leaves out names that are no keys (a console's "folder/").
 func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
 	if err := b.checkPrefix(prefix); err != nil {
 		return nil, false, err

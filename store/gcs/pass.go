@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// passWait is how long the servers of passes may take.
+	// passWait is how long the servers of credentials may take.
 	passWait = 15 * time.Second
 
 	machineHint = "let agents use the identity of their machine: drover config set agent_profile machine."
@@ -22,11 +22,11 @@ const (
 		"drover config set agent_role NAME@PROJECT.iam.gserviceaccount.com, or " + machineHint
 )
 
-// Pass makes one that gives r on this place for an hour: a token of account, which
-// we must be allowed to use, or without one of our own, inside a boundary that
-// allows no more. It is tried once. Where none is to be had that is an error: what we
-// use ourselves is never the pass. Places that ask for no credentials need none: its
-// File is nil.
+// Pass makes a credential that gives r on this bucket and prefix for an hour: a token of
+// account, which the caller must be allowed to use, or without one of the caller's own
+// account, inside a boundary that allows no more. The token is tried once. If no such token
+// can be made, that is an error: the caller's own credential is never handed over. A bucket
+// that asks for no credentials needs none: File is nil.
 func (b *Bucket) Pass(ctx context.Context, r store.Rights, account string) (store.Pass, error) {
 	doing := "make a credential for " + b.String()
 	if account != "" && !IsAccount(account) {
@@ -72,8 +72,8 @@ func (b *Bucket) narrowedToken(ctx context.Context, r store.Rights, account stri
 	return made, err
 }
 
-// tryToken lists a little with a token: what a boundary allows and the bucket does not
-// is better said here than by an agent.
+// tryToken lists a little with a token: an error here, about something that the boundary
+// allows and the bucket does not, is better than one of an agent.
 func (b *Bucket) tryToken(ctx context.Context, t google.Token, r store.Rights) error {
 	if len(r.Read) == 0 {
 		return nil

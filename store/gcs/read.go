@@ -19,17 +19,17 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// atOnce: what is not larger is read before Get returns, and asked for again
-// where it breaks off, was replaced meanwhile, or does not match its checksum.
+// atOnce: Get reads an object up to this size before it returns, and asks for it again if it
+// breaks off, was replaced meanwhile, or does not match its checksum.
 const atOnce = 1 << 20
 
-// Get implements store.Bucket. What is read from beginning to end is checked:
-// where it does not match, the last Read gives store.ErrCorrupt.
+// Get implements store.Bucket. An object that is read from beginning to end is checked: if it
+// does not match, the last Read gives store.ErrCorrupt.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
 	return b.getGeneration(ctx, key, off, n, "")
 }
 
-// getGeneration is Get, with a generation only of that one.
+// getGeneration is Get; with a generation it reads only that one.
 func (b *Bucket) getGeneration(ctx context.Context, key string, off, n int64, generation string) (io.ReadCloser, error) {
 	if err := b.checkKey(key); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (b *Bucket) getGeneration(ctx context.Context, key string, off, n int64, ge
 	}
 }
 
-// openRange asks for a range of key and says what came.
+// openRange asks for a range of key and returns what the server sends.
 func (b *Bucket) openRange(ctx context.Context, key string, off, n int64, generation string) (*reader, error) {
 	doing := "get " + key + " from " + b.String()
 	asked := n
@@ -115,7 +115,7 @@ func span(off, n int64) string {
 	return fmt.Sprintf("bytes=%d-%d", off, off+n-1)
 }
 
-// reader is an object being read. Where that breaks off it goes on with the same
+// reader is an object that is being read. If that breaks off, it goes on with the same
 // generation, from the next byte.
 type reader struct {
 	conn       *connection

@@ -21,24 +21,24 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// A request is sent up to tries times before store.Store, which goes on for
-// ever, hears of it: here the server's Retry-After is known, and here a session
-// or a download is taken up where it broke off. Full jitter between the tries.
+// A request is sent up to tries times before its error is returned to store.Store, which tries
+// for ever: here the server's Retry-After is known, and here a session or a download goes on
+// where it broke off. Full jitter between the tries.
 const (
 	tries     = 4
 	firstStep = 100 * time.Millisecond
 	lastStep  = 2 * time.Second
-	// maxAsked bounds what a server may ask us to wait: below the 15 s of a heartbeat.
+	// maxAsked bounds how long a server may ask us to wait: below the 15 s of a heartbeat.
 	maxAsked = 10 * time.Second
-	// giveUp is how long a large object may stand still on its way. Longer than
-	// the two minutes for which a network may well be away: what has arrived of it
-	// is lost with it.
+	// giveUp is how long a large object may make no progress. It is longer than the two
+	// minutes for which a network often fails, as all that has arrived is lost when the
+	// request is given up.
 	giveUp = 3 * time.Minute
 )
 
-// patience is how long nothing may move in either direction. Where little is
-// sent it ends well before an agent without new heartbeats is given up
-// (60 s): a dead connection must not look like a dead agent.
+// patience is how long no byte may move in either direction. For a small body it ends well
+// before the lease of an agent without new heartbeats (60 s): a dead connection must not look
+// like a dead agent.
 func patience(size int64) time.Duration {
 	if size <= 64<<10 {
 		return 15 * time.Second
@@ -49,7 +49,7 @@ func patience(size int64) time.Duration {
 var errStalled = errors.New("nothing moves")
 
 func newClient(t http.RoundTripper) *http.Client {
-	// 308 is an answer of ours, and nothing else that redirects is Google's.
+	// 308 is an answer that is handled here; Google sends no other redirect.
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
@@ -96,8 +96,8 @@ func (conn *connection) sendRequest(ctx context.Context, c *call) (*http.Respons
 
 func again(err error) bool { return errors.Is(err, store.ErrBusy) || errors.Is(err, store.ErrUnclear) }
 
-// muddied adds that an earlier try may still land, unless that is settled: when
-// the key holds an object nothing lands on it any more.
+// muddied adds that an earlier try may still take effect, unless that is settled: once the
+// key holds an object, no try takes effect any more.
 func muddied(unclear bool, err error) error {
 	if unclear && !errors.Is(err, store.ErrUnclear) && !errors.Is(err, store.ErrExists) {
 		return fmt.Errorf("%w (an earlier request for it: %w)", err, store.ErrUnclear)
@@ -184,7 +184,7 @@ func (conn *connection) newRequest(ctx context.Context, c *call) (*http.Request,
 	return req, nil
 }
 
-// wrapBroken says what became of a request without an answer.
+// wrapBroken translates the error of a request without an answer.
 func (conn *connection) wrapBroken(ctx context.Context, c *call, body *sending, w *watch, sent bool, err error) error {
 	if body != nil && body.err != nil {
 		return fmt.Errorf("%s: %w", c.doing, body.err)
@@ -214,8 +214,8 @@ func wanted(h http.Header) time.Duration {
 	return min(time.Duration(n)*time.Second, maxAsked)
 }
 
-// connection sends the requests of a bucket, signed where they are to be, and translates
-// what went wrong. All that works on the bucket shares it.
+// connection sends the requests of a bucket, signed where they must be, and translates errors.
+// All parts of the package that use the bucket share it.
 type connection struct {
 	place
 	clock    store.Clock
@@ -226,14 +226,14 @@ type connection struct {
 	unsigned sync.Once // says that it is asked without credentials
 }
 
-// objectToken is one for objects alone.
+// objectToken is a token for objects alone.
 func (conn *connection) objectToken(ctx context.Context) (google.Token, error) {
 	t, err := conn.source.Token(ctx, google.Objects)
 	return t, storeBusy(err)
 }
 
-// tokenOf is the newest token of a pass. One that has ended is waited for: a command that is
-// attached may renew it.
+// tokenOf is the newest token of a handed-over file. If that has ended, requests wait: an
+// attached command may renew it.
 func tokenOf(file google.FileSource) func(context.Context) (google.Token, error) {
 	return func(ctx context.Context) (google.Token, error) {
 		t, err := file.Token(ctx)

@@ -11,9 +11,9 @@ import (
 
 var _ store.Resumer = (*Bucket)(nil)
 
-// PutOn implements store.Resumer: at names a session, and the size and checksum of the
-// body that it was begun for. It is resumed for that body alone, and a holder of it can
-// send that body and nothing else.
+// PutOn implements store.Resumer: at names a session, and the size and checksum of the body
+// that it was begun for. The session goes on only with that body; with at, that body can be
+// sent and nothing else.
 func (b *Bucket) PutOn(ctx context.Context, key string, body io.ReadSeeker, at string, begun func(at string) error) (there int64, err error) {
 	return b.writeOrResume(ctx, "put", key, body, url.Values{}, at, begun)
 }
@@ -30,10 +30,10 @@ func (b *Bucket) Drop(ctx context.Context, key, at string) error {
 	return nil
 }
 
-// sessionMark is what another process goes on with.
+// sessionMark is the text with which another process goes on.
 func (u *upload) sessionMark(uri string) string { return u.want.Size + " " + u.want.CRC32C + " " + uri }
 
-// markedSession is the address in what mark gave; "" if it is none of this bucket's.
+// markedSession is the session's address in at; "" if at is not from this bucket.
 func (u *upload) markedSession(at string) string {
 	fields := strings.SplitN(at, " ", 3)
 	if len(fields) != 3 || !strings.HasPrefix(u.conn.endpoint+fields[2], strings.TrimSuffix(u.conn.uploadURL(nil), "?")+"?") {
@@ -42,7 +42,7 @@ func (u *upload) markedSession(at string) string {
 	return u.conn.endpoint + fields[2]
 }
 
-// adoptSession goes on with an earlier session, or throws it away if it is of another body.
+// adoptSession goes on with an earlier session, or abandons it if it is for another body.
 func (u *upload) adoptSession(ctx context.Context, at string) {
 	session := u.markedSession(at)
 	if session == "" {

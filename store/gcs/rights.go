@@ -10,17 +10,17 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// grant is a role on the objects with names that begin in one of some ways; "" is every
-// name. To list them too, listing.
+// grant is a role on the objects with names that begin with one of names; "" is every name.
+// With listing it may list them too.
 type grant struct {
 	title, role string
 	names       []string // whole, the place's prefix included
 	listing     bool
 }
 
-// grantsFor are what gives rights on this place and nothing else. Google counts the
+// grantsFor are the grants of rights on this place and nothing else. Google counts the
 // replacing of an object as deleting it, so the right to write includes deleting: no role of
-// Google's replaces and does not.
+// Google's can replace and not delete.
 func (p place) grantsFor(r store.Rights) (all []grant) {
 	add := func(title, role string, listing bool, keys []string) {
 		g := grant{title: title, role: "roles/storage." + role, listing: listing}
@@ -39,9 +39,9 @@ func (p place) grantsFor(r store.Rights) (all []grant) {
 	return all
 }
 
-// condition is the grant's in Google's words, which are those of CEL; "": none. Keys
-// and buckets hold no character that would have to be quoted in them. listings are
-// alternatives that let a listing pass.
+// condition is the grant's condition in CEL, Google's language for it; "": none. Keys and
+// buckets hold no character that would need quoting there. listings are alternatives that
+// allow a listing.
 func (g grant) condition(bucket string, listings ...string) string {
 	if slices.Contains(g.names, "") {
 		return ""
@@ -56,8 +56,8 @@ func (g grant) condition(bucket string, listings ...string) string {
 	return strings.Join(terms, " || ")
 }
 
-// accessBoundary is the same for a token: the most that it may do, whatever its owner may.
-// There, and only there, a listing can be told by its prefix.
+// accessBoundary is the same for a token: the most that it may do, whatever its owner may. A
+// listing can be limited to a prefix there, and nowhere else.
 func (p place) accessBoundary(r store.Rights) (rules []downscope.AccessBoundaryRule) {
 	for _, g := range p.grantsFor(r) {
 		rule := downscope.AccessBoundaryRule{AvailableResource: "//storage.googleapis.com/projects/_/buckets/" + p.name,
@@ -74,9 +74,9 @@ func (p place) accessBoundary(r store.Rights) (rules []downscope.AccessBoundaryR
 	return rules
 }
 
-// Policy is the commands that grant rights on this place and nothing else to an
-// account, but for the names of all objects: a condition of the bucket's cannot tell
-// one listing from another.
+// Policy is the commands that grant an account rights on this place and nothing else, except
+// that it may list the names of all objects: a condition of a bucket cannot tell one listing
+// from another.
 func (b *Bucket) Policy(r store.Rights) string {
 	var text strings.Builder
 	for _, g := range b.grantsFor(r) {

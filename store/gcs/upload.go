@@ -22,17 +22,17 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// inOne is the largest body that goes in one request, from memory. A larger one
-// goes in a session: one request more, constant memory, and what the server has
-// kept is not sent again.
+// inOne is the largest body that is sent in one request, from memory. A larger one is sent in a
+// session: one request more, constant memory, and bytes that the server has kept are not sent
+// again.
 const inOne = 8 << 20
 
-// maxFutile is how often in a row a server may answer that it has no more than
-// before: each time a body is sent for nothing, which may be a large one.
+// maxFutile is how often in a row a server may answer that it has no more bytes than before:
+// each time a body is sent for nothing, which may be a large one.
 const maxFutile = 12
 
-// description is what the server is told of an object before it comes. It checks
-// the checksum before the object appears.
+// description is what the server is told of an object before its bytes. It checks the checksum
+// before the object appears.
 type description struct {
 	Name         string `json:"name"`
 	ContentType  string `json:"contentType"`
@@ -40,7 +40,7 @@ type description struct {
 	CRC32C       string `json:"crc32c"`
 }
 
-// kept is what the server says it has.
+// kept is what the server says it has stored.
 type kept struct {
 	Size   string `json:"size"`
 	CRC32C string `json:"crc32c"`
@@ -54,14 +54,14 @@ func checksum(sum uint32) string {
 // castagnoli is made when it is first wanted, and then the same one.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// writeObject sends body under key. It is read twice where it is large: the checksum
-// has to be known first.
+// writeObject sends body under key. It reads a large body twice: the checksum has to be known
+// first.
 func (b *Bucket) writeObject(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values) error {
 	_, err := b.writeOrResume(ctx, verb, key, body, q, "", nil)
 	return err
 }
 
-// writeOrResume is write that goes on with an earlier one, if begun is not nil (resume.go).
+// writeOrResume is writeObject that goes on with an earlier one, if begun is not nil (resume.go).
 func (b *Bucket) writeOrResume(ctx context.Context, verb, key string, body io.ReadSeeker, q url.Values, at string, begun func(at string) error) (there int64, err error) {
 	if err := b.checkKey(key); err != nil {
 		return 0, err
@@ -130,7 +130,7 @@ func (b *Bucket) writeInOne(ctx context.Context, doing string, q url.Values, met
 	return b.conn.confirmStored(doing, resp, want)
 }
 
-// confirmStored compares what the server says it has kept.
+// confirmStored compares what the server says it has stored with what was sent.
 func (conn *connection) confirmStored(doing string, resp *http.Response, want kept) error {
 	defer resp.Body.Close()
 	var got kept
@@ -165,8 +165,8 @@ type upload struct {
 	unclear bool   // all was sent, and no clear answer came
 }
 
-// runUpload begins a session, sends the body, and after every unclear answer asks what
-// the server has. It goes on while that grows, and for a while after.
+// runUpload begins a session, sends the body, and after every unclear answer asks how much the
+// server has. It goes on while that grows, and for a while after.
 func (u *upload) runUpload(ctx context.Context, want kept) error {
 	begun, futile, moved := 0, 0, u.conn.clock.Boot()
 	for try := 0; ; try++ {
@@ -212,8 +212,8 @@ func (u *upload) runUpload(ctx context.Context, want kept) error {
 	}
 }
 
-// sendStep is one request. An answer ends the upload; without answer and error the
-// server has what kept says, and wants more.
+// sendStep is one request. With an answer the upload has ended; without an answer or an error
+// the server has kept bytes, and wants more.
 func (u *upload) sendStep(ctx context.Context) (resp *http.Response, asked time.Duration, err error) {
 	if u.session == "" {
 		return nil, 0, u.beginSession(ctx)
@@ -275,8 +275,8 @@ func (u *upload) beginSession(ctx context.Context) error {
 	return nil
 }
 
-// rewindBody goes to the first byte that the server lacks, by reading: a body may be
-// checked on its way from its beginning.
+// rewindBody goes to the first byte that the server lacks, by reading from the beginning: the
+// body may be one that is checked while it is read.
 func (u *upload) rewindBody() error {
 	if _, err := u.body.Seek(0, io.SeekStart); err != nil {
 		return err
@@ -297,7 +297,7 @@ func (u *upload) parseKept(s string) (int64, error) {
 	return last + 1, nil
 }
 
-// abandonSession tells the server that nothing more comes. It would find out in a week.
+// abandonSession tells the server that nothing more comes; otherwise it would wait a week.
 func (u *upload) abandonSession(ctx context.Context) {
 	if u.session == "" {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/drover-run/drover/cloud/google"
 )
 
-// watch ends a request in which nothing has moved for d.
+// watch ends a request in which no byte has moved for d.
 type watch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -30,7 +30,7 @@ func (w *watch) restartTimer() { w.timer.Reset(w.d) }
 func (w *watch) pauseTimer()   { w.timer.Stop() }
 func (w *watch) endWatch()     { w.timer.Stop(); w.cancel(nil) }
 
-// stallReason prefers the reason over what it looked like from below.
+// stallReason returns the reason of the stall in place of the error that it caused.
 func (w *watch) stallReason(err error) error {
 	if errors.Is(context.Cause(w.ctx), errStalled) {
 		return fmt.Errorf("%w for %v", errStalled, w.d)
@@ -83,15 +83,15 @@ func (s *sending) Close() error {
 	return nil
 }
 
-// waitClosed returns when the body is read no more. The request is over by then.
+// waitClosed returns when the body is read no more. By then the request is over.
 func (s *sending) waitClosed() {
 	if s != nil {
 		<-s.closed
 	}
 }
 
-// watched is the body of an answer. Only a read that waits is watched: a slow
-// reader of ours is no slow server.
+// watched is the body of an answer. The time counts only while a Read waits: a slow reader
+// here is no slow server.
 type watched struct {
 	io.ReadCloser
 	w    *watch
@@ -109,7 +109,7 @@ func (r *watched) Read(p []byte) (int, error) {
 }
 
 func (r *watched) Close() error {
-	r.w.endWatch() // before the rest of a long body would be read for the connection's sake
+	r.w.endWatch() // before net/http reads the rest of a long body to use the connection again
 	err := r.ReadCloser.Close()
 	r.body.waitClosed()
 	return err

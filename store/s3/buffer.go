@@ -10,7 +10,7 @@ const maxBuffers = 8
 
 // bufferPool bounds the memory of bodies that are being sent.
 type bufferPool struct {
-	room  chan struct{} // a place for each body that is held in memory
+	room  chan struct{} // one value for each body that is held in memory
 	spare sync.Pool     // of *[]byte of partSize
 }
 
@@ -24,8 +24,8 @@ type held struct {
 	own   *[]byte // of the pool; nil for a small one
 }
 
-// holdMemory finds memory for size bytes, at most partSize, and waits while others
-// have it.
+// holdMemory gets memory for size bytes, at most partSize. It waits while other requests use
+// all of it.
 func (p *bufferPool) holdMemory(ctx context.Context, size int) (*held, error) {
 	if size <= small {
 		return &held{pool: p, bytes: make([]byte, size)}, nil
@@ -43,8 +43,8 @@ func (p *bufferPool) holdMemory(ctx context.Context, size int) (*held, error) {
 	return &held{pool: p, bytes: (*own)[:size], own: own}, nil
 }
 
-// releaseMemory gives the memory back. Unless all of it was answered for, a request may
-// still be reading from it: then no other request may write there.
+// releaseMemory gives the memory back. If not all of it was answered, a request may still be
+// reading from it: then it is not used again.
 func (h *held) releaseMemory(answered bool) {
 	if h.own == nil {
 		return

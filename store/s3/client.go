@@ -16,8 +16,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// connectClient makes the client from the place's words and this machine's
-// configuration: files and environment are read, nothing is sent.
+// connectClient makes the client from the place and this machine's configuration. It reads
+// files and the environment, and sends nothing.
 func (c *connection) connectClient(ctx context.Context) (*s3.Client, error) {
 	account, err := amazon.Open(ctx, amazon.Options{Profile: c.given.Profile, Region: c.given.Region, File: c.passFile, Clock: c.clock})
 	switch {
@@ -46,10 +46,10 @@ func (c *connection) connectClient(ctx context.Context) (*s3.Client, error) {
 	return client, nil
 }
 
-// anyRegion will do where none is said: the answer names the right one.
+// anyRegion is used where none is named: the answer names the right one.
 const anyRegion = "us-east-1"
 
-// adjustOptions is how we differ from the SDK's defaults.
+// adjustOptions sets the options that differ from the SDK's defaults.
 func (c *connection) adjustOptions(o *s3.Options) {
 	if c.given.Endpoint != "" {
 		o.BaseEndpoint = aws.String(strings.TrimRight(c.given.Endpoint, "/"))
@@ -75,7 +75,7 @@ func (c *connection) mendRequest(ctx context.Context, asked *client, a answer) b
 	case a.Expired():
 		return c.account.Credentials.Renew()
 	case a.Code == "RequestTimeTooSkewed":
-		return true // the server's time was taken from the answer, and is signed by
+		return true // the server's time is in the answer, and the next request is signed with it
 	case a.Status == http.StatusMovedPermanently, a.Status == http.StatusTemporaryRedirect,
 		a.Code == "AuthorizationHeaderMalformed", a.Code == "IllegalLocationConstraintException":
 		return c.findRegion(ctx, asked, a)

@@ -13,8 +13,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// connection sends the requests of a bucket, corrects its own region, credentials and clock
-// as the answers say, and translates what went wrong. All that works on the bucket shares it.
+// connection sends the requests of a bucket, corrects its own region, credentials and clock as
+// the answers say, and translates errors. All parts of the package that use the bucket share it.
 type connection struct {
 	place
 	clock    store.Clock
@@ -24,15 +24,15 @@ type connection struct {
 	limit    *limiter
 
 	client  atomic.Pointer[client]
-	turning sync.Mutex // one finds the region
+	turning sync.Mutex // held while the region is found
 
-	unsigned atomic.Bool // no credentials were found, and none are sent
+	unsigned atomic.Bool // no credentials were found, and requests are sent without
 
 	met   atomic.Bool  // the server has answered
-	wrote atomic.Bool  // it has let us write
-	tried atomic.Int64 // since when, by clock.Boot, it is tried in vain; 0: not yet
+	wrote atomic.Bool  // a write has succeeded
+	tried atomic.Int64 // the clock.Boot at which tries without an answer began; 0: none
 
-	damaged atomic.Int64 // bodies that arrived otherwise than they were sent, one after another
+	damaged atomic.Int64 // how many bodies in a row arrived with other bytes than were sent
 }
 
 // expectedOwner is sent with every request, or not at all.
@@ -46,10 +46,10 @@ func some(text string) *string {
 	return &text
 }
 
-// sendRequest sends one request, and again where the server says that it belongs to
-// another region, that the credentials have ended, that our clock is wrong, or that
-// a caller that has written before may not: all are certain to have done nothing.
-// Every other error is translated and returned.
+// sendRequest sends one request, and again where the server answers that it belongs to another
+// region, that the credentials have ended, that this machine's clock is wrong, or, to a caller
+// that has written before, that it is denied: in all these cases nothing was done. Every
+// other error is translated and returned.
 func (c *connection) sendRequest(ctx context.Context, doing string, write bool, send func(context.Context, *client) error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (c *connection) pauseBeforeTry(ctx context.Context, try int) error {
 	return c.clock.Sleep(ctx, rand.N(step))
 }
 
-// retryUnclear does f until it is neither busy nor unclear, at most tries times.
+// retryUnclear calls f until its result is neither busy nor unclear, at most tries times.
 func (c *connection) retryUnclear(ctx context.Context, tries int, f func() error) error {
 	for try := 0; ; try++ {
 		err := f()

@@ -20,15 +20,15 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// answer is what came back when something went wrong.
+// answer is what the server answered when a request failed.
 type answer = amazon.Answer
 
-// hear takes an answer out of the SDK's words.
+// hear reads the answer in an error of the SDK.
 func hear(err error) answer { return amazon.ReadAnswer(err) }
 
-// refusal is what an answer says went wrong, in the SDK's words: without a body the
-// status is its code, and of a body that cannot be read none is known. Also 200 may be
-// one, with a body that says Error: then it went wrong late.
+// refusal makes an SDK error of an answer: without a body the status is its code; the code of
+// a body that cannot be read is unknown. A 200 may be a refusal too, with Error in its body:
+// then the request failed late.
 func refusal(resp *http.Response) error {
 	done := resp.StatusCode >= 200 && resp.StatusCode < 300
 	if done && resp.ContentLength == 0 {
@@ -61,7 +61,7 @@ func refusal(resp *http.Response) error {
 	return &smithyhttp.ResponseError{Response: &smithyhttp.Response{Response: resp}, Err: err}
 }
 
-// damaged: the body did not arrive as it was sent, and was thrown away.
+// damaged: the body arrived with other bytes than were sent, and was thrown away.
 func damaged(a answer) bool {
 	switch a.Code {
 	case "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch", "XAmzContentChecksumMismatch", "IncompleteBody", "RequestTimeout":
@@ -70,14 +70,14 @@ func damaged(a answer) bool {
 	return false
 }
 
-// isHastyDenial: MinIO denies a write, once in some thousands, where it is just taking away the
-// folder that the last object of a prefix has left. Amazon means what it says.
+// isHastyDenial: MinIO denies one write in some thousands, while it removes the folder that the
+// last object of a prefix has left. A denial of Amazon's is final.
 func (c *connection) isHastyDenial(a answer) bool {
 	return a.Code == "AccessDenied" && c.wrote.Load() && !c.isAmazons()
 }
 
-// nameless: a refusal without S3's word for it. It was cut on its way, or comes
-// from something that is no S3 server and will say it every time.
+// nameless: a refusal without an error code of S3's. Its body was cut off, or it comes from
+// something that is no S3 server and will answer the same every time.
 func nameless(a answer) bool {
 	return a.Status >= 400 && a.Status < 500 && (a.Code == "" || a.Code == "UnknownError")
 }
@@ -87,13 +87,13 @@ func final(a answer) bool {
 	return a.Status == http.StatusNotImplemented || a.Code == "NotImplemented" || full(a)
 }
 
-// full: there is no room.
+// full: the server has no room.
 func full(a answer) bool {
 	return a.Status == http.StatusInsufficientStorage || a.Code == "QuotaExceeded" || a.Code == "XMinioStorageFull"
 }
 
-// wrapRefusal translates an answer into what store.Bucket promises. After a write
-// only an answer that cannot follow one that was done says "not written".
+// wrapRefusal translates an answer into an error that store.Bucket promises. After a write,
+// "not written" is only for answers that cannot follow a write that was done.
 func (c *connection) wrapRefusal(ctx context.Context, doing string, a answer, write bool) error {
 	unclear := store.ErrBusy // to read again does no harm
 	if write {
@@ -103,7 +103,7 @@ func (c *connection) wrapRefusal(ctx context.Context, doing string, a answer, wr
 	stop := context.Cause(ctx)
 	switch {
 	case stop != nil && write:
-		// The answer came too late to be heard.
+		// The answer came after ctx was done.
 		return fmt.Errorf("%s: %w: %w", doing, stop, unclear)
 	case stop != nil:
 		return stop
@@ -132,8 +132,8 @@ func (c *connection) wrapRefusal(ctx context.Context, doing string, a answer, wr
 	return c.wrapDenied(doing, a)
 }
 
-// wrapSpoilt: what arrived was not what was sent. The net does that once in a great
-// while; what does it every time is between us and the server.
+// wrapSpoilt: other bytes arrived than were sent. A network does that very rarely; if it
+// happens every time, something between this machine and the server does it.
 func (c *connection) wrapSpoilt(doing string, err, again error) error {
 	if c.damaged.Add(1) > 10 {
 		return fault.Wrap(err, fault.Lost, "Something between here and the server changes what is sent: try without HTTPS_PROXY and HTTP_PROXY.", "%s", doing)
@@ -141,7 +141,7 @@ func (c *connection) wrapSpoilt(doing string, err, again error) error {
 	return fmt.Errorf("%s: %w: %w", doing, err, again)
 }
 
-// unreached: no answer came. A connection that was never made carried nothing.
+// unreached: no answer came. Over a connection that was never made nothing was sent.
 func (c *connection) unreached(doing string, a answer, unclear error) error {
 	var op *net.OpError
 	var dns *net.DNSError
@@ -168,7 +168,7 @@ func (c *connection) unreached(doing string, a answer, unclear error) error {
 	return fmt.Errorf("%s: %w: %w", doing, a, unclear)
 }
 
-// lostPatience with a server that has never answered.
+// lostPatience says whether a server that has never answered was tried long enough.
 func (c *connection) lostPatience() bool {
 	now := int64(c.clock.Boot())
 	if c.tried.CompareAndSwap(0, now) {
@@ -184,7 +184,7 @@ func (c *connection) reachHint() string {
 	return "See whether this machine reaches Amazon: curl -I https://s3.amazonaws.com, or name a server of yours with --store-endpoint."
 }
 
-// wrapDenied reports what only a person can correct.
+// wrapDenied reports what the user has to correct.
 func (c *connection) wrapDenied(doing string, a answer) error {
 	kind, hint := fault.Denied, ""
 	var creds *amazon.NoCredentials

@@ -21,22 +21,21 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// A put of one body and a get are nearly all that is ever asked, and the SDK takes
-// each through some sixty steps, which cost more than all the rest of a small copy.
-// So those two are filled in and sent here. What they look like is still the SDK's
-// word: for each kind it is asked once, and the request that it would have sent is
-// caught and kept as a pattern. Hosts, paths, headers, the region that is signed for:
-// nothing of that is made here. TestLeanRequestsAreTheSDKs compares the two.
+// Most requests put one body or get one object, and the SDK takes some sixty steps for each,
+// which cost more than all the rest of a small copy. So these two kinds are filled in and sent
+// here. The SDK still decides what they look like: for each kind it makes one request, which
+// is caught and kept as a pattern. Hosts, paths, headers and the region that is signed for all
+// come from the pattern. TestLeanRequestsAreTheSDKs compares the two.
 
-// client is the SDK's, and what sends those two kinds beside it.
+// client is the SDK's client, and sends those two kinds itself.
 type client struct {
 	*s3.Client
 	o        s3.Options
-	skew     atomic.Int64 // of the server's clock to ours, by its newest answer
+	skew     atomic.Int64 // how far the server's clock is ahead of ours, by its newest answer
 	put, get func() (*pattern, error)
 }
 
-// newClient makes one that sends as theirs does, to the bucket.
+// newClient makes a client that sends as theirs does, to the bucket.
 func (c *connection) newClient(theirs *s3.Client) *client {
 	n := &client{Client: theirs, o: theirs.Options()}
 	n.put = sync.OnceValues(func() (*pattern, error) {
@@ -55,11 +54,11 @@ func (c *connection) newClient(theirs *s3.Client) *client {
 	return n
 }
 
-// nobodys stands for a key, a body and its checksum, and credentials.
+// nobodys is the value for a key, a body, its checksum, and credentials while a pattern is made.
 const nobodys = "0"
 
-// pattern is one kind of request without what is of one request alone: the key, what
-// is of a body, conditions, time and signature.
+// pattern is one kind of request without the parts that differ from request to request: the
+// key, headers of the body, conditions, time and signature.
 type pattern struct {
 	method          string
 	url             url.URL
@@ -69,7 +68,7 @@ type pattern struct {
 	how             []func(*v4.SignerOptions) // signed
 }
 
-// pencil stands where the SDK signs and sends, and takes down what it is given.
+// pencil replaces the SDK's signer and HTTP client, and records what it is given.
 type pencil struct {
 	request *http.Request
 	pattern
@@ -87,7 +86,7 @@ func (p *pencil) Do(r *http.Request) (*http.Response, error) {
 	return nil, errCaught
 }
 
-// learnPattern has the SDK make a request. Nothing is sent or waited for.
+// learnPattern makes the SDK build a request. Nothing is sent.
 func (c *client) learnPattern(ask func(context.Context, *s3.Client) error) (*pattern, error) {
 	var p pencil
 	o := c.o
@@ -99,19 +98,19 @@ func (c *client) learnPattern(ask func(context.Context, *s3.Client) error) (*pat
 	}
 	err := ask(context.Background(), another(o))
 	if p.request == nil {
-		return nil, err // an endpoint that cannot be
+		return nil, err // an invalid endpoint
 	}
 	p.method, p.url, p.header = p.request.Method, *p.request.URL, p.request.Header
 	p.path, p.raw = strings.TrimSuffix(p.url.Path, nobodys), strings.TrimSuffix(p.url.EscapedPath(), nobodys)
-	// The SDK's own account of tries, of which there is one each.
+	// The SDK's headers about its own tries; here each request has one.
 	p.header.Del("Amz-Sdk-Invocation-Id")
 	p.header.Del("Amz-Sdk-Request")
 	p.header.Del("Content-Length") // net/http's to say
 	return &p.pattern, nil
 }
 
-// another is a client with options that were taken from one: New writes into what they
-// point to, while the first is at work.
+// another makes a client with options that were taken from a client: New writes into what
+// they point to, while the first client is in use.
 func another(o s3.Options) *s3.Client {
 	o.ExpressCredentials = nil
 	return s3.New(o)
@@ -119,7 +118,7 @@ func another(o s3.Options) *s3.Client {
 
 const digest = "X-Amz-Content-Sha256"
 
-// big bodies are announced, and sent when the server wants them: the SDK's figure.
+// big bodies are sent only after the server has answered that it wants them: the SDK's figure.
 const big = 2 << 20
 
 // sendPattern fills a pattern in, with headers in pairs of which an empty value is none,
@@ -135,13 +134,13 @@ func (c *client) sendPattern(ctx context.Context, p *pattern, key string, body [
 		}
 	}
 	if len(body) > 0 {
-		// Without GetBody: what is redirected is to be asked for where it is.
+		// Without GetBody: a redirected request is to be sent again by the caller.
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	if len(body) >= big {
 		r.Header.Set("Expect", "100-continue")
 	}
-	if r.Header.Get(digest) != "UNSIGNED-PAYLOAD" { // the SDK trusts TLS with the body
+	if r.Header.Get(digest) != "UNSIGNED-PAYLOAD" { // over TLS the SDK does not sign the body
 		sum := sha256.Sum256(body)
 		r.Header[digest] = []string{hex.EncodeToString(sum[:])}
 	}
@@ -172,11 +171,11 @@ func (c *client) signRequest(r *http.Request, p *pattern) error {
 	return c.o.HTTPSignerV4.SignHTTP(r.Context(), creds, r, r.Header.Get(digest), p.service, p.region, now, p.how...)
 }
 
-// noteServerTime notes what the server's clock says, by which the next request is signed.
+// noteServerTime notes the server's clock, with which the next request is signed.
 func (c *client) noteServerTime(h http.Header, asked time.Time) {
 	took := time.Since(asked)
 	if took > 15*time.Minute || c.o.DisableClockSkewCorrection || h.Get("Age") != "" {
-		return // what says nothing of now
+		return // the time is not that of now
 	}
 	if theirs, err := http.ParseTime(h.Get("Date")); err == nil {
 		c.skew.Store(int64(theirs.Sub(asked.Add(took / 2))))

@@ -8,15 +8,14 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// A limiter asks an overloaded server less often. There is no limit until many
-// answers of a window are "slow down"; then as many requests are let through as
-// the server has served in it, a little less, and each calm window more, until
-// the limit is no limit any more.
+// A limiter sends fewer requests to an overloaded server. There is no limit until many
+// answers of a window are "slow down". Then it lets through a little less than the server
+// has served in that window, and more after each window with few refusals, until no request
+// has to wait.
 //
-// A few refusals among many answers change nothing: S3 gives them while it
-// splits a prefix, and a server that refuses one request in twenty at random
-// would otherwise be asked ever more slowly. Those are sent again by package
-// store, with full jitter.
+// A few refusals among many answers change nothing: S3 gives them while it splits a prefix,
+// and a server that refuses one request in twenty at random would otherwise get fewer and
+// fewer. Package store sends those again, with full jitter.
 type limiter struct {
 	clock store.Clock
 
@@ -36,17 +35,17 @@ const (
 	fewest   = 20   // answers in a window that say something
 	slowest  = 2    // requests a second, also for a server that refuses all
 	calmGain = 1.3  // for a window with few refusals
-	moreGain = 0.2  // and more for each one after it: after a storm the server can a hundred times as much
+	moreGain = 0.2  // and more for each one after it: after an overload the server may take a hundred times as much
 )
 
 func newLimiter(c store.Clock) *limiter { return &limiter{clock: c, begun: c.Boot()} }
 
-// longestNap is for how long a waiting request believes the rate: it may rise a hundredfold
-// meanwhile, and hundreds may wait at once.
+// longestNap is how long a waiting request relies on the rate: the rate may rise a hundredfold
+// meanwhile, and hundreds of requests may wait.
 const longestNap = window / 4
 
-// waitForRoom blocks until a request may be sent, or returns ctx's cause. A waiting request has no
-// reserved place from when the server could do less.
+// waitForRoom blocks until a request may be sent, or returns ctx's cause. A waiting request
+// reserves no time, so that it gains when the rate rises.
 func (l *limiter) waitForRoom(ctx context.Context) error {
 	for waited := false; ; waited = true {
 		nap := l.takeRoom(waited)
@@ -91,7 +90,7 @@ func (l *limiter) countAnswer(slow bool) {
 	}
 	age := l.clock.Boot() - l.begun
 	all := l.served + l.slow
-	// A burst of refusals is heard before the window is over.
+	// A burst of refusals counts before the window is over.
 	burst := all >= 4*fewest && float64(l.slow) > 0.5*float64(all) && age >= window/10
 	if age < window && !burst {
 		return

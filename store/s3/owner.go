@@ -9,15 +9,14 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// A bucket's name does not tell its owner: one that was deleted can be made again by
-// another account, and a name can be mistyped. With Options.Owner every request names
-// the account it expects, and Amazon refuses it for a bucket of another's. Amazon does
-// not tell a bucket's owner, so the owner is learned by asking whether it is the
-// caller's own account.
+// A bucket's name does not tell its owner: another account can make a deleted bucket again,
+// and a name can be mistyped. With Options.Owner every request names the account that it
+// expects, and Amazon refuses it for a bucket of another account. Amazon does not tell the
+// owner of a bucket, so drover asks only whether the owner is the caller's own account.
 
-// Account returns the number of the account that the caller is signed in to; "" where
-// the bucket is not Amazon's (other servers have no accounts), is asked unsigned, or
-// has a named owner already.
+// Account returns the number of the account that the caller is signed in to; "" where the
+// bucket is not Amazon's (other servers have no accounts), is used without credentials, or has
+// a named owner already.
 func (b *Bucket) Account(ctx context.Context) (string, error) {
 	if !b.conn.isAmazons() || b.given.Anonymous || b.given.Owner != "" {
 		return "", nil

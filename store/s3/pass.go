@@ -14,10 +14,11 @@ import (
 
 const renewHint = "Go on with the job: drover resume makes it anew."
 
-// Pass makes one that gives r on this place for some hours: a session of role, an
-// ARN, or without one of our own account, with a policy that allows no more. Where
-// neither is to be had, it is a session that may do what we may, or else what we use
-// ourselves, and it says so. Anonymous places need none: its File is nil.
+// Pass makes a credential that gives r on this bucket and prefix for some hours: a session
+// with a policy that allows no more, of role, an ARN, or without one of our own account.
+// Where no such session is given, it is a session with all our rights, or else our own
+// credential, and it says so. A bucket that is used without credentials needs none: File is
+// nil.
 func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.Pass, error) {
 	if b.given.Anonymous {
 		return store.Pass{}, nil
@@ -40,13 +41,13 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	case context.Cause(ctx) != nil:
 		return store.Pass{}, context.Cause(ctx)
 	case a.Unclear():
-		// One's own key is not for a bad minute of the server.
+		// A server that is briefly away is no reason to hand over the user's own key.
 		return store.Pass{}, b.wrapUnheard(a)
 	case a.Code == "PackedPolicyTooLarge" || a.Code == "PackedPolicyTooLargeException":
 		return store.Pass{}, b.policyTooLong(a)
 	}
 	if role != "" {
-		// A user that names a role does not mean the user's own keys.
+		// A user that names a role does not want the user's own keys handed over.
 		return store.Pass{}, fault.Wrap(hear(err), fault.Denied, "See that its trust policy names you: aws sts assume-role --role-arn "+role+" --role-session-name test.",
 			"make a credential for %s: take the role %s", b.text, role)
 	}
@@ -56,7 +57,7 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 		all, err := b.conn.openSessions().Whole(ctx)
 		switch a := hear(err); {
 		case err == nil:
-			own = all // it ends, and the key does not
+			own = all // the session ends, and the key does not
 		case a.Unclear():
 			return store.Pass{}, b.wrapUnheard(a)
 		}
@@ -64,7 +65,7 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	return b.makePass(own, wide)
 }
 
-// isAmazons says whether sessions are Amazon's to give: other servers know no roles.
+// isAmazons says whether sessions come from Amazon: other servers know no roles.
 func (c *connection) isAmazons() bool { return c.client.Load().Options().BaseEndpoint == nil }
 
 // roleOf is how a role of the same account is written.
@@ -72,12 +73,12 @@ func roleOf(c aws.Credentials) string {
 	return "arn:aws:iam::" + cmp.Or(c.AccountID, "ACCOUNT") + ":role/NAME"
 }
 
-// wrapUnheard: a server that is busy or away is no reason to hand over one's own key.
+// wrapUnheard: a server that is busy or away is no reason to hand over the user's own key.
 func (b *Bucket) wrapUnheard(a answer) error {
 	return fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a credential for %s", b.text)
 }
 
-// policyTooLong: a session that allows more is not what was meant.
+// policyTooLong: a session with more rights is not what the caller wants.
 func (b *Bucket) policyTooLong(err error) error {
 	return fault.Wrap(err, fault.Invalid, "Name a store with a shorter prefix, or a profile for agents: --agent-profile NAME.", "make a credential for %s", b.text)
 }
@@ -90,12 +91,12 @@ func (b *Bucket) makePass(c aws.Credentials, p store.Pass) (store.Pass, error) {
 	return p, err
 }
 
-// openSessions are asked for where the bucket is: servers that are not Amazon's answer for both.
+// openSessions gives the server of sessions: a bucket's server that is not Amazon's gives both.
 func (c *connection) openSessions() *amazon.Sessions {
 	at := c.client.Load().Options()
 	return c.account.Sessions(at.Region, at.BaseEndpoint, c.given.Endpoint != "")
 }
 
-// credentialEnded says whether an answer means that a pass has ended. A command that is attached may
-// renew it, so it is waited for.
+// credentialEnded says whether an answer means that a handed-over credential has ended. An
+// attached command may renew it, so requests wait for that.
 func (c *connection) credentialEnded(a answer) bool { return c.passFile != "" && a.Expired() }

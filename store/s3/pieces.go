@@ -18,8 +18,8 @@ import (
 
 var _ store.Pieces = (*Bucket)(nil)
 
-// Look implements store.Pieces. An answer to HEAD has no body and so no reason in it:
-// a refused caller is told that it is unsupported, and learns why when it reads.
+// Look implements store.Pieces. An answer to HEAD has no body and so gives no reason: a refused
+// caller gets errors.ErrUnsupported, and learns the reason when it reads.
 func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 	if err := b.checkKey(key); err != nil {
 		return store.Whole{}, err
@@ -54,7 +54,7 @@ func (b *Bucket) Look(ctx context.Context, key string) (store.Whole, error) {
 	return w, nil
 }
 
-// headObject asks for all that is known of an object, or of one of its parts.
+// headObject asks for the description of an object, or of one of its parts.
 func (b *Bucket) headObject(ctx context.Context, doing, key string, part *int32) (out *s3.HeadObjectOutput, err error) {
 	in := &s3.HeadObjectInput{Bucket: &b.bucket, Key: b.objectName(key), PartNumber: part, ChecksumMode: types.ChecksumModeEnabled, ExpectedBucketOwner: b.conn.expectedOwner()}
 	err = b.conn.sendRequest(ctx, doing, false, func(ctx context.Context, c *client) error {
@@ -75,12 +75,12 @@ func (b *Bucket) headObject(ctx context.Context, doing, key string, part *int32)
 	return out, err
 }
 
-// mute is a refusal without a word.
+// mute is a refusal without a reason.
 type mute struct{ err error }
 
 func (m *mute) Error() string { return m.err.Error() }
 
-// announced is the sum of those that can be put together from pieces.
+// announced is the object's checksum, of a kind that can be computed from pieces.
 func announced(out *s3.HeadObjectOutput) store.Sum {
 	for _, s := range []struct {
 		of   string

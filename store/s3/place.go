@@ -23,7 +23,7 @@ type place struct {
 }
 
 // parse reads s3://bucket/prefix?endpoint=...&region=...&profile=...&owner=...&anonymous=true
-// into a place; what the URL says wins over what o says.
+// into a place; where the URL and o differ, the URL counts.
 func parse(text string, o Options) (place, error) {
 	refuse := func(why string, args ...any) (place, error) {
 		return place{}, fault.New(fault.Invalid, placeHint, "open store %q: "+why, append([]any{store.Shown(text)}, args...)...)
@@ -76,7 +76,7 @@ func parse(text string, o Options) (place, error) {
 	return p, nil
 }
 
-// whatIsWrong says what cannot be meant.
+// whatIsWrong says which options contradict each other or are invalid.
 func (o Options) whatIsWrong() string {
 	if o.Endpoint != "" {
 		u, err := url.Parse(o.Endpoint)
@@ -104,8 +104,8 @@ func isBucket(name string) bool {
 		!strings.Contains(name, "..")
 }
 
-// displayURL is the place as a person types it: with what leads another machine to the
-// same one, and without what is this machine's own or the default.
+// displayURL is the place as a user types it: with all that another machine needs to find the
+// same place, and without what is particular to this machine or the default.
 func (p place) displayURL(endpoint string) string {
 	text := "s3://" + p.bucket
 	if p.prefix != "" {

@@ -22,21 +22,21 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// atOnce is up to which size Get reads an object before it returns: a slow
-// reader then holds no connection, and the code that retries meets a broken one.
+// atOnce: Get reads an object up to this size before it returns. So a slow reader holds no
+// connection, and a broken connection is met by code that retries.
 const atOnce = 1 << 20
 
-// giveUp is how long a read goes on without having got a byte: longer than nets are
-// away, since to begin anew may be the end of a job.
+// giveUp is how long a read goes on without a byte: longer than networks usually fail, as a
+// read that begins again may be the end of a job.
 const giveUp = 10 * time.Minute
 
-// Get implements store.Bucket. Where a connection breaks, reading goes on from
-// there, as long as the object is the same one.
+// Get implements store.Bucket. Where a connection breaks, it goes on from there, as long as the
+// object is the same one.
 func (b *Bucket) Get(ctx context.Context, key string, off, n int64) (io.ReadCloser, error) {
 	return b.getTagged(ctx, key, off, n, "")
 }
 
-// getTagged is Get, with tag only of that very object.
+// getTagged is Get; with a tag it reads only that very object.
 func (b *Bucket) getTagged(ctx context.Context, key string, off, n int64, tag string) (io.ReadCloser, error) {
 	if err := b.checkKey(key); err != nil {
 		return nil, err
@@ -84,11 +84,11 @@ func (b *Bucket) getTagged(ctx context.Context, key string, off, n int64, tag st
 	return io.NopCloser(buffer), nil
 }
 
-// openRange asks for n bytes from off, all of it if that is everything. It gives nil
-// where the object is and ends before off. With tag only for that very object.
+// openRange asks for n bytes from off, or for the whole object if that is the same. It gives
+// nil where the object ends before off. With a tag it opens only that very object.
 //
-// Amazon says "forbidden" for what is merely absent to a caller that may list only a
-// part of the bucket's names: then a listing decides.
+// To a caller that may list only some of the bucket's names, Amazon answers "forbidden" for an
+// absent object: then a listing decides.
 func (b *Bucket) openRange(ctx context.Context, doing, key string, off, n int64, tag string) (*opened, error) {
 	for try := 0; ; try++ {
 		out, err := b.requestOnce(ctx, doing, key, off, n, tag)
@@ -107,13 +107,13 @@ func (b *Bucket) openRange(ctx context.Context, doing, key string, off, n int64,
 	}
 }
 
-// opened is what a get was answered with.
+// opened is the answer to a get.
 type opened struct {
 	io.ReadCloser
 	size int64  // -1: not said
-	part string // which it is, as the server says; "": all
-	tag  string // "": it has none that tells it from another
-	sum  string // the CRC32C of all of the object; "": the body looks after itself
+	part string // the range in it, as the server says; "": all
+	tag  string // "": the object has none that tells it from another
+	sum  string // the CRC32C of all of the object; "": the body checks itself
 }
 
 // requestOnce is open, once.
@@ -162,7 +162,7 @@ func (o *opened) holdsRange(off, n int64) bool {
 		if _, err := fmt.Sscanf(o.part, "bytes %d-%d/*", &first, &last); err != nil {
 			return false
 		}
-		all = last + 1 // what it does not know it does not tell
+		all = last + 1 // the server does not say the size
 	}
 	return first == off && last-first == o.size-1 && last < off+n && (last == off+n-1 || last == all-1)
 }
@@ -204,7 +204,7 @@ var (
 	errNoLength = errors.New("the server does not say how long the object is")
 )
 
-// replaced is an object that is another one than a moment ago.
+// replaced is the error of an object that is another one than a moment ago.
 type replaced struct{ doing string }
 
 func (r *replaced) Error() string   { return r.doing + ": it was replaced while it was read" }
@@ -284,8 +284,8 @@ func (o *object) resumeRead(broke error) error {
 
 func (o *object) Close() error { return o.body.Close() }
 
-// List implements store.Bucket. Keys that drover cannot have written are left
-// out: a console's markers for folders, other files.
+// List implements store.Bucket. It leaves out keys that drover cannot have written: a console's
+// markers for folders, other files.
 func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]store.Object, bool, error) {
 	if err := b.checkPrefix(prefix); err != nil {
 		return nil, false, err

@@ -19,9 +19,9 @@ import (
 
 var _ store.Resumer = (*Bucket)(nil)
 
-// PutOn implements store.Resumer: at is the name of a multipart upload. Each part that
-// it holds is compared with the body's by its checksum, and sent again if it is another.
-// A caller without the right to list them begins anew.
+// PutOn implements store.Resumer: at is the name of a multipart upload. Each part that it holds
+// is compared with the body's by its checksum, and sent again if it differs. A caller without
+// the right to list parts begins anew.
 func (b *Bucket) PutOn(ctx context.Context, key string, body io.ReadSeeker, at string, begun func(at string) error) (there int64, err error) {
 	if err := b.checkKey(key); err != nil {
 		return 0, err

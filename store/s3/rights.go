@@ -21,9 +21,9 @@ type policy struct {
 	Statement []statement
 }
 
-// policyFor is what grants rights on this place and nothing else. A writer
-// may send in parts, and abort uploads of its own: S3 counts those as writing.
-// A session's policy cannot tell creating from replacing.
+// policyFor is the policy that grants rights on this place and nothing else. A writer may send
+// in parts, and abort its own uploads: S3 counts those as writing. A session's policy cannot
+// tell creating from replacing.
 func (p place) policyFor(r store.Rights) policy {
 	out := policy{Version: "2012-10-17"}
 	bucket := "arn:aws:s3:::" + p.bucket

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// kinds are the checksums that a server may have of an object, by which client it was
-// written. The first one that it tells is compared.
+// kinds are the checksums that a server may have of an object, depending on the client that
+// wrote it. The first kind that the server gives is compared.
 var kinds = []struct {
 	header string
 	make   func() hash.Hash
@@ -31,8 +31,8 @@ var kinds = []struct {
 // nvme is the table of Amazon's own choice for objects that came without a checksum.
 func nvme() *crc64.Table { return crc64.MakeTable(0x9a6c_9329_ac4b_c9b5) }
 
-// sumOf is the checksum that an answer tells of the bytes in it, and its kind; "" if it
-// tells none, or one of the checksums of the object's parts.
+// sumOf is the checksum in an answer of the bytes in it, and its kind; "" if the answer has
+// none, or one of the checksums of the object's parts.
 func sumOf(h http.Header) (sum string, kind int) {
 	if strings.EqualFold(h.Get("X-Amz-Checksum-Type"), "COMPOSITE") {
 		return "", 0

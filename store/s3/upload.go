@@ -14,8 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// How often a part and the end of an upload are sent before the whole of it is
-// given up. To send all again costs more than to wait a little.
+// How often a part and the end of an upload are sent before the whole of it is given up: to
+// send all again costs more than to wait a little.
 const (
 	partTries = 8
 	endTries  = 5
@@ -54,13 +54,13 @@ func (u *upload) runUpload(ctx context.Context, body io.Reader) error {
 		err = u.completeUpload(ctx)
 	}
 	if err != nil && u.begun == nil {
-		_ = u.abortUpload(ctx) // one that is lost is a lifecycle rule's work
+		_ = u.abortUpload(ctx) // if that is lost, a lifecycle rule removes the parts
 	}
 	return err
 }
 
-// beginUpload asks for an upload's name. One that lost its name on the way holds no
-// bytes; a lifecycle rule removes those.
+// beginUpload asks for an upload's name. An upload of which the name was lost holds no bytes;
+// a lifecycle rule removes it.
 func (u *upload) beginUpload(ctx context.Context) error {
 	err := u.conn.retryUnclear(ctx, partTries, func() error {
 		return u.conn.sendRequest(ctx, u.doing, false, func(ctx context.Context, c *client) error {
@@ -142,9 +142,9 @@ func (u *upload) sendPart(ctx context.Context, number int32, body []byte) error 
 	})
 }
 
-// completeUpload makes the parts an object, if there is none. It is sent again after
-// an unclear answer, and what then comes back may speak of our own first one:
-// store.ErrExists, or store.ErrUnclear if the upload is no longer known.
+// completeUpload makes an object of the parts, if there is none. It is sent again after an
+// unclear answer; the second answer may be due to the first request: store.ErrExists, or
+// store.ErrUnclear if the server does not know the upload any more.
 func (u *upload) completeUpload(ctx context.Context) error {
 	return u.conn.retryUnclear(ctx, endTries, func() error {
 		return u.conn.nameObject(ctx, u.doing, func(ctx context.Context, c *client) error {
@@ -158,7 +158,7 @@ func (u *upload) completeUpload(ctx context.Context) error {
 	})
 }
 
-// abortUpload has the parts thrown away, which cost money until then. The caller does not wait long for it.
+// abortUpload deletes the parts, which cost money until then. The caller does not wait long for it.
 func (u *upload) abortUpload(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -174,8 +174,7 @@ func (u *upload) abortUpload(ctx context.Context) error {
 	return err
 }
 
-// partSize is up to which size a body is one request. Larger ones are sent in
-// parts of it, in parallel: 8 MiB is where a request's latency (some 30 ms) is
-// small beside its time (100 ms), and 10,000 of them, S3's limit, make 80 GB,
-// above which parts grow.
+// partSize is the size up to which a body is one request. Larger ones are sent in parts of it,
+// in parallel: at 8 MiB a request's latency (some 30 ms) is small beside its time (100 ms),
+// and 10,000 parts, S3's limit, make 80 GB; parts of larger bodies are larger.
 const partSize = 8 << 20

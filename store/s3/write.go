@@ -12,9 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// castagnoli is the checksum that processors have an instruction for and every
-// server that knows any has known longest. It goes with each body, beside the
-// SHA-256 that the signature holds.
+// castagnoli is the checksum for which processors have an instruction, and the one that servers
+// have supported longest. It is sent with each body, in addition to the SHA-256 in the
+// signature.
 func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // wire is a checksum as S3 writes it.
@@ -32,7 +32,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker) error 
 	return b.writeObject(ctx, "put", key, body, "")
 }
 
-// sized is how large body is, which stands at its beginning then.
+// sized is the size of body, which is then at its beginning.
 func sized(body io.Seeker) (size int64, err error) {
 	if size, err = body.Seek(0, io.SeekEnd); err == nil {
 		_, err = body.Seek(0, io.SeekStart)
@@ -88,10 +88,9 @@ func (c *client) putObject(ctx context.Context, name string, body []byte, sum, u
 	return refusal(resp)
 }
 
-// nameObject sends the request that gives an object its name. A server that keeps
-// objects as files refuses one with the name of a folder; versitygw says that too
-// where another client has just deleted the last other object in its folder,
-// which is over in a moment.
+// nameObject sends the request that gives an object its name. A server that keeps objects as
+// files refuses an object with the name of a folder. versitygw refuses for a moment too when
+// another client has just deleted the last other object in the folder.
 func (c *connection) nameObject(ctx context.Context, doing string, send func(context.Context, *client) error) error {
 	for try := 0; ; try++ {
 		err := c.sendRequest(ctx, doing, true, send)
