@@ -160,7 +160,7 @@ func mapStatus(p job.Path, v *views.MapView, r views.MapReport, now time.Time) S
 	if r.Map.Settled == nil {
 		s.Ended = time.Time{}
 	}
-	if i := slices.IndexFunc(r.Log, func(e protocol.Entry) bool { return e.Placed != nil }); i >= 0 {
+	if i := slices.IndexFunc(r.Log, func(e protocol.JobEntry) bool { return e.Placed != nil }); i >= 0 {
 		s.Started = r.Log[i].At
 	}
 	for i, b := range r.Living {

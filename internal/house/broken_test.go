@@ -272,7 +272,7 @@ var broken = map[string][]struct{ files, want string }{
 		{page("`Listen` (`store/store.go`)", "`TestOnly`\n### L1 Again"), "rule L1 is there twice"},
 	},
 	"the protocol names every field": {
-		{"-- internal/ledger/log.go --\npackage ledger\ntype Entry struct{ Held map[int]*Part `json:\"held,omitempty\"` }\ntype Part struct{ Size int `json:\"size\"` }\n-- docs/protocol.md --\n## Entries\n`held`\n", `"size" of ledger.Part is in no table`},
+		{"-- internal/ledger/log.go --\npackage ledger\ntype TaskEntry struct{ Held map[int]*Part `json:\"held,omitempty\"` }\ntype Part struct{ Size int `json:\"size\"` }\n-- docs/protocol.md --\n## Entries\n`held`\n", `"size" of ledger.Part is in no table`},
 		{"-- internal/ledger/log.go --\npackage ledger\ntype Join struct{ Rank int `json:\"rank\"` }\n", `"rank" of ledger.Join is in no table`},
 	},
 }

@@ -298,7 +298,7 @@ func (h *house) witnesses() witnesses {
 
 // records are the types of the packages of ledger that stand in the store by themselves; all
 // other records are parts of these.
-var records = []string{"Entry", "Join", "Exit", "Heartbeat", "Call", "Answer", "Snapshot"}
+var records = []string{"TaskEntry", "JobEntry", "ChunkEntry", "StateEntry", "InputEntry", "OutputsEntry", "RoundsEntry", "SweepEntry", "Join", "Exit", "Heartbeat", "Call", "Answer", "Snapshot"}
 
 // theProtocolNamesEveryField: each field of a record, as it stands in JSON, is in the
 // page's part about entries.

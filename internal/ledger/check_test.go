@@ -30,29 +30,29 @@ func TestARecordOutOfBoundsIsNotRead(t *testing.T) {
 		`{"v":1,"x":` + deep + `}`:                                                                           new(job.Job),
 		`{"project":"../../..","task":"etc","job":"passwd"}`:                                                 new(job.Path),
 		`{"project":"p\n\u001b[2J","task":"t","job":"aaaa"}`:                                                 new(job.Path),
-		`{"v":1,"submitted":{"job":"../../tidy/aaaa"}}`:                                                      new(protocol.Entry),
-		`{"v":1,"removed":{"job":""}}`:                                                                       new(protocol.Entry),
-		`{"v":1,"placed":{"placement":1,"agents":1099511627776}}`:                                            new(protocol.Entry),
-		`{"v":1,"placed":{"placement":1,"agents":1,"inherited":{"key":"k","digests":{"A B\u001b[2J":"x"}}}}`: new(protocol.Entry),
-		`{"v":1,"placed":{"placement":1,"agents":1,"inherited":{"key":"` + strings.Repeat("k", 100) + `"}}}`: new(protocol.Entry),
-		`{"v":1,"beside":{"key":"k","task":"../../x"}}`:                                                      new(protocol.Entry),
-		`{"v":1,"beside":{"key":"` + strings.Repeat("k", 100) + `","task":"t"}}`:                             new(protocol.Entry),
-		`{"v":1,"amended":{"settings":{"workers":1000000000}}}`:                                              new(protocol.Entry),
+		`{"v":1,"submitted":{"job":"../../tidy/aaaa"}}`:                                                      new(protocol.TaskEntry),
+		`{"v":1,"removed":{"job":""}}`:                                                                       new(protocol.TaskEntry),
+		`{"v":1,"placed":{"placement":1,"agents":1099511627776}}`:                                            new(protocol.JobEntry),
+		`{"v":1,"placed":{"placement":1,"agents":1,"inherited":{"key":"k","digests":{"A B\u001b[2J":"x"}}}}`: new(protocol.JobEntry),
+		`{"v":1,"placed":{"placement":1,"agents":1,"inherited":{"key":"` + strings.Repeat("k", 100) + `"}}}`: new(protocol.JobEntry),
+		`{"v":1,"beside":{"key":"k","task":"../../x"}}`:                                                      new(protocol.TaskEntry),
+		`{"v":1,"beside":{"key":"` + strings.Repeat("k", 100) + `","task":"t"}}`:                             new(protocol.TaskEntry),
+		`{"v":1,"amended":{"settings":{"workers":1000000000}}}`:                                              new(protocol.JobEntry),
 		`{"v":1,"inherited":{"digests":{"A":"` + strings.Repeat("0", 100) + `"}}}`:                           new(job.Job),
 		`{"v":1,"inherited":{"digests":{` + manyDigests(job.MaxInherited+1) + `}}}`:                          new(job.Job),
-		`{"v":1,"attempt":{"k":9223372036854775807}}`:                                                        new(protocol.Entry),
-		`{"v":1,"attempt":{"k":2,"keep":{"0":"../../../x"}}}`:                                                new(protocol.Entry),
-		`{"v":1,"settled":{"state":"FAILED","tally":{"items":-1}}}`:                                          new(protocol.Entry),
-		`{"v":1,"settled":{"state":"FAILED","reason":"` + strings.Repeat("A", protocol.MaxEntry) + `"}}`:     new(protocol.Entry),
-		`{"v":1,"extended":{"first":1,"size":1,"manifest":{"count":9000000000000000000}}}`:                   new(protocol.Entry),
-		`{"v":1,"claimed":{"agent":"a/b","n":1}}`:                                                            new(protocol.Entry),
-		`{"v":1,"handed":{"items":[[1,1000000000]]}}`:                                                        new(protocol.Entry),
-		`{"v":1,"handed":{"items":[[5,1]]}}`:                                                                 new(protocol.Entry),
-		`{"v":1,"handed":{"items":[[1,5],[3,9]]}}`:                                                           new(protocol.Entry),
-		`{"v":1,"again":{"by":1,"items":[[1,9223372036854775807]]}}`:                                         new(protocol.Entry),
-		`{"v":1,"results":[{"i":99999999999}]}`:                                                              new(protocol.Entry),
-		`{"v":1,"results":[` + strings.Repeat("{},", 600_000) + `{}]}`:                                       new(protocol.Entry),
-		`{"v":1,"results":[{"i":1` + strings.Repeat(`},{"i":1`, protocol.MaxResults) + `}]}`:                 new(protocol.Entry),
+		`{"v":1,"attempt":{"k":9223372036854775807}}`:                                                        new(protocol.JobEntry),
+		`{"v":1,"attempt":{"k":2,"keep":{"0":"../../../x"}}}`:                                                new(protocol.JobEntry),
+		`{"v":1,"settled":{"state":"FAILED","tally":{"items":-1}}}`:                                          new(protocol.JobEntry),
+		`{"v":1,"settled":{"state":"FAILED","reason":"` + strings.Repeat("A", protocol.MaxEntry) + `"}}`:     new(protocol.JobEntry),
+		`{"v":1,"extended":{"first":1,"size":1,"manifest":{"count":9000000000000000000}}}`:                   new(protocol.JobEntry),
+		`{"v":1,"claimed":{"agent":"a/b","n":1}}`:                                                            new(protocol.ChunkEntry),
+		`{"v":1,"handed":{"items":[[1,1000000000]]}}`:                                                        new(protocol.ChunkEntry),
+		`{"v":1,"handed":{"items":[[5,1]]}}`:                                                                 new(protocol.ChunkEntry),
+		`{"v":1,"handed":{"items":[[1,5],[3,9]]}}`:                                                           new(protocol.ChunkEntry),
+		`{"v":1,"again":{"by":1,"items":[[1,9223372036854775807]]}}`:                                         new(protocol.ChunkEntry),
+		`{"v":1,"results":[{"i":99999999999}]}`:                                                              new(protocol.ChunkEntry),
+		`{"v":1,"results":[` + strings.Repeat("{},", 600_000) + `{}]}`:                                       new(protocol.ChunkEntry),
+		`{"v":1,"results":[{"i":1` + strings.Repeat(`},{"i":1`, protocol.MaxResults) + `}]}`:                 new(protocol.ChunkEntry),
 		`{"v":1,"agent":"../../x"}`:                                                                          new(protocol.Join),
 		`{"v":1,"agent":"a","rank":2147483648}`:                                                              new(protocol.Heartbeat),
 		`{"v":1,"n":-1}`:                                                                                     new(protocol.Snapshot),
@@ -63,8 +63,8 @@ func TestARecordOutOfBoundsIsNotRead(t *testing.T) {
 		if !errors.Is(err, protocol.ErrUnreadable) || fault.Hint(err) == "" || !strings.HasPrefix(fmt.Sprint(err), "read p/t/j/x: ") || len(err.Error()) > 300 {
 			t.Errorf("%.100s: %.400v", text, err)
 		}
-		if e, ok := into.(*protocol.Entry); ok {
-			var read protocol.Entry
+		if e, ok := into.(*protocol.ChunkEntry); ok {
+			var read protocol.ChunkEntry
 			if err := protocol.DecodeResults([]byte(text), &read, &read.Results, &read.V, "p/t/j/x"); !errors.Is(err, protocol.ErrUnreadable) {
 				t.Errorf("with results apart: %.100s: %.400v, read %d before", text, err, len(e.Results))
 			}
@@ -83,14 +83,14 @@ func manyDigests(n int) string {
 // Texts of items may be full of braces: they are none of the record's.
 func TestBracesInATextAreNotCounted(t *testing.T) {
 	text := strings.Repeat(`{"a\"{`, 200_000)
-	b, err := json.Marshal(protocol.Entry{V: 1, Results: []protocol.Result{{Item: 1, Head: text}}})
+	b, err := json.Marshal(protocol.ChunkEntry{Header: protocol.Header{V: 1}, Results: []protocol.Result{{Item: 1, Head: text}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n := protocol.Structs(b); n != 2 {
 		t.Errorf("%d records are counted", n)
 	}
-	var e protocol.Entry
+	var e protocol.ChunkEntry
 	if err := protocol.Decode(b, &e, &e.V, "x"); err != nil || e.Results[0].Head != text {
 		t.Error(err)
 	}

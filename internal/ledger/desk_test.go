@@ -66,14 +66,14 @@ func (d *desk) submit(change func(*job.Job)) job.Job {
 }
 
 // write appends entries to a job's log.
-func (d *desk) write(j job.Job, entries ...protocol.Entry) {
+func (d *desk) write(j job.Job, entries ...protocol.JobEntry) {
 	d.t.Helper()
-	d.writeTo(protocol.JobDir(j.Path())+"/log", entries...)
+	writeTo(d, d.JobLog(j.Path(), "test"), entries...)
 }
 
-func (d *desk) writeTo(dir string, entries ...protocol.Entry) {
+// writeTo appends entries to a log that nothing else of a test writes to.
+func writeTo[E protocol.Entry](d *desk, l *protocol.Log[E], entries ...E) {
 	d.t.Helper()
-	l := d.OpenLog(dir, "test")
 	d.check(l.Read(d.t.Context()))
 	for _, e := range entries {
 		mine, err := l.Append(d.t.Context(), e)
@@ -115,15 +115,15 @@ func (d *desk) keys(prefix string) (found []string) {
 
 // Entries, as short as the tables that are made of them.
 
-func opened(k int, c protocol.Cause) protocol.Entry {
-	return protocol.Entry{Attempt: &protocol.Attempt{K: k, Cause: c}}
+func opened(k int, c protocol.Cause) protocol.JobEntry {
+	return protocol.JobEntry{Attempt: &protocol.Attempt{K: k, Cause: c}}
 }
 
-func ended(k int, s job.State) protocol.Entry {
-	return protocol.Entry{Settled: &protocol.Settled{State: s, Attempt: k}}
+func ended(k int, s job.State) protocol.JobEntry {
+	return protocol.JobEntry{Settled: &protocol.Settled{State: s, Attempt: k}}
 }
 
 var (
-	cancelled1 = protocol.Entry{Cancelled: &protocol.Stop{Reason: "enough"}}
-	failing1   = protocol.Entry{Failing: &protocol.Stop{Reason: "too long", Code: 124}}
+	cancelled1 = protocol.JobEntry{Cancelled: &protocol.Stop{Reason: "enough"}}
+	failing1   = protocol.JobEntry{Failing: &protocol.Stop{Reason: "too long", Code: 124}}
 )

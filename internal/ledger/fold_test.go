@@ -17,34 +17,34 @@ import (
 
 // Rule L3 of docs/protocol.md: what was not allowed when it was written does not count.
 func TestARunsFoldIgnoresWhatWasNotAllowed(t *testing.T) {
-	placed := protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}
+	placed := protocol.JobEntry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}
 	for _, row := range []struct {
 		name     string
-		entries  []protocol.Entry
+		entries  []protocol.JobEntry
 		ignored  []int
 		attempt  int
 		settled  job.State // "" while it has not
 		stopping bool
 	}{
 		{"nothing", nil, nil, 0, "", false},
-		{"in order", []protocol.Entry{placed, opened(1, protocol.First), opened(2, protocol.Lost), ended(2, job.Succeeded)}, nil, 2, job.Succeeded, false},
-		{"the first is not 1", []protocol.Entry{opened(2, protocol.First), opened(1, protocol.First)}, []int{0}, 1, "", false},
-		{"one left out", []protocol.Entry{opened(1, protocol.First), opened(3, protocol.Lost)}, []int{1}, 1, "", false},
-		{"opened twice", []protocol.Entry{opened(1, protocol.First), opened(2, protocol.Lost), opened(2, protocol.Notice)}, []int{2}, 2, "", false},
-		{"one of long ago", []protocol.Entry{opened(1, protocol.First), opened(2, protocol.Lost), opened(1, protocol.First)}, []int{2}, 2, "", false},
-		{"settled for an old attempt", []protocol.Entry{opened(1, protocol.First), opened(2, protocol.Lost), ended(1, job.Succeeded)}, []int{2}, 2, "", false},
-		{"settled for one to come", []protocol.Entry{opened(1, protocol.First), ended(2, job.Succeeded)}, []int{1}, 1, "", false},
-		{"settled twice", []protocol.Entry{opened(1, protocol.First), ended(1, job.Failed), ended(1, job.Succeeded)}, []int{2}, 1, job.Failed, false},
-		{"cancelled without a stop", []protocol.Entry{opened(1, protocol.First), ended(1, job.Cancelled)}, []int{1}, 1, "", false},
-		{"after the end", []protocol.Entry{opened(1, protocol.First), ended(1, job.Succeeded), opened(2, protocol.Lost), cancelled1, failing1, placed}, []int{2, 3, 4, 5}, 1, job.Succeeded, false},
-		{"after a cancel nothing is opened", []protocol.Entry{opened(1, protocol.First), cancelled1, opened(2, protocol.Lost)}, []int{2}, 1, "", true},
-		{"after a cancel it does not succeed", []protocol.Entry{opened(1, protocol.First), cancelled1, ended(1, job.Succeeded)}, []int{2}, 1, "", true},
-		{"after a cancel it does not fail", []protocol.Entry{opened(1, protocol.First), cancelled1, ended(1, job.Failed)}, []int{2}, 1, "", true},
-		{"a cancel is settled", []protocol.Entry{opened(1, protocol.First), cancelled1, ended(1, job.Cancelled)}, nil, 1, job.Cancelled, true},
-		{"a cancel is settled, whatever the attempt", []protocol.Entry{opened(1, protocol.First), cancelled1, ended(0, job.Cancelled)}, nil, 1, job.Cancelled, true},
-		{"the lower stop wins", []protocol.Entry{opened(1, protocol.First), cancelled1, failing1, cancelled1}, []int{2, 3}, 1, "", true},
-		{"failing is not cancelled", []protocol.Entry{opened(1, protocol.First), failing1, ended(1, job.Cancelled), ended(1, job.Failed)}, []int{2}, 1, job.Failed, true},
-		{"an entry that says nothing", []protocol.Entry{{}, opened(1, protocol.First)}, nil, 1, "", false},
+		{"in order", []protocol.JobEntry{placed, opened(1, protocol.First), opened(2, protocol.Lost), ended(2, job.Succeeded)}, nil, 2, job.Succeeded, false},
+		{"the first is not 1", []protocol.JobEntry{opened(2, protocol.First), opened(1, protocol.First)}, []int{0}, 1, "", false},
+		{"one left out", []protocol.JobEntry{opened(1, protocol.First), opened(3, protocol.Lost)}, []int{1}, 1, "", false},
+		{"opened twice", []protocol.JobEntry{opened(1, protocol.First), opened(2, protocol.Lost), opened(2, protocol.Notice)}, []int{2}, 2, "", false},
+		{"one of long ago", []protocol.JobEntry{opened(1, protocol.First), opened(2, protocol.Lost), opened(1, protocol.First)}, []int{2}, 2, "", false},
+		{"settled for an old attempt", []protocol.JobEntry{opened(1, protocol.First), opened(2, protocol.Lost), ended(1, job.Succeeded)}, []int{2}, 2, "", false},
+		{"settled for one to come", []protocol.JobEntry{opened(1, protocol.First), ended(2, job.Succeeded)}, []int{1}, 1, "", false},
+		{"settled twice", []protocol.JobEntry{opened(1, protocol.First), ended(1, job.Failed), ended(1, job.Succeeded)}, []int{2}, 1, job.Failed, false},
+		{"cancelled without a stop", []protocol.JobEntry{opened(1, protocol.First), ended(1, job.Cancelled)}, []int{1}, 1, "", false},
+		{"after the end", []protocol.JobEntry{opened(1, protocol.First), ended(1, job.Succeeded), opened(2, protocol.Lost), cancelled1, failing1, placed}, []int{2, 3, 4, 5}, 1, job.Succeeded, false},
+		{"after a cancel nothing is opened", []protocol.JobEntry{opened(1, protocol.First), cancelled1, opened(2, protocol.Lost)}, []int{2}, 1, "", true},
+		{"after a cancel it does not succeed", []protocol.JobEntry{opened(1, protocol.First), cancelled1, ended(1, job.Succeeded)}, []int{2}, 1, "", true},
+		{"after a cancel it does not fail", []protocol.JobEntry{opened(1, protocol.First), cancelled1, ended(1, job.Failed)}, []int{2}, 1, "", true},
+		{"a cancel is settled", []protocol.JobEntry{opened(1, protocol.First), cancelled1, ended(1, job.Cancelled)}, nil, 1, job.Cancelled, true},
+		{"a cancel is settled, whatever the attempt", []protocol.JobEntry{opened(1, protocol.First), cancelled1, ended(0, job.Cancelled)}, nil, 1, job.Cancelled, true},
+		{"the lower stop wins", []protocol.JobEntry{opened(1, protocol.First), cancelled1, failing1, cancelled1}, []int{2, 3}, 1, "", true},
+		{"failing is not cancelled", []protocol.JobEntry{opened(1, protocol.First), failing1, ended(1, job.Cancelled), ended(1, job.Failed)}, []int{2}, 1, job.Failed, true},
+		{"an entry that says nothing", []protocol.JobEntry{{}, opened(1, protocol.First)}, nil, 1, "", false},
 	} {
 		r := runs.FoldRun(row.entries)
 		if diff := cmp.Diff(row.ignored, r.Ignored); diff != "" {
@@ -61,35 +61,35 @@ func TestARunsFoldIgnoresWhatWasNotAllowed(t *testing.T) {
 }
 
 func TestOnlyWhatWasLostOrHadNoticeIsAnInterruption(t *testing.T) {
-	r := runs.FoldRun([]protocol.Entry{opened(1, protocol.First), opened(2, protocol.Lost), opened(3, protocol.Notice), opened(4, protocol.Asked), opened(5, protocol.Failure), opened(6, protocol.Lost)})
+	r := runs.FoldRun([]protocol.JobEntry{opened(1, protocol.First), opened(2, protocol.Lost), opened(3, protocol.Notice), opened(4, protocol.Asked), opened(5, protocol.Failure), opened(6, protocol.Lost)})
 	if r.Interruptions() != 3 || r.Failures() != 1 {
 		t.Errorf("%d interruptions and %d failures, want 3 and 1", r.Interruptions(), r.Failures())
 	}
 }
 
 func TestATasksFoldKnowsWhoIsLive(t *testing.T) {
-	sub := func(id string) protocol.Entry { return protocol.Entry{Submitted: &protocol.Submitted{Job: id}} }
-	end := func(id string) protocol.Entry { return protocol.Entry{Closed: &protocol.Closed{Job: id}} }
+	sub := func(id string) protocol.TaskEntry { return protocol.TaskEntry{Submitted: &protocol.Submitted{Job: id}} }
+	end := func(id string) protocol.TaskEntry { return protocol.TaskEntry{Closed: &protocol.Closed{Job: id}} }
 	for _, row := range []struct {
 		name    string
-		entries []protocol.Entry
+		entries []protocol.TaskEntry
 		live    string
 		jobs    []tasks.Place
 	}{
 		{"never used", nil, "", nil},
-		{"one is live", []protocol.Entry{sub("a")}, "a", []tasks.Place{{Job: "a", Place: 0}}},
-		{"one has ended", []protocol.Entry{sub("a"), end("a")}, "", []tasks.Place{{Job: "a", Place: 0}}},
-		{"the next one", []protocol.Entry{sub("a"), end("a"), sub("b")}, "b", []tasks.Place{{Job: "a", Place: 0}, {Job: "b", Place: 2}}},
-		{"a second one beside a live one does not count", []protocol.Entry{sub("a"), sub("b"), end("a"), sub("c")}, "c", []tasks.Place{{Job: "a", Place: 0}, {Job: "c", Place: 3}}},
-		{"who is not live cannot be closed", []protocol.Entry{sub("a"), end("b")}, "a", []tasks.Place{{Job: "a", Place: 0}}},
-		{"closed before it began", []protocol.Entry{end("a"), sub("a")}, "a", []tasks.Place{{Job: "a", Place: 1}}},
+		{"one is live", []protocol.TaskEntry{sub("a")}, "a", []tasks.Place{{Job: "a", Place: 0}}},
+		{"one has ended", []protocol.TaskEntry{sub("a"), end("a")}, "", []tasks.Place{{Job: "a", Place: 0}}},
+		{"the next one", []protocol.TaskEntry{sub("a"), end("a"), sub("b")}, "b", []tasks.Place{{Job: "a", Place: 0}, {Job: "b", Place: 2}}},
+		{"a second one beside a live one does not count", []protocol.TaskEntry{sub("a"), sub("b"), end("a"), sub("c")}, "c", []tasks.Place{{Job: "a", Place: 0}, {Job: "c", Place: 3}}},
+		{"who is not live cannot be closed", []protocol.TaskEntry{sub("a"), end("b")}, "a", []tasks.Place{{Job: "a", Place: 0}}},
+		{"closed before it began", []protocol.TaskEntry{end("a"), sub("a")}, "a", []tasks.Place{{Job: "a", Place: 1}}},
 	} {
 		got := tasks.FoldTask(row.entries)
 		if diff := cmp.Diff(tasks.Task{Jobs: row.jobs, Live: row.live}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
 		}
 	}
-	task := tasks.FoldTask([]protocol.Entry{sub("a"), end("a"), sub("b")})
+	task := tasks.FoldTask([]protocol.TaskEntry{sub("a"), end("a"), sub("b")})
 	if place, ok := task.PlaceOf("b"); place != 2 || !ok || task.Newest() != "b" {
 		t.Errorf("b is at %d (%t), the newest is %s", place, ok, task.Newest())
 	}
@@ -100,18 +100,18 @@ func TestATasksFoldKnowsWhoIsLive(t *testing.T) {
 
 func TestAnAppendThatWasNotQuickestTellsWhoWas(t *testing.T) {
 	d := newDesk(t)
-	slow, quick := d.OpenLog("demo/digits/log", "slow"), d.OpenLog("demo/digits/log", "quick")
+	slow, quick := d.TaskLog(job.Path{Project: "demo", Task: "digits"}, "slow"), d.TaskLog(job.Path{Project: "demo", Task: "digits"}, "quick")
 	d.check(slow.Read(t.Context()))
-	mine, err := quick.Append(t.Context(), protocol.Entry{Submitted: &protocol.Submitted{Job: "first"}})
+	mine, err := quick.Append(t.Context(), protocol.TaskEntry{Submitted: &protocol.Submitted{Job: "first"}})
 	if d.check(err); !mine {
 		t.Fatal("the only writer was not the quickest")
 	}
-	mine, err = slow.Append(t.Context(), protocol.Entry{Submitted: &protocol.Submitted{Job: "second"}})
+	mine, err = slow.Append(t.Context(), protocol.TaskEntry{Submitted: &protocol.Submitted{Job: "second"}})
 	d.check(err)
 	if mine || len(slow.Entries) != 1 || slow.Entries[0].By != "quick" || slow.Entries[0].Submitted.Job != "first" {
 		t.Fatalf("mine %t, and read %+v", mine, slow.Entries)
 	}
-	mine, err = slow.Append(t.Context(), protocol.Entry{Closed: &protocol.Closed{Job: "first"}})
+	mine, err = slow.Append(t.Context(), protocol.TaskEntry{Closed: &protocol.Closed{Job: "first"}})
 	d.check(err)
 	d.check(quick.Read(t.Context()))
 	if diff := cmp.Diff(slow.Entries, quick.Entries); !mine || diff != "" || len(quick.Entries) != 2 {

@@ -14,9 +14,21 @@ import (
 )
 
 // decoded are the entries of lines that a reader takes; it stops at the first it refuses.
-func decoded(lines []byte) (all []protocol.Entry) {
+func decoded[E protocol.Entry](lines []byte) (all []E) {
 	for line := range bytes.Lines(lines) {
-		var e protocol.Entry
+		var e E
+		if protocol.Decode(line, &e, &protocol.HeaderOf(&e).V, "x") != nil {
+			break
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// decodedChunk is decoded for a chunk, with the reader of results that agents have.
+func decodedChunk(lines []byte) (all []protocol.ChunkEntry) {
+	for line := range bytes.Lines(lines) {
+		var e protocol.ChunkEntry
 		if protocol.DecodeResults(line, &e, &e.Results, &e.V, "x") != nil {
 			break
 		}
@@ -34,13 +46,13 @@ func FuzzAHostileChunk(f *testing.F) {
 	f.Add([]byte(`{"handed":{"items":[[5,1]],"carry":{"9":{"b":2}}}}`), []byte(`{"by":"a","claimed":{"agent":"a","n":1,"why":"untouched"}}`))
 	f.Add([]byte(`{"handed":{"items":[[1,2],[2,9]]}}`), []byte(`{"ended":{"by":1}}`))
 	f.Fuzz(func(t *testing.T, seed, lines []byte) {
-		begins := decoded(seed)
+		begins := decodedChunk(seed)
 		if len(begins) == 0 || begins[0].Handed == nil {
 			return
 		}
 		s := begins[0].Handed.Seed
 		c := chunks.NewChunk("000000", s)
-		for _, e := range decoded(lines) {
+		for _, e := range decodedChunk(lines) {
 			c.Fold(e)
 			handed := 0
 			for _, child := range c.Children {
@@ -69,7 +81,7 @@ func FuzzAHostileRun(f *testing.F) {
 		if protocol.Decode(record, &j, &j.V, "x") != nil {
 			return
 		}
-		entries := decoded(lines)
+		entries := decoded[protocol.JobEntry](lines)
 		r := runs.FoldRun(entries)
 		r.Nodes, r.Retries, r.Joins, r.Exits = j.Spec.Nodes, j.Spec.Retries, map[int]protocol.Join{}, map[int]protocol.Exit{}
 		if v := (protocol.Join{}); protocol.Decode(join, &v, &v.V, "x") == nil {
@@ -80,9 +92,10 @@ func FuzzAHostileRun(f *testing.F) {
 		}
 		r.Next(runs.Evidence{Death: func(string) liveness.Death { return liveness.Alive }})
 		r.HaltFor(1, 0)
-		tasks.FoldTask(entries)
-		states.CurrentHolder(entries)
-		states.CountedGenerations(entries)
+		tasks.FoldTask(decoded[protocol.TaskEntry](lines))
+		state := decoded[protocol.StateEntry](lines)
+		states.CurrentHolder(state)
+		states.CountedGenerations(state)
 		m := chunks.NewMap(j)
 		for _, e := range entries {
 			m.Fold(e)

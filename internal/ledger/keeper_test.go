@@ -80,7 +80,7 @@ func TestWhoJoinedBetweenTwoLooksHasComeToSomething(t *testing.T) {
 func TestTheEnginesWordIsSpentWhenTheAgentJoinsAgain(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.write(j, protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}, opened(1, protocol.First))
+	d.write(j, protocol.JobEntry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}, opened(1, protocol.First))
 	d.join(j, 1, 0, protocol.Join{Agent: "1-0-a"})
 	k := attached.NewKeeper(d.World, j, "cli-1")
 	rows := []attached.Machine{{Placement: 1, Alive: true}}
@@ -145,7 +145,7 @@ func TestNoTimeIsOverBeforeAnEntryWasRead(t *testing.T) {
 	h.key, h.then = protocol.JobDir(p)+"/log/00000001", func() { // the second attempt is opened while it reads
 		d.pass(2 * protocol.KeepRankFor)
 		beats()
-		d.write(j, protocol.Entry{Attempt: &protocol.Attempt{K: 2, Cause: protocol.Lost, Ranks: []int{1}, Keep: map[int]string{0: "1-0-a"}}})
+		d.write(j, protocol.JobEntry{Attempt: &protocol.Attempt{K: 2, Cause: protocol.Lost, Ranks: []int{1}, Keep: map[int]string{0: "1-0-a"}}})
 		d.join(j, 2, 1, protocol.Join{Agent: "3-0-d"})
 	}
 	if _, err := m.Poll(t.Context()); err != nil || h.then != nil {
@@ -217,7 +217,7 @@ func TestACommandLineOpensNoAttemptAfterAPersonsStop(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.write(j, protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}, opened(1, protocol.First))
+	d.write(j, protocol.JobEntry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}, opened(1, protocol.First))
 	d.join(j, 1, 0, protocol.Join{Agent: "1-0-a"})
 	d.exit(j, 1, 0, protocol.Exit{Agent: "1-0-a", Verdict: protocol.AskedToStop})
 	k := attached.NewKeeper(d.World, j, "cli-2")

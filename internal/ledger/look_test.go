@@ -28,27 +28,27 @@ func TestTheStateOfAJobIsDerived(t *testing.T) {
 	const ghost, alive = 1, 2
 	for _, row := range []struct {
 		name    string
-		entries []protocol.Entry
+		entries []protocol.JobEntry
 		beats   []protocol.Heartbeat
 		later   time.Duration // since the heartbeats
 		want    job.State
 	}{
 		{"nobody has come", nil, nil, 0, job.Pending},
-		{"agents were asked for", []protocol.Entry{{Placed: &protocol.Placed{Placement: 1}}}, nil, 0, job.Pending},
+		{"agents were asked for", []protocol.JobEntry{{Placed: &protocol.Placed{Placement: 1}}}, nil, 0, job.Pending},
 		{"one prepares", nil, []protocol.Heartbeat{beat("preparing")}, 0, job.Starting},
-		{"one waits for others", []protocol.Entry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("waiting")}, 0, job.Starting},
-		{"it runs", []protocol.Entry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("running")}, 0, job.Running},
-		{"it saves", []protocol.Entry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("saving")}, 0, job.Running},
-		{"one of two runs", []protocol.Entry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("running"), {Agent: "1-1-b", Phase: "waiting"}}, 0, job.Running},
-		{"one beat is late", []protocol.Entry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("running")}, protocol.Lease - 1, job.Running},
-		{"no beat for a lease", []protocol.Entry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("running")}, protocol.Lease, job.Interrupted},
-		{"they have left", []protocol.Entry{opened(1, protocol.First)}, []protocol.Heartbeat{beat(protocol.Left)}, 0, job.Interrupted},
+		{"one waits for others", []protocol.JobEntry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("waiting")}, 0, job.Starting},
+		{"it runs", []protocol.JobEntry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("running")}, 0, job.Running},
+		{"it saves", []protocol.JobEntry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("saving")}, 0, job.Running},
+		{"one of two runs", []protocol.JobEntry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("running"), {Agent: "1-1-b", Phase: "waiting"}}, 0, job.Running},
+		{"one beat is late", []protocol.JobEntry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("running")}, protocol.Lease - 1, job.Running},
+		{"no beat for a lease", []protocol.JobEntry{opened(1, protocol.First)}, []protocol.Heartbeat{beat("running")}, protocol.Lease, job.Interrupted},
+		{"they have left", []protocol.JobEntry{opened(1, protocol.First)}, []protocol.Heartbeat{beat(protocol.Left)}, 0, job.Interrupted},
 		{"they left before they began", nil, []protocol.Heartbeat{beat(protocol.Left)}, 0, job.Interrupted},
-		{"its process here is gone", []protocol.Entry{opened(1, protocol.First)}, []protocol.Heartbeat{here(beat("running"), ghost)}, 0, job.Interrupted},
-		{"its process here lives, however silent", []protocol.Entry{opened(1, protocol.First)}, []protocol.Heartbeat{here(beat("running"), alive)}, time.Hour, job.Running},
-		{"it was stopped and winds up", []protocol.Entry{opened(1, protocol.First), cancelled1}, []protocol.Heartbeat{beat("running")}, 0, job.Running},
-		{"it was stopped and nobody is there", []protocol.Entry{opened(1, protocol.First), cancelled1}, nil, 0, job.Interrupted},
-		{"it has ended, whatever is said", []protocol.Entry{opened(1, protocol.First), ended(1, job.Failed)}, []protocol.Heartbeat{beat("running")}, 0, job.Failed},
+		{"its process here is gone", []protocol.JobEntry{opened(1, protocol.First)}, []protocol.Heartbeat{here(beat("running"), ghost)}, 0, job.Interrupted},
+		{"its process here lives, however silent", []protocol.JobEntry{opened(1, protocol.First)}, []protocol.Heartbeat{here(beat("running"), alive)}, time.Hour, job.Running},
+		{"it was stopped and winds up", []protocol.JobEntry{opened(1, protocol.First), cancelled1}, []protocol.Heartbeat{beat("running")}, 0, job.Running},
+		{"it was stopped and nobody is there", []protocol.JobEntry{opened(1, protocol.First), cancelled1}, nil, 0, job.Interrupted},
+		{"it has ended, whatever is said", []protocol.JobEntry{opened(1, protocol.First), ended(1, job.Failed)}, []protocol.Heartbeat{beat("running")}, 0, job.Failed},
 	} {
 		d := newDesk(t)
 		d.gone[ghost], d.gone[alive] = true, false
@@ -76,7 +76,7 @@ func TestEventsTellEverythingInOrder(t *testing.T) {
 	step := func() { d.pass(time.Second) }
 	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
 	step()
-	d.write(j, protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: 2, Target: "local"}}, opened(1, protocol.First))
+	d.write(j, protocol.JobEntry{Placed: &protocol.Placed{Placement: 1, Agents: 2, Target: "local"}}, opened(1, protocol.First))
 	step()
 	d.join(j, 1, 0, protocol.Join{Agent: "a", Name: "desk"})
 	d.join(j, 1, 1, protocol.Join{Agent: "b"})
@@ -84,15 +84,15 @@ func TestEventsTellEverythingInOrder(t *testing.T) {
 	d.exit(j, 1, 0, protocol.Exit{Agent: "a", Verdict: protocol.Interrupted, Reason: "spot"})
 	d.exit(j, 1, 1, protocol.Exit{Agent: "b", Verdict: protocol.Halted})
 	step()
-	d.write(j, protocol.Entry{Attempt: &protocol.Attempt{K: 2, Cause: protocol.Notice, Ranks: []int{0}}}, opened(2, protocol.Lost)) // the second is void
+	d.write(j, protocol.JobEntry{Attempt: &protocol.Attempt{K: 2, Cause: protocol.Notice, Ranks: []int{0}}}, opened(2, protocol.Lost)) // the second is void
 	step()
-	d.write(j, protocol.Entry{Placed: &protocol.Placed{Placement: 2, Agents: 1, Target: "local"}},
-		protocol.Entry{Attempt: &protocol.Attempt{K: 3, Cause: protocol.Lost, Ranks: []int{0, 1}}}, protocol.Entry{Attempt: &protocol.Attempt{K: 4, Cause: protocol.Asked}},
-		protocol.Entry{Attempt: &protocol.Attempt{K: 5, Cause: protocol.Failure, Ranks: []int{1}}})
+	d.write(j, protocol.JobEntry{Placed: &protocol.Placed{Placement: 2, Agents: 1, Target: "local"}},
+		protocol.JobEntry{Attempt: &protocol.Attempt{K: 3, Cause: protocol.Lost, Ranks: []int{0, 1}}}, protocol.JobEntry{Attempt: &protocol.Attempt{K: 4, Cause: protocol.Asked}},
+		protocol.JobEntry{Attempt: &protocol.Attempt{K: 5, Cause: protocol.Failure, Ranks: []int{1}}})
 	step()
-	d.write(j, protocol.Entry{Failing: &protocol.Stop{Reason: "no more"}}, cancelled1) // the second is void
+	d.write(j, protocol.JobEntry{Failing: &protocol.Stop{Reason: "no more"}}, cancelled1) // the second is void
 	step()
-	d.write(j, protocol.Entry{Settled: &protocol.Settled{State: job.Failed, Reason: "no more"}})
+	d.write(j, protocol.JobEntry{Settled: &protocol.Settled{State: job.Failed, Reason: "no more"}})
 	rep, err := views.ReadReport(t.Context(), d.World, j.Path())
 	d.check(err)
 	events, err := views.ReadEvents(t.Context(), d.World, rep)
@@ -128,7 +128,7 @@ func TestEventsTellEverythingInOrder(t *testing.T) {
 func TestACancelWithoutAWordIsAnEventAllTheSame(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.write(j, protocol.Entry{Cancelled: &protocol.Stop{}}, protocol.Entry{Settled: &protocol.Settled{State: job.Cancelled}})
+	d.write(j, protocol.JobEntry{Cancelled: &protocol.Stop{}}, protocol.JobEntry{Settled: &protocol.Settled{State: job.Cancelled}})
 	rep, err := views.ReadReport(t.Context(), d.World, j.Path())
 	d.check(err)
 	events, err := views.ReadEvents(t.Context(), d.World, rep)
@@ -301,7 +301,7 @@ func TestTheJoinOfOneThatHasEndedIsASignOfLife(t *testing.T) {
 func TestWhoWroteHowItEndedIsNotMourned(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(nil)
-	d.write(j, protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}, opened(1, protocol.First))
+	d.write(j, protocol.JobEntry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}, opened(1, protocol.First))
 	d.join(j, 1, 0, protocol.Join{Agent: "1-0-a", Host: protocol.Host{Boot: "here", PID: 7}})
 	leaving := false
 	d.Gone = func(protocol.Host) (bool, bool) {

@@ -116,7 +116,7 @@ func TestAClaimThatWasGivenUpIsLookedAfterUntilItLands(t *testing.T) {
 		}
 		d.pass(m.Again())
 	}
-	e := protocol.Entry{By: m.ID, Claimed: &protocol.Claimed{Agent: m.ID, N: 2, Why: protocol.FreeAgain}}
+	e := protocol.ChunkEntry{Header: protocol.Header{By: m.ID}, Claimed: &protocol.Claimed{Agent: m.ID, N: 2, Why: protocol.FreeAgain}}
 	d.check(d.Store.Put(ctx, m.Inventory.EntryKey(c, c.N), protocol.Encode(e))) // and now it lands
 	_, err = control.ContinueMap(ctx, d.World, j.Path(), "cli")
 	d.check(err)
@@ -147,7 +147,7 @@ func TestAClaimThatCannotLandYetKeepsNoOtherWaiting(t *testing.T) {
 		m.AddUnsure(mapagent.UnsureClaim{Chunk: c, N: c.N})
 		m.AddUnsure(mapagent.UnsureClaim{Chunk: c, N: c.N})
 	}
-	e := protocol.Entry{By: m.ID, Claimed: &protocol.Claimed{Agent: m.ID, N: 1, Why: protocol.Untouched}}
+	e := protocol.ChunkEntry{Header: protocol.Header{By: m.ID}, Claimed: &protocol.Claimed{Agent: m.ID, N: 1, Why: protocol.Untouched}}
 	d.check(d.Store.Put(ctx, m.Inventory.EntryKey(landed, landed.N), protocol.Encode(e)))
 	h, err := m.ResolveUnsure(ctx)
 	if h == nil || h.ID() != landed.ID || err != nil {
@@ -199,7 +199,7 @@ func TestFailuresThatAreNotRunAgainAreOld(t *testing.T) {
 	t.Parallel()
 	fail := func(i int) protocol.Result { return protocol.Result{Item: i, Failed: true, Final: true, Code: 1} }
 	c := folded(claimedBy("a", 1, protocol.Untouched), wrote("a", 1, fail(1), fail(2), fail(3), protocol.Result{Item: 4}, protocol.Result{Item: 5}, protocol.Result{Item: 6}),
-		protocol.Entry{By: "a", Claim: 1, Ended: &protocol.Ended{}}, protocol.Entry{By: "b", Again: &protocol.Again{By: 5, Items: protocol.Spans{{2, 2}}}})
+		protocol.ChunkEntry{Header: protocol.Header{By: "a"}, Claim: 1, Ended: &protocol.Ended{}}, protocol.ChunkEntry{Header: protocol.Header{By: "b"}, Again: &protocol.Again{By: 5, Items: protocol.Spans{{2, 2}}}})
 	if c.Closed || c.Tally.Failed != 2 || c.Old != 2 {
 		t.Errorf("closed %t, %+v, of which %d are old", c.Closed, c.Tally, c.Old)
 	}

@@ -232,8 +232,8 @@ func TestNothingBeginsOnceItsJobWasRemoved(t *testing.T) {
 			try, _ := h.Next()
 			h.Done(fine(try))
 		}
-		d.write(j, protocol.Entry{Cancelled: &protocol.Stop{}})
-		d.write(j, protocol.Entry{Settled: &protocol.Settled{State: job.Cancelled, Tally: &job.Tally{Items: 20, Cancelled: 20}}})
+		d.write(j, protocol.JobEntry{Cancelled: &protocol.Stop{}})
+		d.write(j, protocol.JobEntry{Settled: &protocol.Settled{State: job.Cancelled, Tally: &job.Tally{Items: 20, Cancelled: 20}}})
 		d.pass(time.Hour)
 		d.check(removal.RemoveJob(ctx, d.World, j.Path(), 0, tasks.Place{}, "gc"))
 		if wakes == "claims" {
@@ -266,7 +266,7 @@ func TestNothingIsClaimedBesideItemsOfAChunkThatWasEnded(t *testing.T) {
 	if _, ok := first.Next(); !ok {
 		t.Fatal("an item cannot begin")
 	}
-	d.writeTo(protocol.JobDir(h.Inventory.Path)+"/"+protocol.ChunkDir(first.ID()), protocol.Entry{Ended: &protocol.Ended{By: 1}})
+	writeTo(d, d.ChunkLog(h.Inventory.Path, first.ID(), "test"), protocol.ChunkEntry{Ended: &protocol.Ended{By: 1}})
 	_, err = h.Inventory.ReadChunk(t.Context(), first.Chunk, nil)
 	d.check(err)
 	if second, err := h.Seek(t.Context()); second != nil || err != nil {

@@ -25,7 +25,7 @@ func TestTheSettingsThatBindAreThoseOfTheNewestAmend(t *testing.T) {
 	if diff := cmp.Diff(spec, m.Bound()); diff != "" {
 		t.Errorf("nothing was amended:\n%s", diff)
 	}
-	m.Fold(protocol.Entry{Amended: &protocol.Amended{Limits: &limits, Timeout: &timeout, Retries: &retries, RetryOn: &on, MemoryStep: &step}})
+	m.Fold(protocol.JobEntry{Amended: &protocol.Amended{Limits: &limits, Timeout: &timeout, Retries: &retries, RetryOn: &on, MemoryStep: &step}})
 	spec.Limits, spec.ItemTimeout, spec.Retries, spec.RetryOn, spec.MemoryStep = limits, timeout, retries, on, step
 	if diff := cmp.Diff(spec, m.Bound()); diff != "" {
 		t.Errorf("all of it was amended:\n%s", diff)
@@ -37,8 +37,8 @@ func TestARoundThatDoesNotCountAmendsNothing(t *testing.T) {
 	t.Parallel()
 	three := 3
 	amend := &protocol.Amended{Retries: &three}
-	stop := protocol.Entry{Cancelled: &protocol.Stop{}}
-	for name, e := range map[string]protocol.Entry{
+	stop := protocol.JobEntry{Cancelled: &protocol.Stop{}}
+	for name, e := range map[string]protocol.JobEntry{
 		"reopened": {Reopened: &protocol.Reopened{}, Amended: amend},
 		"extended": {Extended: &protocol.Extended{Manifest: job.Manifest{Count: 5}, First: 11, Size: 2}, Amended: amend},
 	} {
@@ -63,7 +63,7 @@ func TestATryIsNumberedAfterAllBeforeIt(t *testing.T) {
 	released := wrote("1-0-a", 1, protocol.Result{Item: 1, Failed: true, Code: 1})
 	released.Released = &protocol.Released{Flight: []int{1, 2}}
 	m := mapagent.NewMapMember(d.World, j, "1-1-b", protocol.Host{}, mapagent.MapOptions{Slots: 2, Near: true})
-	for n, e := range []protocol.Entry{claimedBy("1-0-a", 1, protocol.Untouched), released} {
+	for n, e := range []protocol.ChunkEntry{claimedBy("1-0-a", 1, protocol.Untouched), released} {
 		e.V, e.Nonce, e.At = protocol.Format, d.NewNonce(), d.clock.Now()
 		d.create(m.Inventory.EntryKey(&chunks.Chunk{ID: "000000"}, n), e)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // step folds entries of two agents, a and b, into a chunk of items 1 to 6.
-func folded(entries ...protocol.Entry) *chunks.Chunk {
+func folded(entries ...protocol.ChunkEntry) *chunks.Chunk {
 	c := chunks.NewChunk("000000", protocol.Seed{Items: protocol.Spans{{1, 6}}})
 	for _, e := range entries {
 		c.Fold(e)
@@ -25,12 +25,12 @@ func folded(entries ...protocol.Entry) *chunks.Chunk {
 	return c
 }
 
-func claimedBy(agent string, n int, why protocol.Grounds) protocol.Entry {
-	return protocol.Entry{By: agent, Claimed: &protocol.Claimed{Agent: agent, N: n, Why: why, Risk: 10}}
+func claimedBy(agent string, n int, why protocol.Grounds) protocol.ChunkEntry {
+	return protocol.ChunkEntry{Header: protocol.Header{By: agent}, Claimed: &protocol.Claimed{Agent: agent, N: n, Why: why, Risk: 10}}
 }
 
-func wrote(agent string, claim int, rs ...protocol.Result) protocol.Entry {
-	return protocol.Entry{By: agent, Claim: claim, Results: rs}
+func wrote(agent string, claim int, rs ...protocol.Result) protocol.ChunkEntry {
+	return protocol.ChunkEntry{Header: protocol.Header{By: agent}, Claim: claim, Results: rs}
 }
 
 func statesOf(c *chunks.Chunk) (states []job.ItemState) {
@@ -46,31 +46,31 @@ func TestWhatCountsInAChunk(t *testing.T) {
 	a1 := claimedBy("a", 1, protocol.Untouched)
 	for _, c := range []struct {
 		name    string
-		entries []protocol.Entry
+		entries []protocol.ChunkEntry
 		tally   job.Tally
 		ignored []int
 		owner   string
 	}{
-		{"results of the owner", []protocol.Entry{a1, wrote("a", 1, protocol.Result{Item: 1}, protocol.Result{Item: 2, Failed: true})},
+		{"results of the owner", []protocol.ChunkEntry{a1, wrote("a", 1, protocol.Result{Item: 1}, protocol.Result{Item: 2, Failed: true})},
 			job.Tally{Items: 6, Succeeded: 1}, nil, "a"},
-		{"results of nobody's claim", []protocol.Entry{wrote("a", 0, protocol.Result{Item: 1})}, job.Tally{Items: 6}, []int{0}, ""},
-		{"a claim on what is owned, as if it were free", []protocol.Entry{a1, claimedBy("b", 2, protocol.FreeAgain)}, job.Tally{Items: 6}, []int{1}, "a"},
-		{"the second of two first claims", []protocol.Entry{a1, claimedBy("b", 1, protocol.Untouched)}, job.Tally{Items: 6}, []int{1}, "a"},
-		{"results after another's claim", []protocol.Entry{a1, claimedBy("b", 2, protocol.Silence), wrote("a", 1, protocol.Result{Item: 1}), wrote("b", 2, protocol.Result{Item: 2})},
+		{"results of nobody's claim", []protocol.ChunkEntry{wrote("a", 0, protocol.Result{Item: 1})}, job.Tally{Items: 6}, []int{0}, ""},
+		{"a claim on what is owned, as if it were free", []protocol.ChunkEntry{a1, claimedBy("b", 2, protocol.FreeAgain)}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"the second of two first claims", []protocol.ChunkEntry{a1, claimedBy("b", 1, protocol.Untouched)}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"results after another's claim", []protocol.ChunkEntry{a1, claimedBy("b", 2, protocol.Silence), wrote("a", 1, protocol.Result{Item: 1}), wrote("b", 2, protocol.Result{Item: 2})},
 			job.Tally{Items: 6, Succeeded: 1}, []int{2}, "b"},
-		{"the same agent's older claim", []protocol.Entry{a1, {By: "a", Claim: 1, Released: &protocol.Released{}}, claimedBy("a", 2, protocol.FreeAgain), wrote("a", 1, protocol.Result{Item: 1})},
+		{"the same agent's older claim", []protocol.ChunkEntry{a1, {Header: protocol.Header{By: "a"}, Claim: 1, Released: &protocol.Released{}}, claimedBy("a", 2, protocol.FreeAgain), wrote("a", 1, protocol.Result{Item: 1})},
 			job.Tally{Items: 6}, []int{3}, "a"},
-		{"a second result", []protocol.Entry{a1, wrote("a", 1, protocol.Result{Item: 1}), wrote("a", 1, protocol.Result{Item: 1, Failed: true, Final: true})},
+		{"a second result", []protocol.ChunkEntry{a1, wrote("a", 1, protocol.Result{Item: 1}), wrote("a", 1, protocol.Result{Item: 1, Failed: true, Final: true})},
 			job.Tally{Items: 6, Succeeded: 1}, []int{2}, "a"},
-		{"an end with open items", []protocol.Entry{a1, {By: "a", Claim: 1, Ended: &protocol.Ended{}}}, job.Tally{Items: 6}, []int{1}, "a"},
-		{"a stop", []protocol.Entry{a1, wrote("a", 1, protocol.Result{Item: 4}), {By: "x", Ended: &protocol.Ended{By: 3}}, wrote("a", 1, protocol.Result{Item: 5})},
+		{"an end with open items", []protocol.ChunkEntry{a1, {Header: protocol.Header{By: "a"}, Claim: 1, Ended: &protocol.Ended{}}}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"a stop", []protocol.ChunkEntry{a1, wrote("a", 1, protocol.Result{Item: 4}), {Header: protocol.Header{By: "x"}, Ended: &protocol.Ended{By: 3}}, wrote("a", 1, protocol.Result{Item: 5})},
 			job.Tally{Items: 6, Succeeded: 1, Cancelled: 5}, []int{3}, ""},
-		{"a reopen of an open chunk", []protocol.Entry{a1, {By: "x", Again: &protocol.Again{By: 2, Items: protocol.Spans{{1, 6}}}}}, job.Tally{Items: 6}, []int{1}, "a"},
-		{"a stop older than the reopen", []protocol.Entry{{By: "x", Ended: &protocol.Ended{By: 3}}, {By: "x", Again: &protocol.Again{By: 5, Items: protocol.Spans{{1, 2}}}}, {By: "x", Ended: &protocol.Ended{By: 3}}},
+		{"a reopen of an open chunk", []protocol.ChunkEntry{a1, {Header: protocol.Header{By: "x"}, Again: &protocol.Again{By: 2, Items: protocol.Spans{{1, 6}}}}}, job.Tally{Items: 6}, []int{1}, "a"},
+		{"a stop older than the reopen", []protocol.ChunkEntry{{Header: protocol.Header{By: "x"}, Ended: &protocol.Ended{By: 3}}, {Header: protocol.Header{By: "x"}, Again: &protocol.Again{By: 5, Items: protocol.Spans{{1, 2}}}}, {Header: protocol.Header{By: "x"}, Ended: &protocol.Ended{By: 3}}},
 			job.Tally{Items: 6, Cancelled: 4}, []int{2}, ""},
-		{"items handed over", []protocol.Entry{a1, {By: "a", Claim: 1, Handed: &protocol.Handed{Seed: protocol.Seed{Items: protocol.Spans{{5, 6}}}}}, wrote("a", 1, protocol.Result{Item: 5})},
+		{"items handed over", []protocol.ChunkEntry{a1, {Header: protocol.Header{By: "a"}, Claim: 1, Handed: &protocol.Handed{Seed: protocol.Seed{Items: protocol.Spans{{5, 6}}}}}, wrote("a", 1, protocol.Result{Item: 5})},
 			job.Tally{Items: 4}, []int{2}, "a"},
-		{"what is starting handed over", []protocol.Entry{a1, {By: "a", Claim: 1, Starting: []int{5}}, {By: "a", Claim: 1, Handed: &protocol.Handed{Seed: protocol.Seed{Items: protocol.Spans{{5, 6}}}}}},
+		{"what is starting handed over", []protocol.ChunkEntry{a1, {Header: protocol.Header{By: "a"}, Claim: 1, Starting: []int{5}}, {Header: protocol.Header{By: "a"}, Claim: 1, Handed: &protocol.Handed{Seed: protocol.Seed{Items: protocol.Spans{{5, 6}}}}}},
 			job.Tally{Items: 6}, []int{2}, "a"},
 	} {
 		got := folded(c.entries...)
@@ -83,7 +83,7 @@ func TestWhatCountsInAChunk(t *testing.T) {
 func TestAReopenTakesNoSuccess(t *testing.T) {
 	t.Parallel()
 	c := folded(claimedBy("a", 1, protocol.Untouched), wrote("a", 1, protocol.Result{Item: 1}, protocol.Result{Item: 2, Failed: true, Final: true}),
-		protocol.Entry{By: "x", Ended: &protocol.Ended{By: 3}}, protocol.Entry{By: "x", Again: &protocol.Again{By: 4, Items: protocol.Spans{{1, 3}}}})
+		protocol.ChunkEntry{Header: protocol.Header{By: "x"}, Ended: &protocol.Ended{By: 3}}, protocol.ChunkEntry{Header: protocol.Header{By: "x"}, Again: &protocol.Again{By: 4, Items: protocol.Spans{{1, 3}}}})
 	want := []job.ItemState{job.ItemSucceeded, job.ItemPending, job.ItemPending, job.ItemCancelled, job.ItemCancelled, job.ItemCancelled}
 	if diff := cmp.Diff(want, statesOf(c)); diff != "" {
 		t.Error(diff)
@@ -101,7 +101,7 @@ func TestThreeSilentLossesFindTheCulprit(t *testing.T) {
 			t.Fatalf("claim %d: careful %t", n, c.Careful())
 		}
 		if c.Careful() {
-			c.Fold(protocol.Entry{By: c.Owner, Claim: c.Claim, Starting: []int{4}})
+			c.Fold(protocol.ChunkEntry{Header: protocol.Header{By: c.Owner}, Claim: c.Claim, Starting: []int{4}})
 		}
 		if s, _, _ := c.Item(4); s != job.ItemLeased {
 			t.Fatalf("claim %d: item 4 is %s", n, s)
@@ -118,7 +118,7 @@ func TestThreeSilentLossesFindTheCulprit(t *testing.T) {
 // second and item 6 at none. So 3 and 4 run alone, and the others as ever.
 func TestOnlyWhatMayHaveKilledTwoOwnersRunsAlone(t *testing.T) {
 	t.Parallel()
-	owner := func(agent string, n int, why protocol.Grounds) protocol.Entry {
+	owner := func(agent string, n int, why protocol.Grounds) protocol.ChunkEntry {
 		e := claimedBy(agent, n, why)
 		e.Claimed.Risk = 2
 		return e
@@ -137,12 +137,12 @@ func TestOnlyWhatMayHaveKilledTwoOwnersRunsAlone(t *testing.T) {
 		t.Error("items 5 and 6 run alone, and cannot have killed both owners")
 	}
 	c.Fold(wrote("c", 3, protocol.Result{Item: 5}, protocol.Result{Item: 6}))
-	c.Fold(protocol.Entry{By: "c", Claim: 3, Released: &protocol.Released{}})
+	c.Fold(protocol.ChunkEntry{Header: protocol.Header{By: "c"}, Claim: 3, Released: &protocol.Released{}})
 	c.Fold(owner("d", 4, protocol.FreeAgain))
 	if !c.Careful() {
 		t.Error("items 3 and 4 are all that is open, and do not run alone")
 	}
-	c.Fold(protocol.Entry{By: "d", Claim: 4, Starting: []int{3}})
+	c.Fold(protocol.ChunkEntry{Header: protocol.Header{By: "d"}, Claim: 4, Starting: []int{3}})
 	c.Fold(owner("e", 5, protocol.Silence))
 	if _, three, _ := c.Item(3); three != (protocol.Carry{Suspicions: 2, Blames: 1}) {
 		t.Errorf("item 3 has %+v behind it", three)
@@ -158,8 +158,8 @@ func TestAnItemThatStartsAgainInOneEntryIsBlamed(t *testing.T) {
 	t.Parallel()
 	c := chunks.NewChunk("000000", protocol.Seed{Items: protocol.Spans{{4, 4}}, Carry: map[int]protocol.Carry{4: {Suspicions: 2}}})
 	c.Fold(claimedBy("a", 1, protocol.Untouched))
-	c.Fold(protocol.Entry{By: "a", Claim: 1, Starting: []int{4}})
-	c.Fold(protocol.Entry{By: "a", Claim: 1, Results: []protocol.Result{{Item: 4, Failed: true}}, Starting: []int{4}})
+	c.Fold(protocol.ChunkEntry{Header: protocol.Header{By: "a"}, Claim: 1, Starting: []int{4}})
+	c.Fold(protocol.ChunkEntry{Header: protocol.Header{By: "a"}, Claim: 1, Results: []protocol.Result{{Item: 4, Failed: true}}, Starting: []int{4}})
 	c.Fold(claimedBy("b", 2, protocol.Silence))
 	if _, had, _ := c.Item(4); had != (protocol.Carry{Failures: 1, Blames: 1, Suspicions: 2}) {
 		t.Errorf("it has %+v behind it", had)
@@ -171,7 +171,7 @@ func TestInterruptionsAreFreeTwentyTimes(t *testing.T) {
 	t.Parallel()
 	c := folded(claimedBy("a", 1, protocol.Untouched))
 	for n := 2; n <= 22; n++ {
-		c.Fold(protocol.Entry{By: c.Owner, Claim: c.Claim, Starting: []int{4}})
+		c.Fold(protocol.ChunkEntry{Header: protocol.Header{By: c.Owner}, Claim: c.Claim, Starting: []int{4}})
 		if s, _, _ := c.Item(4); s != job.ItemLeased {
 			t.Fatalf("claim %d: item 4 is %s", n, s)
 		}
@@ -184,32 +184,34 @@ func TestInterruptionsAreFreeTwentyTimes(t *testing.T) {
 
 func TestWhatCountsInAMapsLog(t *testing.T) {
 	t.Parallel()
-	stop, fail := protocol.Entry{Cancelled: &protocol.Stop{}}, protocol.Entry{Failing: &protocol.Stop{}}
-	settled := func(s job.State, place int) protocol.Entry {
-		return protocol.Entry{Settled: &protocol.Settled{State: s, Place: place}}
+	stop, fail := protocol.JobEntry{Cancelled: &protocol.Stop{}}, protocol.JobEntry{Failing: &protocol.Stop{}}
+	settled := func(s job.State, place int) protocol.JobEntry {
+		return protocol.JobEntry{Settled: &protocol.Settled{State: s, Place: place}}
 	}
-	more := func(first int) protocol.Entry {
-		return protocol.Entry{Extended: &protocol.Extended{Manifest: job.Manifest{Count: 5}, First: first, Size: 2}}
+	more := func(first int) protocol.JobEntry {
+		return protocol.JobEntry{Extended: &protocol.Extended{Manifest: job.Manifest{Count: 5}, First: first, Size: 2}}
 	}
-	again := func(place int) protocol.Entry { return protocol.Entry{Reopened: &protocol.Reopened{Place: place}} }
+	again := func(place int) protocol.JobEntry {
+		return protocol.JobEntry{Reopened: &protocol.Reopened{Place: place}}
+	}
 	for _, c := range []struct {
 		name    string
-		entries []protocol.Entry
+		entries []protocol.JobEntry
 		ignored []int
 		items   int
 		live    bool
 	}{
-		{"extended", []protocol.Entry{more(11), more(16)}, nil, 20, true},
-		{"extended from elsewhere", []protocol.Entry{more(11), more(11)}, []int{1}, 15, true},
-		{"extended while a stop stands", []protocol.Entry{stop, more(11)}, []int{1}, 10, false},
-		{"extended after the end", []protocol.Entry{settled(job.Succeeded, 0), more(11)}, []int{1}, 10, false},
-		{"the second stop", []protocol.Entry{stop, fail}, []int{1}, 10, false},
-		{"success after a stop", []protocol.Entry{stop, settled(job.Succeeded, 0)}, []int{1}, 10, false},
-		{"reopened while a stop stands", []protocol.Entry{stop, again(0)}, []int{1}, 10, false},
-		{"reopened after the end", []protocol.Entry{stop, settled(job.Cancelled, 0), again(2), more(11)}, nil, 15, true},
-		{"reopened for a place it was settled for", []protocol.Entry{settled(job.Failed, 0), settled(job.Failed, 2), again(2)}, []int{2}, 10, false},
-		{"settled twice", []protocol.Entry{settled(job.Failed, 0), settled(job.Succeeded, 0)}, []int{1}, 10, false},
-		{"settled in the round before", []protocol.Entry{settled(job.Failed, 0), again(2), settled(job.Failed, 0)}, []int{2}, 10, true},
+		{"extended", []protocol.JobEntry{more(11), more(16)}, nil, 20, true},
+		{"extended from elsewhere", []protocol.JobEntry{more(11), more(11)}, []int{1}, 15, true},
+		{"extended while a stop stands", []protocol.JobEntry{stop, more(11)}, []int{1}, 10, false},
+		{"extended after the end", []protocol.JobEntry{settled(job.Succeeded, 0), more(11)}, []int{1}, 10, false},
+		{"the second stop", []protocol.JobEntry{stop, fail}, []int{1}, 10, false},
+		{"success after a stop", []protocol.JobEntry{stop, settled(job.Succeeded, 0)}, []int{1}, 10, false},
+		{"reopened while a stop stands", []protocol.JobEntry{stop, again(0)}, []int{1}, 10, false},
+		{"reopened after the end", []protocol.JobEntry{stop, settled(job.Cancelled, 0), again(2), more(11)}, nil, 15, true},
+		{"reopened for a place it was settled for", []protocol.JobEntry{settled(job.Failed, 0), settled(job.Failed, 2), again(2)}, []int{2}, 10, false},
+		{"settled twice", []protocol.JobEntry{settled(job.Failed, 0), settled(job.Succeeded, 0)}, []int{1}, 10, false},
+		{"settled in the round before", []protocol.JobEntry{settled(job.Failed, 0), again(2), settled(job.Failed, 0)}, []int{2}, 10, true},
 	} {
 		m := chunks.NewMap(job.Job{Manifest: job.Manifest{Count: 10}, ChunkSize: 4})
 		for _, e := range c.entries {
@@ -225,7 +227,7 @@ func TestWhatCountsInAMapsLog(t *testing.T) {
 func TestChunksCoverAllItemsOnce(t *testing.T) {
 	t.Parallel()
 	m := chunks.NewMap(job.Job{Manifest: job.Manifest{Count: 10}, ChunkSize: 4})
-	m.Fold(protocol.Entry{Extended: &protocol.Extended{Manifest: job.Manifest{Count: 5}, First: 11, Size: 2}})
+	m.Fold(protocol.JobEntry{Extended: &protocol.Extended{Manifest: job.Manifest{Count: 5}, First: 11, Size: 2}})
 	next := 1
 	for i := range m.Chunks() {
 		id, s := m.Seed(i)
@@ -248,13 +250,13 @@ func TestAReopenAndACloseRaceForOneNumber(t *testing.T) {
 	for _, closeFirst := range []bool{true, false} {
 		d := newDesk(t)
 		j := d.mapJob(4, 2, nil)
-		d.write(j, protocol.Entry{Settled: &protocol.Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
+		d.write(j, protocol.JobEntry{Settled: &protocol.Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
 		d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-1"))
-		d.writeTo(protocol.TaskDir(j.Path())+"/log", protocol.Entry{Submitted: &protocol.Submitted{Job: j.ID}}) // and its writer sleeps
+		writeTo(d, d.TaskLog(j.Path(), "test"), protocol.TaskEntry{Submitted: &protocol.Submitted{Job: j.ID}}) // and its writer sleeps
 		if closeFirst {
 			d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-2"))
 		}
-		d.write(j, protocol.Entry{Reopened: &protocol.Reopened{Place: 2}}) // the process wakes up
+		d.write(j, protocol.JobEntry{Reopened: &protocol.Reopened{Place: 2}}) // the process wakes up
 		d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-2"))
 		task, err := tasks.ReadTask(t.Context(), d.World, j.Path())
 		d.check(err)
@@ -306,7 +308,7 @@ func TestWhatIsHandedOverIsWorthAChunk(t *testing.T) {
 	} {
 		d := newDesk(t)
 		j := d.mapJob(c.waiting+1, c.waiting+1, func(s *job.Spec) { s.Workers = c.workers })
-		d.write(j, protocol.Entry{Placed: &protocol.Placed{Placement: 1, Agents: c.workers}})
+		d.write(j, protocol.JobEntry{Placed: &protocol.Placed{Placement: 1, Agents: c.workers}})
 		m := mapagent.NewMapMember(d.World, j, "1-0-a", protocol.Host{}, mapagent.MapOptions{Slots: 2})
 		d.check(d.Store.Put(t.Context(), m.IdleKey("1-1-b"), nil))
 		d.check(d.Store.Put(t.Context(), m.IdleFlagKey(), nil))
@@ -334,13 +336,13 @@ func TestWhatIsHandedOverIsWorthAChunk(t *testing.T) {
 // has been silent since it was sealed.
 func TestWhatLandsLateMakesNobodyOlder(t *testing.T) {
 	t.Parallel()
-	at := func(seconds int64, e protocol.Entry) protocol.Entry {
+	at := func(seconds int64, e protocol.ChunkEntry) protocol.ChunkEntry {
 		e.At = time.Unix(seconds, 0)
 		return e
 	}
 	c := chunks.NewChunk("000001", protocol.Seed{Items: protocol.Spans{{1, 6}}})
 	for i, step := range []struct {
-		e    protocol.Entry
+		e    protocol.ChunkEntry
 		want int64
 	}{
 		{at(10, claimedBy("a", 1, protocol.Untouched)), 10},

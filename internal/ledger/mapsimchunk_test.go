@@ -12,12 +12,12 @@ import (
 
 // fold takes in an entry of a chunk's log, by our own reading of the rules, and
 // compares with the real fold.
-func (c *chunkTale) fold(e protocol.Entry) {
+func (c *chunkTale) fold(e protocol.ChunkEntry) {
 	s := c.t.s
-	s.logf("%s chunk %s/%d by %s: %s", c.t.id, c.id, c.n-1, e.By, brief60(e))
-	counts := !vandals(e) && c.counts(e)
+	s.logf("%s chunk %s/%d by %s: %s", c.t.id, c.id, c.n-1, e.By, briefEntry(e))
+	counts := !vandals(e.Header) && c.counts(e)
 	if !counts {
-		s.void(e, "in chunk "+c.id)
+		s.void(e.Header, "in chunk "+c.id, protocol.Encode(e))
 	}
 	if counts && c.t.settled != nil {
 		s.violate("E5: %s wrote into chunk %s after %s had settled: %s", e.By, c.id, c.t.id, protocol.Encode(e))
@@ -34,7 +34,7 @@ func (c *chunkTale) fold(e protocol.Entry) {
 	}
 }
 
-func (c *chunkTale) counts(e protocol.Entry) bool {
+func (c *chunkTale) counts(e protocol.ChunkEntry) bool {
 	s := c.t.s
 	switch {
 	case e.Again != nil:
@@ -98,7 +98,7 @@ func (c *chunkTale) over(by string) {
 	c.owner = ""
 }
 
-func (c *chunkTale) claimed(e protocol.Entry) bool {
+func (c *chunkTale) claimed(e protocol.ChunkEntry) bool {
 	s, k := c.t.s, *e.Claimed
 	if c.closed || k.N != len(c.claims)+1 || k.Agent != e.By {
 		return false
@@ -113,7 +113,7 @@ func (c *chunkTale) claimed(e protocol.Entry) bool {
 	}
 	s.checkUndrained(c.t, e.By, "claims chunk "+c.id)
 	if lost {
-		s.checkDead(c, e, k.Why)
+		s.checkDead(c, e.Header, k.Why)
 	}
 	if a := s.agentNamed(e.By); a != nil {
 		s.checkOutdated(a, "J2: %s claims chunk %s with %s, and it is %s for long", e.By, c.id, a.code, c.t.code())
@@ -208,14 +208,14 @@ func (c *chunkTale) interrupt(i int) {
 }
 
 // result takes in one of an owner's.
-func (c *chunkTale) result(e protocol.Entry, r protocol.Result) bool {
+func (c *chunkTale) result(e protocol.ChunkEntry, r protocol.Result) bool {
 	s := c.t.s
 	if c.state[r.Item] != job.ItemPending {
 		return false
 	}
 	s.seen["entry results"]++
 	delete(c.starting, r.Item)
-	s.checkResult(c, e, r)
+	s.checkResult(c, e.Header, r)
 	s.recorded[e.By]++
 	if !r.Failed {
 		c.state[r.Item], c.t.won[r.Item], c.ended[r.Item] = job.ItemSucceeded, r.Try, true
@@ -273,7 +273,7 @@ func (s *yard) failsOnce(item int, late bool) bool {
 }
 
 // handed is M2, M3 and M8.
-func (c *chunkTale) handed(e protocol.Entry) bool {
+func (c *chunkTale) handed(e protocol.ChunkEntry) bool {
 	s, h := c.t.s, *e.Handed
 	var items []int
 	for i := range h.Items.All {
@@ -307,7 +307,7 @@ func (c *chunkTale) handed(e protocol.Entry) bool {
 	return true
 }
 
-func (c *chunkTale) released(e protocol.Entry) {
+func (c *chunkTale) released(e protocol.ChunkEntry) {
 	s := c.t.s
 	a := s.agentNamed(e.By)
 	c.checkFreed(a, e.Released)
@@ -336,7 +336,7 @@ func (c *chunkTale) released(e protocol.Entry) {
 }
 
 // stopped is E2: the job was stopped by an entry of its log.
-func (c *chunkTale) stopped(e protocol.Entry) bool {
+func (c *chunkTale) stopped(e protocol.ChunkEntry) bool {
 	s, by := c.t.s, e.Ended.By
 	if by <= c.mark {
 		return false
@@ -349,9 +349,9 @@ func (c *chunkTale) stopped(e protocol.Entry) bool {
 	case c.owner == e.By:
 		c.checkWound(e)
 	case stop.Drain:
-		s.checkDead(c, e, "drain")
+		s.checkDead(c, e.Header, "drain")
 	case s.now-c.t.hardAt < 30*time.Second:
-		s.checkDead(c, e, "stop")
+		s.checkDead(c, e.Header, "stop")
 	default:
 		s.seen["ended for a slow owner"]++
 	}
@@ -375,7 +375,7 @@ func (c *chunkTale) stopped(e protocol.Entry) bool {
 
 // checkWound is E2: an owner that ends its chunk because of a stop records what it has
 // before, or in the same entry. What it was given once that entry was made comes too late.
-func (c *chunkTale) checkWound(e protocol.Entry) {
+func (c *chunkTale) checkWound(e protocol.ChunkEntry) {
 	s, a := c.t.s, c.t.s.agentNamed(e.By)
 	if a == nil || e.Claim != len(c.claims) {
 		return
@@ -389,7 +389,7 @@ func (c *chunkTale) checkWound(e protocol.Entry) {
 }
 
 // again is M4.
-func (c *chunkTale) again(e protocol.Entry) bool {
+func (c *chunkTale) again(e protocol.ChunkEntry) bool {
 	s, a := c.t.s, *e.Again
 	if !c.closed || a.By <= c.mark {
 		return false
@@ -418,7 +418,7 @@ func (c *chunkTale) again(e protocol.Entry) bool {
 }
 
 // compare sees that the real fold says the same.
-func (c *chunkTale) compare(e protocol.Entry) {
+func (c *chunkTale) compare(e protocol.ChunkEntry) {
 	s, r := c.t.s, c.real
 	if r.Closed != c.closed || r.Owner != c.owner || r.Mark != c.mark || r.Claim != len(c.claims) || r.Tally != c.tally() {
 		s.violate("L3: after %s chunk %s is %v %q mark %d claim %d tally %+v by the fold, and %v %q mark %d claim %d tally %+v",

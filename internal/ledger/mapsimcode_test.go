@@ -65,7 +65,7 @@ func (s *yard) recode(r *control.Round) {
 }
 
 // amended takes in what an entry that counts binds from now on.
-func (t *mapTale) amended(e protocol.Entry) {
+func (t *mapTale) amended(e protocol.JobEntry) {
 	if e.Amended == nil {
 		return
 	}

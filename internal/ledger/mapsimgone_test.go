@@ -50,7 +50,7 @@ func (s *yard) remove(p *process, newest bool) {
 }
 
 // onRemoved takes in the entry that removes a job.
-func (s *yard) onRemoved(e protocol.Entry) {
+func (s *yard) onRemoved(e protocol.TaskEntry) {
 	t := s.tales[e.Removed.Job]
 	switch {
 	case t == nil || t.settled == nil || s.live == t.id:
@@ -111,7 +111,7 @@ func (s *yard) onStray(t *mapTale, key, kind string) {
 		s.peek(key, &b)
 		s.checkStray(t, b.Agent, "writes a heartbeat")
 	case "log", "chunks":
-		var e protocol.Entry
+		var e protocol.Header
 		s.peek(key, &e)
 		s.checkStray(t, e.By, "writes "+key)
 	}

@@ -121,7 +121,7 @@ func (s *yard) sleepAll(d time.Duration) {
 // owner's heartbeat, and when that question was sent the counter had stood still for a
 // lease, in which the observer never stopped reading for long. It says false when no such
 // question was asked, or when it does not prove a death.
-func (s *yard) checkLooks(e protocol.Entry, owner *mapAgent) bool {
+func (s *yard) checkLooks(e protocol.Header, owner *mapAgent) bool {
 	slack := time.Second // a counter may move while the question is under way
 	if !s.quiet {
 		slack = 8 * time.Second // and the store may have refused the question, which is then asked again
@@ -156,7 +156,7 @@ func (s *yard) checkLooks(e protocol.Entry, owner *mapAgent) bool {
 
 // checkTelling is D1b: what a command line writes of the engine's word is what the engine
 // has said.
-func (t *mapTale) checkTelling(e protocol.Entry) {
+func (t *mapTale) checkTelling(e protocol.JobEntry) {
 	s := t.s
 	for agent, taken := range e.Told {
 		a := s.agentNamed(agent)

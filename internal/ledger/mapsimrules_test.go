@@ -218,7 +218,7 @@ func (s *yard) lastFailed(try *mapTry) *mapTry {
 }
 
 // checkResult looks at a result that counts.
-func (s *yard) checkResult(c *chunkTale, e protocol.Entry, r protocol.Result) {
+func (s *yard) checkResult(c *chunkTale, e protocol.Header, r protocol.Result) {
 	try := s.names[c.t.id+"/"+r.Try]
 	switch {
 	case try == nil || try.item != r.Item:
@@ -241,7 +241,7 @@ func (s *yard) checkResult(c *chunkTale, e protocol.Entry, r protocol.Result) {
 
 // checkDead is D1 and D2: a process that takes over, or ends, what another owns has
 // evidence against the owner.
-func (s *yard) checkDead(c *chunkTale, e protocol.Entry, why protocol.Grounds) {
+func (s *yard) checkDead(c *chunkTale, e protocol.Header, why protocol.Grounds) {
 	by, woke := e.By, s.woke(e)
 	a := s.agentNamed(c.owner)
 	taken, told := c.t.told[c.owner]
@@ -278,7 +278,7 @@ func (s *yard) checkDead(c *chunkTale, e protocol.Entry, why protocol.Grounds) {
 // woke is how long before it decided on an entry an agent, or a command line, last
 // came back from having stood still for so long that it knew of no agent's silence
 // since. The entry may land much later: it is sent again.
-func (s *yard) woke(e protocol.Entry) time.Duration {
+func (s *yard) woke(e protocol.Header) time.Duration {
 	longest := time.Duration(0)
 	for p, decided := range s.decided(e) {
 		came := -forever / 2
@@ -294,7 +294,7 @@ func (s *yard) woke(e protocol.Entry) time.Duration {
 
 // decided is when the process that signed an entry decided. Two command lines may share
 // a name: it was one of them.
-func (s *yard) decided(e protocol.Entry) iter.Seq2[*process, time.Duration] {
+func (s *yard) decided(e protocol.Header) iter.Seq2[*process, time.Duration] {
 	return func(yield func(*process, time.Duration) bool) {
 		for _, p := range s.procs {
 			a := s.agentOf(p)

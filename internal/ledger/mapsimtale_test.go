@@ -167,7 +167,7 @@ func (s *yard) onLanded(key string) {
 		}
 	case part[3] == "log":
 		t := s.tales[part[2]]
-		e, n := s.entry(key, part[4])
+		e, n := readEntry[protocol.JobEntry](s, key, part[4])
 		if n != t.n {
 			s.violate("L1: entry %d of %s came to be after %d others", n, t.id, t.n)
 		}
@@ -177,7 +177,7 @@ func (s *yard) onLanded(key string) {
 		t.compare(e)
 	case part[3] == "chunks":
 		t := s.tales[part[2]]
-		e, n := s.entry(key, part[6])
+		e, n := readEntry[protocol.ChunkEntry](s, key, part[6])
 		c := t.chunks[part[5]]
 		if c == nil {
 			s.violate("M2: %s wrote into chunk %s, which is none", e.By, part[5])
@@ -195,7 +195,7 @@ func (s *yard) onLanded(key string) {
 	}
 }
 
-func (s *yard) entry(key, number string) (e protocol.Entry, n int) {
+func readEntry[E protocol.Entry](s *yard, key, number string) (e E, n int) {
 	s.peek(key, &e)
 	n, err := strconv.Atoi(number)
 	must(err)
@@ -204,7 +204,7 @@ func (s *yard) entry(key, number string) (e protocol.Entry, n int) {
 
 // onTask follows the task's log (T1, T2).
 func (s *yard) onTask(key string) {
-	e, n := s.entry(key, key[strings.LastIndexByte(key, '/')+1:])
+	e, n := readEntry[protocol.TaskEntry](s, key, key[strings.LastIndexByte(key, '/')+1:])
 	switch {
 	case e.Submitted != nil && s.live == "":
 		s.live = e.Submitted.Job
@@ -230,41 +230,42 @@ func (s *yard) onTask(key string) {
 		s.onRemoved(e)
 		return
 	}
-	s.void(e, "in the task's log")
+	s.void(e.Header, "in the task's log", protocol.Encode(e))
 }
 
 // void is an entry that does not count: only the vandal writes such (L3).
-func (s *yard) void(e protocol.Entry, where string) {
+func (s *yard) void(e protocol.Header, where string, text []byte) {
 	s.seen["void entry"]++
 	if !vandals(e) {
-		s.violate("L3: %s wrote what was not allowed %s: %s", e.By, where, protocol.Encode(e))
+		s.violate("L3: %s wrote what was not allowed %s: %s", e.By, where, text)
 	}
 }
 
 // vandals says whether an entry is one of the vandal's, whatever author it names.
-func vandals(e protocol.Entry) bool { return e.Nonce == "vandal" }
+func vandals(e protocol.Header) bool { return e.Nonce == "vandal" }
 
 // fold takes in an entry of the job's log.
-func (t *mapTale) fold(n int, e protocol.Entry) {
-	t.s.logf("%s log/%d by %s: %s", t.id, n, e.By, brief60(e))
-	if t.s.live != t.id && !vandals(e) && (t.settled == nil || e.Settled == nil) {
+func (t *mapTale) fold(n int, e protocol.JobEntry) {
+	t.s.logf("%s log/%d by %s: %s", t.id, n, e.By, briefEntry(e))
+	if t.s.live != t.id && !vandals(e.Header) && (t.settled == nil || e.Settled == nil) {
 		t.s.violate("T2: %s wrote into the log of %s, and %q is live: %s", e.By, t.id, t.s.live, protocol.Encode(e))
 	}
-	if vandals(e) || !t.counts(n, e) {
-		t.s.void(e, "in the log of "+t.id)
+	if vandals(e.Header) || !t.counts(n, e) {
+		t.s.void(e.Header, "in the log of "+t.id, protocol.Encode(e))
 		return
 	}
 	t.s.seen["entry "+factOf(protocol.Encode(e))]++
 }
 
-func brief60(e protocol.Entry) string {
-	e.At, e.By, e.Nonce = epoch, "", ""
+func briefEntry[E protocol.Entry](e E) string {
+	h := protocol.HeaderOf(&e)
+	h.At, h.By, h.Nonce = epoch, "", ""
 	text := string(protocol.Encode(e))
 	return text[:min(len(text), 300)]
 }
 
 // compare sees that the real fold says the same.
-func (t *mapTale) compare(e protocol.Entry) {
+func (t *mapTale) compare(e protocol.JobEntry) {
 	r := t.real
 	place := func(s *protocol.Settled) string {
 		if s == nil {
@@ -289,7 +290,7 @@ func (t *mapTale) compare(e protocol.Entry) {
 }
 
 // counts says whether an entry of the job's log counts, and takes it in.
-func (t *mapTale) counts(n int, e protocol.Entry) bool {
+func (t *mapTale) counts(n int, e protocol.JobEntry) bool {
 	open := t.stop == nil && t.settled == nil
 	if e.Reopened != nil {
 		if !t.reopen(n, *e.Reopened) {
@@ -336,7 +337,7 @@ func (t *mapTale) counts(n int, e protocol.Entry) bool {
 	return true
 }
 
-func (t *mapTale) stopped(n int, e protocol.Entry) bool {
+func (t *mapTale) stopped(n int, e protocol.JobEntry) bool {
 	t.stop, t.stopN, t.stopAt, t.hardAt = e.Cancelled, n, t.s.now, t.s.now
 	if t.failing = e.Failing != nil; t.failing {
 		t.stop = e.Failing
@@ -351,7 +352,7 @@ func (t *mapTale) stopped(n int, e protocol.Entry) bool {
 
 // hardened is a cancel after a drain: chunks are still ended by the drain's entry, and
 // owners have their time from now on (E2).
-func (t *mapTale) hardened(e protocol.Entry) bool {
+func (t *mapTale) hardened(e protocol.JobEntry) bool {
 	if e.Cancelled == nil || e.Cancelled.Drain || t.settled != nil || t.stop == nil || !t.stop.Drain {
 		return false
 	}

@@ -335,83 +335,88 @@ func (s *yard) vandal(p *process) {
 		t := s.tales[id]
 		ch := chunks.NewInventory(w, t.j, "vandal")
 		must(ch.ReadJobLog(ctx))
-		key := ch.JobLog.EntryKey(ch.Map.N)
-		wrong := s.wrongInMap(ch.Map)
 		if s.chance(75) {
 			c := t.chunks[t.order[s.rng.IntN(len(t.order))]]
 			real := chunks.NewChunk(c.id, c.seed)
 			_, err := ch.ReadChunk(ctx, real, nil)
 			must(err)
-			key, wrong = ch.EntryKey(real, real.N), s.wrongInChunk(real)
-		}
-		if len(wrong) == 0 {
+			writeWrong(s, w, ch.EntryKey(real, real.N), s.wrongInChunk(real))
 			continue
 		}
-		e := wrong[s.rng.IntN(len(wrong))]
-		e.V, e.Nonce = protocol.Format, "vandal"
-		_, mine, err := w.Store.CreateOnce(ctx, key, protocol.Encode(e))
-		must(err)
-		if mine {
-			s.seen["wrong entry"]++
-		}
+		writeWrong(s, w, ch.JobLog.EntryKey(ch.Map.N), s.wrongInMap(ch.Map))
 	}
 	p.end()
 }
 
-func (s *yard) wrongInMap(m *chunks.Map) []protocol.Entry {
-	settled := func(st job.State, place int) protocol.Entry {
-		return protocol.Entry{Settled: &protocol.Settled{State: st, Place: place, Tally: &job.Tally{}}}
+// writeWrong writes one of wrong entries.
+func writeWrong[E protocol.Entry](s *yard, w protocol.World, key string, wrong []E) {
+	if len(wrong) == 0 {
+		return
+	}
+	e := wrong[s.rng.IntN(len(wrong))]
+	h := protocol.HeaderOf(&e)
+	h.V, h.Nonce = protocol.Format, "vandal"
+	_, mine, err := w.Store.CreateOnce(ctx, key, protocol.Encode(e))
+	must(err)
+	if mine {
+		s.seen["wrong entry"]++
+	}
+}
+
+func (s *yard) wrongInMap(m *chunks.Map) []protocol.JobEntry {
+	settled := func(st job.State, place int) protocol.JobEntry {
+		return protocol.JobEntry{Settled: &protocol.Settled{State: st, Place: place, Tally: &job.Tally{}}}
 	}
 	switch {
 	case m.Settled != nil:
-		return []protocol.Entry{settled(job.Failed, m.Settled.Place), settled(job.Succeeded, m.Settled.Place), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}},
+		return []protocol.JobEntry{settled(job.Failed, m.Settled.Place), settled(job.Succeeded, m.Settled.Place), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}},
 			{Reopened: &protocol.Reopened{Place: m.Settled.Place}}, {Extended: &protocol.Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	case m.Stop != nil:
-		return []protocol.Entry{settled(job.Succeeded, m.Place), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}}, {Reopened: &protocol.Reopened{Place: 1 << 20}},
+		return []protocol.JobEntry{settled(job.Succeeded, m.Place), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}}, {Reopened: &protocol.Reopened{Place: 1 << 20}},
 			{Extended: &protocol.Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	}
-	return []protocol.Entry{settled(job.Cancelled, m.Place), settled(job.Succeeded, m.Place+7), {Extended: &protocol.Extended{First: 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
+	return []protocol.JobEntry{settled(job.Cancelled, m.Place), settled(job.Succeeded, m.Place+7), {Extended: &protocol.Extended{First: 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 }
 
-func (s *yard) wrongInChunk(c *chunks.Chunk) []protocol.Entry {
+func (s *yard) wrongInChunk(c *chunks.Chunk) []protocol.ChunkEntry {
 	item := c.Items[0][0]
 	result := []protocol.Result{{Item: item, Try: "v"}}
 	over := []protocol.Result{{Item: item, Try: "v", Failed: true, Final: true}}
-	wrong := []protocol.Entry{
-		{By: "vandal", Claim: c.Claim + 1, Results: result},
-		{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 2, Why: protocol.Silence}},
-		{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim, Why: protocol.FreeAgain}},
-		{By: "vandal", Ended: &protocol.Ended{}},
+	wrong := []protocol.ChunkEntry{
+		{Header: protocol.Header{By: "vandal"}, Claim: c.Claim + 1, Results: result},
+		{Header: protocol.Header{By: "vandal"}, Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 2, Why: protocol.Silence}},
+		{Header: protocol.Header{By: "vandal"}, Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim, Why: protocol.FreeAgain}},
+		{Header: protocol.Header{By: "vandal"}, Ended: &protocol.Ended{}},
 	}
 	if c.Claim > 1 {
-		wrong = append(wrong, protocol.Entry{By: c.Owner, Claim: c.Claim - 1, Results: over})
+		wrong = append(wrong, protocol.ChunkEntry{Header: protocol.Header{By: c.Owner}, Claim: c.Claim - 1, Results: over})
 	}
 	if c.Claim > 0 {
-		wrong = append(wrong, protocol.Entry{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 1, Why: protocol.Untouched}},
-			protocol.Entry{By: "vandal", Claim: c.Claim, Results: result},
-			protocol.Entry{By: "vandal", Claim: c.Claim, Released: &protocol.Released{Flight: []int{item}}},
-			protocol.Entry{By: "vandal", Claim: c.Claim, Starting: []int{item}},
-			protocol.Entry{By: "vandal", Claim: c.Claim, Handed: &protocol.Handed{Seed: protocol.Seed{Items: protocol.Spans{{item, item}}}}})
+		wrong = append(wrong, protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 1, Why: protocol.Untouched}},
+			protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Claim: c.Claim, Results: result},
+			protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Claim: c.Claim, Released: &protocol.Released{Flight: []int{item}}},
+			protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Claim: c.Claim, Starting: []int{item}},
+			protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Claim: c.Claim, Handed: &protocol.Handed{Seed: protocol.Seed{Items: protocol.Spans{{item, item}}}}})
 	}
 	for i := range c.Items.All {
 		if c.StateOf(i) == chunks.StateSucceeded && c.Claim > 0 {
-			wrong = append(wrong, protocol.Entry{By: c.Owner, Claim: c.Claim, Results: []protocol.Result{{Item: i, Try: "v", Failed: true, Final: true}}})
+			wrong = append(wrong, protocol.ChunkEntry{Header: protocol.Header{By: c.Owner}, Claim: c.Claim, Results: []protocol.Result{{Item: i, Try: "v", Failed: true, Final: true}}})
 		}
 	}
 	if c.Owner != "" {
-		wrong = append(wrong, protocol.Entry{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 1, Why: protocol.FreeAgain}})
+		wrong = append(wrong, protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 1, Why: protocol.FreeAgain}})
 	}
 	if c.Owner != "" && c.Tally.Open() > 0 {
-		wrong = append(wrong, protocol.Entry{By: c.Owner, Claim: c.Claim, Ended: &protocol.Ended{}})
+		wrong = append(wrong, protocol.ChunkEntry{Header: protocol.Header{By: c.Owner}, Claim: c.Claim, Ended: &protocol.Ended{}})
 	}
 	if c.Mark > 0 {
-		wrong = append(wrong, protocol.Entry{By: "vandal", Ended: &protocol.Ended{By: c.Mark}}, protocol.Entry{By: "vandal", Again: &protocol.Again{By: c.Mark, Items: c.Items}})
+		wrong = append(wrong, protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Ended: &protocol.Ended{By: c.Mark}}, protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Again: &protocol.Again{By: c.Mark, Items: c.Items}})
 	}
 	if !c.Closed {
-		wrong = append(wrong, protocol.Entry{By: "vandal", Again: &protocol.Again{By: 1 << 20, Items: c.Items}})
+		wrong = append(wrong, protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Again: &protocol.Again{By: 1 << 20, Items: c.Items}})
 	}
 	if c.Closed && c.By == 0 && c.Claim > 0 {
-		wrong = append(wrong, protocol.Entry{By: "vandal", Claim: c.Claim, Ended: &protocol.Ended{}}, protocol.Entry{By: "vandal", Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 1, Why: protocol.FreeAgain}})
+		wrong = append(wrong, protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Claim: c.Claim, Ended: &protocol.Ended{}}, protocol.ChunkEntry{Header: protocol.Header{By: "vandal"}, Claimed: &protocol.Claimed{Agent: "vandal", N: c.Claim + 1, Why: protocol.FreeAgain}})
 	}
-	return slices.DeleteFunc(wrong, func(e protocol.Entry) bool { return e.By == "" })
+	return slices.DeleteFunc(wrong, func(e protocol.ChunkEntry) bool { return e.By == "" })
 }

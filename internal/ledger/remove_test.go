@@ -103,14 +103,14 @@ func TestWhatIsNotRemoved(t *testing.T) {
 	twice := d.mapJob(2, 2, nil)
 	chosen := len(d.keys(protocol.TaskDir(twice.Path())+"/log/")) - 1
 	tally := &job.Tally{Items: 2, Failed: 2}
-	d.write(twice, protocol.Entry{Settled: &protocol.Settled{State: job.Failed, Tally: tally}})
+	d.write(twice, protocol.JobEntry{Settled: &protocol.Settled{State: job.Failed, Tally: tally}})
 	d.check(tasks.CloseJob(t.Context(), d.World, twice.Path(), "cli"))
 	_, _, err = control.ReopenMap(t.Context(), d.World, twice, "cli", control.Round{Again: &protocol.Reopened{}})
 	d.check(err)
 	task, err = tasks.ReadTask(t.Context(), d.World, twice.Path())
 	d.check(err)
 	again, _ := task.PlaceOf(twice.ID)
-	d.write(twice, protocol.Entry{Settled: &protocol.Settled{State: job.Failed, Tally: tally, Place: again}})
+	d.write(twice, protocol.JobEntry{Settled: &protocol.Settled{State: job.Failed, Tally: tally, Place: again}})
 	if err := removal.RemoveJob(t.Context(), d.World, twice.Path(), chosen, tasks.Place{}, "gc-3"); fault.KindOf(err) != fault.Invalid || again == chosen {
 		t.Errorf("a map that was chosen at place %d and is at %d: %v", chosen, again, err)
 	}
@@ -132,7 +132,7 @@ func TestAnAbandonedSubmitNeverFinishes(t *testing.T) {
 	if mine || err == nil || err.Error() != "submit job "+j.Short+": it took so long that gc has removed it" || fault.KindOf(err) != fault.Lost || fault.Hint(err) != "Run it again." {
 		t.Errorf("mine %t: %v", mine, err)
 	}
-	d.writeTo(protocol.TaskDir(j.Path())+"/log", protocol.Entry{Submitted: &protocol.Submitted{Job: j.ID}}) // as an old drover may
+	writeTo(d, d.TaskLog(j.Path(), "test"), protocol.TaskEntry{Submitted: &protocol.Submitted{Job: j.ID}}) // as an old drover may
 	task, err := tasks.ReadTask(t.Context(), d.World, j.Path())
 	if d.check(err); task.Live != "" || len(task.Jobs) > 0 {
 		t.Errorf("it lives: %+v", task)
@@ -160,22 +160,22 @@ func TestASubmitThatSleptKeepsItsJob(t *testing.T) {
 }
 
 func TestATasksFoldRemovesOnlyWhatHasEnded(t *testing.T) {
-	submitted := func(id string) protocol.Entry { return protocol.Entry{Submitted: &protocol.Submitted{Job: id}} }
-	closed := func(id string) protocol.Entry { return protocol.Entry{Closed: &protocol.Closed{Job: id}} }
-	removed := func(id string, since int) protocol.Entry {
-		return protocol.Entry{Removed: &protocol.Removed{Job: id, Since: since}}
+	submitted := func(id string) protocol.TaskEntry { return protocol.TaskEntry{Submitted: &protocol.Submitted{Job: id}} }
+	closed := func(id string) protocol.TaskEntry { return protocol.TaskEntry{Closed: &protocol.Closed{Job: id}} }
+	removed := func(id string, since int) protocol.TaskEntry {
+		return protocol.TaskEntry{Removed: &protocol.Removed{Job: id, Since: since}}
 	}
 	for _, row := range []struct {
 		name    string
-		entries []protocol.Entry
+		entries []protocol.TaskEntry
 		want    tasks.Task
 	}{
-		{"a live job", []protocol.Entry{submitted("a"), removed("a", 1)}, tasks.Task{Jobs: []tasks.Place{{Job: "a", Place: 0}}, Live: "a"}},
-		{"an ended one, beside a live one", []protocol.Entry{submitted("a"), closed("a"), submitted("b"), removed("a", 1)},
+		{"a live job", []protocol.TaskEntry{submitted("a"), removed("a", 1)}, tasks.Task{Jobs: []tasks.Place{{Job: "a", Place: 0}}, Live: "a"}},
+		{"an ended one, beside a live one", []protocol.TaskEntry{submitted("a"), closed("a"), submitted("b"), removed("a", 1)},
 			tasks.Task{Jobs: []tasks.Place{{Job: "a", Place: 0}, {Job: "b", Place: 2}}, Live: "b", Gone: map[string]protocol.Removed{"a": {Job: "a", Since: 1}}}},
-		{"twice: the first counts", []protocol.Entry{submitted("a"), closed("a"), removed("a", 1), removed("a", 9)},
+		{"twice: the first counts", []protocol.TaskEntry{submitted("a"), closed("a"), removed("a", 1), removed("a", 9)},
 			tasks.Task{Jobs: []tasks.Place{{Job: "a", Place: 0}}, Gone: map[string]protocol.Removed{"a": {Job: "a", Since: 1}}}},
-		{"before it was submitted", []protocol.Entry{removed("a", 0), submitted("a"), submitted("b")},
+		{"before it was submitted", []protocol.TaskEntry{removed("a", 0), submitted("a"), submitted("b")},
 			tasks.Task{Jobs: []tasks.Place{{Job: "b", Place: 2}}, Live: "b", Gone: map[string]protocol.Removed{"a": {Job: "a"}}}},
 	} {
 		if diff := cmp.Diff(row.want, tasks.FoldTask(row.entries)); diff != "" {

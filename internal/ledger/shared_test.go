@@ -208,7 +208,7 @@ func TestASharedStateIsPutByHandBetweenJobs(t *testing.T) {
 	for _, list := range []store.Digest{"hand", "better"} {
 		d.check(states.PutShared(t.Context(), d.World, one.Path(), "cli-2", list, 3))
 	}
-	d.write(one, protocol.Entry{Settled: &protocol.Settled{State: job.Succeeded}})
+	d.write(one, protocol.JobEntry{Settled: &protocol.Settled{State: job.Succeeded}})
 	two := d.submit(nil)
 	s = sit(d.World, one.Path(), 0, place(two.ID), 1, 1)
 	d.check(s.begin(t, -1))
@@ -333,11 +333,11 @@ func TestTheFirstWhoBeginsDecides(t *testing.T) {
 }
 
 func TestABeginningThatComesTooLateIsIgnored(t *testing.T) {
-	at := func(place, attempt int, state store.Digest) protocol.Entry {
-		return protocol.Entry{Begun: &protocol.Begun{Place: place, Attempt: attempt, State: state}}
+	at := func(place, attempt int, state store.Digest) protocol.StateEntry {
+		return protocol.StateEntry{Begun: &protocol.Begun{Place: place, Attempt: attempt, State: state}}
 	}
 	var counted []store.Digest
-	for _, b := range states.FoldBegun([]protocol.Entry{at(0, 1, "a"), at(0, 1, "twice"), at(2, 1, "b"), at(0, 2, "late"), {}, at(2, 2, "c")}) {
+	for _, b := range states.FoldBegun([]protocol.StateEntry{at(0, 1, "a"), at(0, 1, "twice"), at(2, 1, "b"), at(0, 2, "late"), {}, at(2, 2, "c")}) {
 		counted = append(counted, b.State)
 	}
 	if diff := cmp.Diff([]store.Digest{"a", "b", "c"}, counted); diff != "" {

@@ -33,7 +33,7 @@ func (s *scene) checkPlaced(id string, placed protocol.Placed) {
 	if placed.Placement > 100 {
 		s.violate("R5: the engine is asked for placement %d of %s", placed.Placement, id)
 	}
-	if !slices.ContainsFunc(st.placed, func(e protocol.Entry) bool { return *e.Placed == placed }) {
+	if !slices.ContainsFunc(st.placed, func(e protocol.JobEntry) bool { return *e.Placed == placed }) {
 		s.violate("J1: placement %d of %s was started and is not in the log", placed.Placement, id)
 	}
 }
@@ -158,7 +158,7 @@ func (s *scene) checkStart(run *start, o runagent.Order) {
 // at the moment of restored; and of older work's checkpoints nothing.
 func (s *scene) checkRestored(r *program, o runagent.Order, saved *protocol.Saved) {
 	l := s.stateOf(o.Rank)
-	mine := slices.IndexFunc(l.entries, func(e protocol.Entry) bool {
+	mine := slices.IndexFunc(l.entries, func(e protocol.StateEntry) bool {
 		return e.Restored != nil && e.Restored.Agent == r.m.agent && e.Restored.Attempt == o.Attempt
 	})
 	if mine < 0 {

@@ -64,7 +64,7 @@ func (s *scene) checkLeft() {
 // checkTask: T1, a job is submitted only after the one before it had settled and
 // was closed; what a submit was told is so.
 func (s *scene) checkTask() {
-	l := s.rawUnder("p/t/log")
+	l := s.taskLog()
 	live := ""
 	for n, e := range l.entries {
 		switch {
@@ -250,7 +250,7 @@ func (s *scene) checkCause(id string, st story, k int) {
 }
 
 // decidedAt is when the process that signed an entry decided.
-func (s *scene) decidedAt(e protocol.Entry, landed time.Duration) time.Duration {
+func (s *scene) decidedAt(e protocol.JobEntry, landed time.Duration) time.Duration {
 	return min(e.At.Sub(epoch)-s.processOf(e.By).skew, landed)
 }
 
@@ -274,7 +274,7 @@ func (s *scene) checkLost(id string, st story, k int) {
 // checkUnended: R3, an agent that wrote how it ended, and died then, is not marked dead, unless a
 // lease had run out before. Of one that lives on, an exit may have crossed the
 // observer's look.
-func (s *scene) checkUnended(id string, k, rank int, m *machine, decided time.Duration, by protocol.Entry) {
+func (s *scene) checkUnended(id string, k, rank int, m *machine, decided time.Duration, by protocol.JobEntry) {
 	when, ok := s.made[fmt.Sprintf("p/t/%s/attempts/%d/exit/%d", id, k, rank)]
 	switch {
 	case !ok:
@@ -308,7 +308,7 @@ func (s *scene) checkKeep(id string, st story, k int) {
 // checkDeath: D1 and D2, no agent is called dead that lives and was heard of. What
 // counts is when the observer decided, not when its entry landed; what came in
 // the last seconds before that may have crossed its look.
-func (s *scene) checkDeath(agent string, t, decided time.Duration, e protocol.Entry) {
+func (s *scene) checkDeath(agent string, t, decided time.Duration, e protocol.JobEntry) {
 	m, observer := s.agentNamed(agent), s.processOf(e.By)
 	if m.p.dead && m.died <= t || m.disowned && m.disownedAt <= t && !s.refuted(m, e, decided) {
 		return
@@ -326,7 +326,7 @@ func (s *scene) checkDeath(agent string, t, decided time.Duration, e protocol.En
 
 // refuted says whether an agent has joined again since the observer had mourned it
 // on the engine's word: that word is spent.
-func (s *scene) refuted(m *machine, by protocol.Entry, decided time.Duration) bool {
+func (s *scene) refuted(m *machine, by protocol.JobEntry, decided time.Duration) bool {
 	st := s.storyOf(m.job)
 	for k, a := range st.attempts {
 		if a.Cause != protocol.Lost || st.by[k].By != by.By || st.opened[k] >= decided || s.decidedAt(st.by[k], st.opened[k]) < m.disownedAt+10*time.Second {
@@ -347,7 +347,7 @@ func (s *scene) checkSigns(m *machine, by string, decided time.Duration) {
 	fresh := func(at time.Duration) bool {
 		return at < decided-crossed && at > decided-(protocol.Lease-protocol.HeartbeatEvery-crossed)
 	}
-	l := s.rawUnder("p/t/" + m.job + "/log")
+	l := s.jobLog(m.job)
 	for n, e := range l.entries {
 		if e.By == m.agent && fresh(l.at[n]) {
 			s.violate("D2: agent %s was called dead %s after it had written entry %d", m.agent, decided-l.at[n], n)

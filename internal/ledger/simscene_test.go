@@ -39,7 +39,7 @@ type scene struct {
 	vandals   *coro
 	tampered  map[string]bool // jobs with a job.json that is, or was, not the submitted one
 	calm      bool
-	logs      map[string]*raw
+	logs      map[string]any // a *raw each
 	snares    []snare[*scene]
 	seen      coverage
 }
@@ -135,7 +135,7 @@ func pathOf(id string) job.Path { return job.Path{Project: "p", Task: "t", Job: 
 
 func newScene(seed uint64) *scene {
 	s := &scene{world: newWorld(seed, plan(seed)), machines: map[string]*machine{}, tokens: map[string]string{},
-		jobs: map[string]bool{}, since: map[string]int{}, torn: map[store.Digest]bool{}, tampered: map[string]bool{}, logs: map[string]*raw{}, seen: coverage{}}
+		jobs: map[string]bool{}, since: map[string]int{}, torn: map[store.Digest]bool{}, tampered: map[string]bool{}, logs: map[string]any{}, seen: coverage{}}
 	s.failAt = map[int]int{}
 	s.watch, s.landed = s.onCreate, s.onLanded
 	return s

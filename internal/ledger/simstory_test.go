@@ -15,16 +15,16 @@ import (
 // nothing with the code under test but the entries' decoding.
 
 // raw is a log as it lies in the store, past the faults.
-type raw struct {
-	entries []protocol.Entry
+type raw[E protocol.Entry] struct {
+	entries []E
 	at      []time.Duration
 }
 
 // rawUnder reads a log on from where it was read before.
-func (s *scene) rawUnder(dir string) *raw {
-	l := s.logs[dir]
-	if l == nil {
-		l = &raw{}
+func rawUnder[E protocol.Entry](s *scene, dir string) *raw[E] {
+	l, known := s.logs[dir].(*raw[E])
+	if !known {
+		l = &raw[E]{}
 		s.logs[dir] = l
 	}
 	for {
@@ -33,13 +33,21 @@ func (s *scene) rawUnder(dir string) *raw {
 		if !ok {
 			return l
 		}
-		var e protocol.Entry
+		var e E
 		s.peek(key, &e)
 		l.entries, l.at = append(l.entries, e), append(l.at, when)
 	}
 }
 
-func (s *scene) stateOf(rank int) *raw { return s.rawUnder(fmt.Sprintf("p/t/state/%d", rank)) }
+func (s *scene) taskLog() *raw[protocol.TaskEntry] { return rawUnder[protocol.TaskEntry](s, "p/t/log") }
+
+func (s *scene) jobLog(id string) *raw[protocol.JobEntry] {
+	return rawUnder[protocol.JobEntry](s, "p/t/"+id+"/log")
+}
+
+func (s *scene) stateOf(rank int) *raw[protocol.StateEntry] {
+	return rawUnder[protocol.StateEntry](s, fmt.Sprintf("p/t/state/%d", rank))
+}
 
 // text reads an object past the faults.
 func (s *scene) text(key string) []byte {
@@ -79,21 +87,21 @@ const forever = time.Duration(1<<63 - 1)
 type story struct {
 	attempts  []protocol.Attempt // that count
 	opened    []time.Duration
-	by        []protocol.Entry // their entries
-	stop      *protocol.Entry
+	by        []protocol.JobEntry // their entries
+	stop      *protocol.JobEntry
 	stopAt    time.Duration
 	settled   *protocol.Settled
 	settledAt time.Duration // 0: it has not
-	placed    []protocol.Entry
+	placed    []protocol.JobEntry
 	placedAt  []time.Duration
-	ignored   []protocol.Entry
+	ignored   []protocol.JobEntry
 	drained   map[string]time.Duration // agents that are to leave, and since when
 }
 
 func (st story) open() bool { return st.stop == nil && st.settled == nil }
 
 func (s *scene) storyOf(id string) (st story) {
-	l := s.rawUnder("p/t/" + id + "/log")
+	l := s.jobLog(id)
 	for n, e := range l.entries {
 		switch {
 		case e.Placed != nil:
@@ -150,7 +158,7 @@ func (st story) count(causes ...protocol.Cause) (n int) {
 // closed.
 func (s *scene) order() (places map[string]int, live string) {
 	places = map[string]int{}
-	for n, e := range s.rawUnder("p/t/log").entries {
+	for n, e := range s.taskLog().entries {
 		switch {
 		case e.Submitted != nil && live == "":
 			live = e.Submitted.Job
@@ -172,7 +180,7 @@ func (w writer) after(o writer) bool {
 // generation finds, in a rank's log, what an attempt that takes over after these
 // entries is to begin with: the newest that its writer saved while it held the
 // rank, and of which nothing is lost.
-func (s *scene) generation(entries []protocol.Entry) (number int, g *protocol.Saved) {
+func (s *scene) generation(entries []protocol.StateEntry) (number int, g *protocol.Saved) {
 	number = -1
 	held, agent := writer{-1, 0}, ""
 	for n, e := range entries {

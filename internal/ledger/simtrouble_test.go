@@ -364,54 +364,57 @@ func (s *scene) vandal(p *process) {
 		if id == "" {
 			continue
 		}
-		dir := []string{"p/t/log", "p/t/" + id + "/log", "p/t/" + id + "/log", fmt.Sprintf("p/t/state/%d", s.rng.IntN(s.nodes))}[s.rng.IntN(4)]
-		l := w.OpenLog(dir, "vandal")
-		must(l.Read(ctx))
-		var wrong []protocol.Entry
-		switch dir {
-		case "p/t/log":
-			wrong = wrongInTask(tasks.FoldTask(l.Entries))
-		case "p/t/" + id + "/log":
-			wrong = wrongInJob(runs.FoldRun(l.Entries))
+		rank := s.rng.IntN(s.nodes)
+		switch s.rng.IntN(4) {
+		case 0:
+			vandalise(s, w.TaskLog(taskPath, "vandal"), func(entries []protocol.TaskEntry) []protocol.TaskEntry { return wrongInTask(tasks.FoldTask(entries)) })
+		case 1, 2:
+			vandalise(s, w.JobLog(pathOf(id), "vandal"), func(entries []protocol.JobEntry) []protocol.JobEntry { return wrongInJob(runs.FoldRun(entries)) })
 		default:
-			wrong = wrongInState(l.Entries)
-		}
-		if len(wrong) == 0 {
-			continue
-		}
-		mine, err := l.Append(ctx, wrong[s.rng.IntN(len(wrong))])
-		must(err)
-		if mine {
-			s.seen["wrong entry"]++
+			vandalise(s, w.StateLog(taskPath, rank, "vandal"), wrongInState)
 		}
 	}
 	p.end()
 }
 
-func wrongInTask(t tasks.Task) []protocol.Entry {
-	wrong := []protocol.Entry{{Closed: &protocol.Closed{Job: "nobody"}}}
+// vandalise appends one of the entries that are wrong after those that a log holds.
+func vandalise[E protocol.Entry](s *scene, l *protocol.Log[E], wrongIn func(entries []E) []E) {
+	must(l.Read(ctx))
+	wrong := wrongIn(l.Entries)
+	if len(wrong) == 0 {
+		return
+	}
+	mine, err := l.Append(ctx, wrong[s.rng.IntN(len(wrong))])
+	must(err)
+	if mine {
+		s.seen["wrong entry"]++
+	}
+}
+
+func wrongInTask(t tasks.Task) []protocol.TaskEntry {
+	wrong := []protocol.TaskEntry{{Closed: &protocol.Closed{Job: "nobody"}}}
 	if t.Live != "" {
-		wrong = append(wrong, protocol.Entry{Submitted: &protocol.Submitted{Job: "ghost"}})
+		wrong = append(wrong, protocol.TaskEntry{Submitted: &protocol.Submitted{Job: "ghost"}})
 	}
 	return wrong
 }
 
-func wrongInJob(r runs.Run) []protocol.Entry {
+func wrongInJob(r runs.Run) []protocol.JobEntry {
 	k := r.Attempt()
-	settled := func(k int, st job.State) protocol.Entry {
-		return protocol.Entry{Settled: &protocol.Settled{State: st, Attempt: k}}
+	settled := func(k int, st job.State) protocol.JobEntry {
+		return protocol.JobEntry{Settled: &protocol.Settled{State: st, Attempt: k}}
 	}
-	attempt := func(k int) protocol.Entry {
-		return protocol.Entry{Attempt: &protocol.Attempt{K: k, Cause: protocol.Lost, Ranks: []int{0}}}
+	attempt := func(k int) protocol.JobEntry {
+		return protocol.JobEntry{Attempt: &protocol.Attempt{K: k, Cause: protocol.Lost, Ranks: []int{0}}}
 	}
-	wrong := []protocol.Entry{attempt(k + 2), attempt(k), settled(k+1, job.Succeeded)}
+	wrong := []protocol.JobEntry{attempt(k + 2), attempt(k), settled(k+1, job.Succeeded)}
 	if r.Stop == nil && r.Settled == nil {
 		if k > 0 { // there is no attempt -1: such an entry is damage, and stops its readers
 			wrong = append(wrong, settled(k-1, job.Succeeded))
 		}
 		return append(wrong, settled(k, job.Cancelled))
 	}
-	wrong = append(wrong, attempt(k+1), settled(k, job.Succeeded), protocol.Entry{Failing: &protocol.Stop{Reason: "vandal"}}, protocol.Entry{Cancelled: &protocol.Stop{Reason: "vandal"}})
+	wrong = append(wrong, attempt(k+1), settled(k, job.Succeeded), protocol.JobEntry{Failing: &protocol.Stop{Reason: "vandal"}}, protocol.JobEntry{Cancelled: &protocol.Stop{Reason: "vandal"}})
 	if r.Settled != nil {
 		return append(wrong, settled(k, job.Failed), settled(k, job.Cancelled))
 	}
@@ -422,13 +425,13 @@ func wrongInJob(r runs.Run) []protocol.Entry {
 }
 
 // wrongInState are generations without a holder of the rank.
-func wrongInState(entries []protocol.Entry) []protocol.Entry {
+func wrongInState(entries []protocol.StateEntry) []protocol.StateEntry {
 	h, ok := states.CurrentHolder(entries)
 	if !ok {
-		return []protocol.Entry{{Saved: &protocol.Saved{Agent: "vandal", Checkpoints: "v"}}}
+		return []protocol.StateEntry{{Saved: &protocol.Saved{Agent: "vandal", Checkpoints: "v"}}}
 	}
 	old := protocol.Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: h.Agent}
 	other := protocol.Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}
-	return []protocol.Entry{{Saved: &old}, {Saved: &other}, {Restored: &protocol.Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: "vandal"}},
+	return []protocol.StateEntry{{Saved: &old}, {Saved: &other}, {Restored: &protocol.Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: "vandal"}},
 		{Restored: &protocol.Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}}}
 }

@@ -14,28 +14,28 @@ import (
 
 // took is an entry by which an attempt takes a rank's state over; kept is a
 // generation it saves.
-func took(place, attempt int, agent string) protocol.Entry {
-	return protocol.Entry{Restored: &protocol.Restored{Place: place, Attempt: attempt, Agent: agent}}
+func took(place, attempt int, agent string) protocol.StateEntry {
+	return protocol.StateEntry{Restored: &protocol.Restored{Place: place, Attempt: attempt, Agent: agent}}
 }
 
-func kept(place, attempt int, agent string) protocol.Entry {
-	return protocol.Entry{Saved: &protocol.Saved{Place: place, Attempt: attempt, Agent: agent}}
+func kept(place, attempt int, agent string) protocol.StateEntry {
+	return protocol.StateEntry{Saved: &protocol.Saved{Place: place, Attempt: attempt, Agent: agent}}
 }
 
 func TestOnlyTheHoldersGenerationsCount(t *testing.T) {
 	for _, row := range []struct {
 		name    string
-		entries []protocol.Entry
+		entries []protocol.StateEntry
 		counted []int
 	}{
 		{"nothing", nil, nil},
-		{"one writer", []protocol.Entry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}, []int{1, 2}},
-		{"saved by nobody", []protocol.Entry{kept(0, 1, "a")}, nil},
-		{"the older writer is fenced", []protocol.Entry{took(0, 1, "a"), kept(0, 1, "a"), took(0, 2, "b"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{1, 4}},
-		{"an older one cannot take it back", []protocol.Entry{took(0, 2, "b"), took(0, 1, "a"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{3}},
-		{"a later job is newer, whatever its attempt", []protocol.Entry{took(0, 9, "a"), took(3, 1, "b"), kept(0, 9, "a"), kept(3, 1, "b")}, []int{3}},
-		{"another agent of the same attempt is not it", []protocol.Entry{took(0, 1, "a"), kept(0, 1, "b")}, nil},
-		{"the same attempt twice: the first has it", []protocol.Entry{took(0, 1, "a"), took(0, 1, "b"), kept(0, 1, "b"), kept(0, 1, "a")}, []int{3}},
+		{"one writer", []protocol.StateEntry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}, []int{1, 2}},
+		{"saved by nobody", []protocol.StateEntry{kept(0, 1, "a")}, nil},
+		{"the older writer is fenced", []protocol.StateEntry{took(0, 1, "a"), kept(0, 1, "a"), took(0, 2, "b"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{1, 4}},
+		{"an older one cannot take it back", []protocol.StateEntry{took(0, 2, "b"), took(0, 1, "a"), kept(0, 1, "a"), kept(0, 2, "b")}, []int{3}},
+		{"a later job is newer, whatever its attempt", []protocol.StateEntry{took(0, 9, "a"), took(3, 1, "b"), kept(0, 9, "a"), kept(3, 1, "b")}, []int{3}},
+		{"another agent of the same attempt is not it", []protocol.StateEntry{took(0, 1, "a"), kept(0, 1, "b")}, nil},
+		{"the same attempt twice: the first has it", []protocol.StateEntry{took(0, 1, "a"), took(0, 1, "b"), kept(0, 1, "b"), kept(0, 1, "a")}, []int{3}},
 	} {
 		if diff := cmp.Diff(row.counted, states.CountedGenerations(row.entries)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", row.name, diff)
@@ -44,7 +44,7 @@ func TestOnlyTheHoldersGenerationsCount(t *testing.T) {
 }
 
 func TestTheNewestCompleteGenerationIsOffered(t *testing.T) {
-	entries := []protocol.Entry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}
+	entries := []protocol.StateEntry{took(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a"), kept(0, 1, "a")}
 	for i, d := range []store.Digest{"old", "mid", "new"} {
 		entries[i+1].Saved.Checkpoints = d
 	}

@@ -216,7 +216,7 @@ func TestAGCWaitsForTheOneThatWasQuicker(t *testing.T) {
 	d.World.Gone = func(h protocol.Host) (bool, bool) {
 		if h.PID == 7 && !quick {
 			quick = true
-			d.writeTo(protocol.SweepDir+"/log", protocol.Entry{Swept: &protocol.Swept{N: first.N}}, protocol.Entry{Sweep: &protocol.Sweep{For: 20 * time.Second, Host: protocol.Host{Boot: "there", PID: 8}}})
+			writeTo(d, d.SweepLog("test"), protocol.SweepEntry{Swept: &protocol.Swept{N: first.N}}, protocol.SweepEntry{Sweep: &protocol.Sweep{For: 20 * time.Second, Host: protocol.Host{Boot: "there", PID: 8}}})
 		}
 		return false, false
 	}
@@ -255,9 +255,9 @@ func TestACensusFindsAllThatIsNamed(t *testing.T) {
 	d := newDesk(t)
 	ctx := t.Context()
 	d.check(removal.RememberTask(ctx, d.World, job.Path{Project: "demo", Task: "byhand"}))
-	d.writeTo(protocol.StateDir(job.Path{Project: "demo", Task: "byhand"}, 3), protocol.Entry{Restored: &protocol.Restored{Place: -1, Agent: "cli"}},
-		protocol.Entry{Saved: &protocol.Saved{Place: -1, Agent: "cli", State: "s1"}}, protocol.Entry{Saved: &protocol.Saved{Place: -1, Agent: "zombie", State: "s2"}},
-		protocol.Entry{Saved: &protocol.Saved{Place: -1, Agent: "cli", State: "s3"}})
+	writeTo(d, d.StateLog(job.Path{Project: "demo", Task: "byhand"}, 3, "test"), protocol.StateEntry{Restored: &protocol.Restored{Place: -1, Agent: "cli"}},
+		protocol.StateEntry{Saved: &protocol.Saved{Place: -1, Agent: "cli", State: "s1"}}, protocol.StateEntry{Saved: &protocol.Saved{Place: -1, Agent: "zombie", State: "s2"}},
+		protocol.StateEntry{Saved: &protocol.Saved{Place: -1, Agent: "cli", State: "s3"}})
 	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
 	d.write(j, opened(1, protocol.First))
 	d.check(removal.NameOutputs(ctx, d.World, j.Path(), 1, 0, "a", map[string]store.Digest{"model": "m0"}))
@@ -305,7 +305,7 @@ func TestFoldersAreThoseOfJobs(t *testing.T) {
 	d := newDesk(t)
 	j := d.submit(nil)
 	d.write(j, opened(1, protocol.First))
-	d.writeTo(protocol.StateDir(j.Path(), 0), protocol.Entry{Restored: &protocol.Restored{}})
+	writeTo(d, d.StateLog(j.Path(), 0, "test"), protocol.StateEntry{Restored: &protocol.Restored{}})
 	folders, err := removal.ListFolders(t.Context(), d.World, j.Path())
 	d.check(err)
 	if len(folders) != 1 || folders[0].Job != j.ID || folders[0].Objects != 2 || folders[0].Bytes == 0 || !folders[0].Newest.Equal(d.clock.Now()) {
@@ -337,7 +337,7 @@ func TestACensusLooksAtASettledMapAgain(t *testing.T) {
 	d := newDesk(t)
 	ctx := t.Context()
 	j := d.mapJob(4, 2, nil)
-	d.write(j, protocol.Entry{Settled: &protocol.Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
+	d.write(j, protocol.JobEntry{Settled: &protocol.Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
 	c := removal.NewCensus(d.World)
 	d.check(c.Look(ctx))
 	d.check(control.NameRound(ctx, d.World, j.Path(), "cli", control.Round{Amend: &protocol.Amended{Code: &protocol.Code{Code: job.Code{Digest: "new", Blob: "b2"}}}}))

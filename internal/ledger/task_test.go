@@ -155,16 +155,16 @@ func TestASubmitAfterTheEndClosesTheJobBefore(t *testing.T) {
 func TestACancelStandsOrSaysThatItCameTooLate(t *testing.T) {
 	for _, row := range []struct {
 		name    string
-		entries []protocol.Entry
+		entries []protocol.JobEntry
 		stands  bool
 		writes  bool
 	}{
 		{"nobody works on it", nil, true, true},
-		{"it runs", []protocol.Entry{opened(1, protocol.First)}, true, true},
-		{"somebody cancelled it before", []protocol.Entry{opened(1, protocol.First), cancelled1}, true, false},
-		{"it was cancelled and is over", []protocol.Entry{cancelled1, ended(0, job.Cancelled)}, true, false},
-		{"it is failing", []protocol.Entry{opened(1, protocol.First), failing1}, false, false},
-		{"it has succeeded", []protocol.Entry{opened(1, protocol.First), ended(1, job.Succeeded)}, false, false},
+		{"it runs", []protocol.JobEntry{opened(1, protocol.First)}, true, true},
+		{"somebody cancelled it before", []protocol.JobEntry{opened(1, protocol.First), cancelled1}, true, false},
+		{"it was cancelled and is over", []protocol.JobEntry{cancelled1, ended(0, job.Cancelled)}, true, false},
+		{"it is failing", []protocol.JobEntry{opened(1, protocol.First), failing1}, false, false},
+		{"it has succeeded", []protocol.JobEntry{opened(1, protocol.First), ended(1, job.Succeeded)}, false, false},
 	} {
 		d := newDesk(t)
 		j := d.submit(nil)
@@ -175,7 +175,7 @@ func TestACancelStandsOrSaysThatItCameTooLate(t *testing.T) {
 		}
 		rep, err := views.ReadReport(t.Context(), d.World, j.Path())
 		d.check(err)
-		wrote := slices.ContainsFunc(rep.Log, func(e protocol.Entry) bool {
+		wrote := slices.ContainsFunc(rep.Log, func(e protocol.JobEntry) bool {
 			return e.Cancelled != nil && e.By == "cli-9" && e.Cancelled.Reason == "wrong data"
 		})
 		if wrote != row.writes {
@@ -258,7 +258,7 @@ func TestAJobThatWasChangedSinceItWasSubmittedIsNotLoaded(t *testing.T) {
 // a drover that named none is loaded.
 func TestARecordIsNamedOnce(t *testing.T) {
 	d := newDesk(t)
-	entries := []protocol.Entry{{Submitted: &protocol.Submitted{Job: "a", Record: "first"}}, {Submitted: &protocol.Submitted{Job: "b"}}, {Submitted: &protocol.Submitted{Job: "a", Record: "second"}}}
+	entries := []protocol.TaskEntry{{Submitted: &protocol.Submitted{Job: "a", Record: "first"}}, {Submitted: &protocol.Submitted{Job: "b"}}, {Submitted: &protocol.Submitted{Job: "a", Record: "second"}}}
 	for id, want := range map[string]store.Digest{"a": "first", "b": "", "c": ""} {
 		if got := tasks.AcceptedRecord(entries, id); got != want {
 			t.Errorf("job %s has record %q, want %q", id, got, want)
@@ -267,7 +267,7 @@ func TestARecordIsNamedOnce(t *testing.T) {
 	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "old", Nodes: 1}}
 	d.check(tasks.NameJob(t.Context(), d.World, &j))
 	d.create(protocol.JobKey(j.Path()), j)
-	d.writeTo(protocol.TaskDir(j.Path())+"/log", protocol.Entry{Submitted: &protocol.Submitted{Job: j.ID}})
+	writeTo(d, d.TaskLog(j.Path(), "test"), protocol.TaskEntry{Submitted: &protocol.Submitted{Job: j.ID}})
 	if _, err := tasks.LoadAccepted(t.Context(), d.World, j.Path()); err != nil {
 		t.Error(err)
 	}
@@ -308,11 +308,11 @@ func TestSettingsOfAnotherTaskAreNotSubmitted(t *testing.T) {
 	if _, err := control.CancelJob(ctx, w, p, "cli", "enough"); err != nil {
 		t.Fatal(err)
 	}
-	l := w.OpenLog(protocol.JobDir(p)+"/log", "cli")
+	l := w.JobLog(p, "cli")
 	if err := l.Read(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Append(ctx, protocol.Entry{Settled: &protocol.Settled{State: job.Cancelled}}); err != nil {
+	if _, err := l.Append(ctx, protocol.JobEntry{Settled: &protocol.Settled{State: job.Cancelled}}); err != nil {
 		t.Fatal(err)
 	}
 	if j, live, mine := submit("k2"); mine || live != "" {

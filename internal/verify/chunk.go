@@ -91,23 +91,20 @@ func newChunk(w *walk, id string, s protocol.Seed, g ground) *chunk {
 	return c
 }
 
-func (c *chunk) addFinding(rule Rule, n int, e protocol.Entry, item int, why string, args ...any) {
+func (c *chunk) addFinding(rule Rule, n int, e protocol.ChunkEntry, item int, why string, args ...any) {
 	c.w.v.addFinding(rule, Note{Log: c.id, Entry: n, Item: item, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
-func (c *chunk) addNote(n int, e protocol.Entry, why string, args ...any) {
+func (c *chunk) addNote(n int, e protocol.ChunkEntry, why string, args ...any) {
 	c.w.v.addNote(Note{Log: c.id, Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
-// foldEntry folds entry n.
-func (c *chunk) foldEntry(n int, e protocol.Entry) {
+// foldEntry folds entry n. foreign says that it holds a fact of another log.
+func (c *chunk) foldEntry(n int, e protocol.ChunkEntry, foreign bool) {
 	c.n, c.counted = n+1, nil
-	rest := e
-	rest.Claim, rest.Claimed, rest.Results, rest.Starting = 0, nil, nil, nil
-	rest.Handed, rest.Released, rest.Ended, rest.Again = nil, nil, nil, nil
 	own := count(len(e.Results) > 0, len(e.Starting) > 0, e.Handed != nil, e.Released != nil, e.Ended != nil)
 	switch {
-	case !bare(rest):
+	case foreign:
 		c.addFinding(RuleEntry, n, e, 0, "it holds a fact that does not belong in the log of a chunk")
 	case e.Again != nil && own == 0 && e.Claimed == nil && e.Claim == 0:
 		c.foldReopened(n, e)
@@ -126,7 +123,7 @@ func (c *chunk) foldEntry(n int, e protocol.Entry) {
 }
 
 // foldClaim is M1: a claim says why it may be made.
-func (c *chunk) foldClaim(n int, e protocol.Entry) {
+func (c *chunk) foldClaim(n int, e protocol.ChunkEntry) {
 	x := *e.Claimed
 	why := map[protocol.Grounds]bool{protocol.Untouched: c.claims == 0, protocol.FreeAgain: c.claims > 0 && c.owner == "",
 		protocol.Silence: c.owner != "", protocol.TakenAway: c.owner != ""}
@@ -249,7 +246,7 @@ func (c *chunk) closeChunk() { c.closed, c.owner, c.starting = true, "", nil }
 
 // foldEnded is `ended(n)` by any writer (E2). It is void in a chunk with a higher mark, and in
 // an ended one it only dismisses a reopen.
-func (c *chunk) foldEnded(n int, e protocol.Entry) {
+func (c *chunk) foldEnded(n int, e protocol.ChunkEntry) {
 	by := e.Ended.By
 	switch {
 	case by == 0:
@@ -272,7 +269,7 @@ func (c *chunk) foldEnded(n int, e protocol.Entry) {
 }
 
 // foldReopened is a chunk's `reopened(n)` (M4).
-func (c *chunk) foldReopened(n int, e protocol.Entry) {
+func (c *chunk) foldReopened(n int, e protocol.ChunkEntry) {
 	x := *e.Again
 	if !c.closed || x.By <= c.mark {
 		c.addNote(n, e, "it has items of a chunk run again that has not ended, or has entry %d of the job's log behind it", c.mark)

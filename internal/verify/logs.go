@@ -7,10 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/store"
@@ -22,7 +23,8 @@ const format = 1
 // readEntries gives the entries of a log to take, in order. last is the highest number
 // that a listing, made before, has shown; -1: none. whole is false where the log has a
 // hole, or an entry that cannot be read: a doubt says so, and nothing after that is given.
-func (v *verifier) readEntries(ctx context.Context, name, dir string, last int, take func(n int, e protocol.Entry) error) (whole bool, err error) {
+// foreign says that an entry holds a fact that belongs to another log.
+func readEntries[E protocol.Entry](ctx context.Context, v *verifier, name, dir string, last int, take func(n int, e E, foreign bool) error) (whole bool, err error) {
 	for n := 0; ; n++ {
 		b, err := v.s.Get(ctx, fmt.Sprintf("%s/%08d", dir, n))
 		if errors.Is(err, store.ErrNotExist) {
@@ -36,44 +38,78 @@ func (v *verifier) readEntries(ctx context.Context, name, dir string, last int, 
 			return false, fmt.Errorf("read log %s: %w", name, err)
 		}
 		v.r.Entries++
-		var e protocol.Entry
+		var e E
+		foreign := false
 		if err == nil {
-			e, err = decode(b)
+			e, foreign, err = decode[E](b)
 		}
 		if err != nil {
 			v.addFinding(RuleEntry, Note{Log: name, Entry: n, Why: fmt.Sprintf("it cannot be read: %v", err)})
 			return false, nil
 		}
-		if err := take(n, e); err != nil {
+		if err := take(n, e, foreign); err != nil {
 			return false, err
 		}
 	}
 }
 
-// decode is strict: a fact that this code does not know might change what follows.
-func decode(b []byte) (e protocol.Entry, err error) {
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&e); err != nil {
-		return e, err
+// decode is strict: a fact that this code does not know might change what follows. A fact
+// of another log is known, and counts for nothing here: foreign is then true.
+func decode[E protocol.Entry](b []byte) (e E, foreign bool, err error) {
+	if err = decodeStrictly(b, &e); err != nil {
+		if own, ok := withoutForeignFacts[E](b); ok {
+			e = *new(E)
+			foreign, err = true, decodeStrictly(own, &e)
+		}
 	}
-	if _, err := d.Token(); err != io.EOF {
-		return e, errors.New("there is data after its end")
+	if err != nil {
+		return e, foreign, err
 	}
-	switch {
-	case e.V != format:
-		return e, fmt.Errorf("its format is %d, this drover knows %d", e.V, format)
-	case e.Nonce == "" || e.By == "":
-		return e, errors.New("it does not name its owner")
+	switch h := protocol.HeaderOf(&e); {
+	case h.V != format:
+		return e, foreign, fmt.Errorf("its format is %d, this drover knows %d", h.V, format)
+	case h.Nonce == "" || h.By == "":
+		return e, foreign, errors.New("it does not name its owner")
 	}
-	return e, nil
+	return e, foreign, nil
 }
 
-// bare says that nothing but what every entry has is left of e. Callers take
-// out what may be there.
-func bare(e protocol.Entry) bool {
-	e.V, e.Nonce, e.By, e.At = 0, "", "", time.Time{}
-	return reflect.DeepEqual(e, protocol.Entry{})
+func decodeStrictly(b []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("there is data after its end")
+	}
+	return nil
+}
+
+// withoutForeignFacts takes facts of other logs out of an entry of type E; ok is false
+// when it holds none.
+func withoutForeignFacts[E protocol.Entry](b []byte) (own []byte, ok bool) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(b, &fields) != nil {
+		return nil, false
+	}
+	before, mine, others := len(fields), factsOf[E](), slices.Concat(factsOf[protocol.TaskEntry](), factsOf[protocol.JobEntry](), factsOf[protocol.ChunkEntry](), factsOf[protocol.StateEntry](),
+		factsOf[protocol.InputEntry](), factsOf[protocol.OutputsEntry](), factsOf[protocol.RoundsEntry](), factsOf[protocol.SweepEntry]())
+	maps.DeleteFunc(fields, func(name string, _ json.RawMessage) bool {
+		return slices.Contains(others, name) && !slices.Contains(mine, name)
+	})
+	own, err := json.Marshal(fields)
+	return own, err == nil && len(fields) < before
+}
+
+// factsOf are the names of what an entry of type E may hold.
+func factsOf[E protocol.Entry]() (names []string) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[E]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // listObjects gives every object below a prefix, by the rest of its key.

@@ -11,7 +11,7 @@ import (
 
 // foldOwnEntry folds what a chunk's owner wrote: facts of one entry in the order in which they
 // are decided (L4). What another agent wrote does not count (L3).
-func (c *chunk) foldOwnEntry(n int, e protocol.Entry) {
+func (c *chunk) foldOwnEntry(n int, e protocol.ChunkEntry) {
 	if c.closed || e.Claim != c.claims || e.By != c.owner {
 		c.foldForeign(n, e)
 		return
@@ -36,7 +36,7 @@ func (c *chunk) foldOwnEntry(n int, e protocol.Entry) {
 }
 
 // foldForeign is an entry of a claim that is over, or was never its writer's.
-func (c *chunk) foldForeign(n int, e protocol.Entry) {
+func (c *chunk) foldForeign(n int, e protocol.ChunkEntry) {
 	if c.closed && len(e.Results) > 0 {
 		c.addFinding(RuleEnded, n, e, e.Results[0].Item, "it has results, and the chunk had ended")
 		return
@@ -58,7 +58,7 @@ func orNobody(agent string) string {
 }
 
 // foldResult is one try of an item (M1, M13).
-func (c *chunk) foldResult(n int, e protocol.Entry, r protocol.Result) {
+func (c *chunk) foldResult(n int, e protocol.ChunkEntry, r protocol.Result) {
 	place, ok := c.g.placeOfItem(r.Item)
 	switch {
 	case !ok || c.stands[place] == handedOn:
@@ -115,7 +115,7 @@ func failureOf(r protocol.Result) string {
 }
 
 // checkResult says what cannot be of one result.
-func (c *chunk) checkResult(n int, e protocol.Entry, r protocol.Result) {
+func (c *chunk) checkResult(n int, e protocol.ChunkEntry, r protocol.Result) {
 	switch {
 	case !r.Failed && (r.Code != 0 || r.Signal != "" || r.Final):
 		c.addFinding(RuleResult, n, e, r.Item, "it says a success, with %s", endedBy(r))
@@ -125,7 +125,7 @@ func (c *chunk) checkResult(n int, e protocol.Entry, r protocol.Result) {
 }
 
 // foldStart names items before they begin (M13).
-func (c *chunk) foldStart(n int, e protocol.Entry) {
+func (c *chunk) foldStart(n int, e protocol.ChunkEntry) {
 	for _, item := range e.Starting {
 		place, ok := c.g.placeOfItem(item)
 		if !ok || c.stands[place] != open {
@@ -143,7 +143,7 @@ func (c *chunk) foldStart(n int, e protocol.Entry) {
 
 // foldHandoff makes a chunk of items that do not run (M2), with all they have behind
 // them (M3).
-func (c *chunk) foldHandoff(n int, e protocol.Entry) {
+func (c *chunk) foldHandoff(n int, e protocol.ChunkEntry) {
 	s := e.Handed.Seed
 	g, ok := groundOf(s.Items)
 	if !ok || g.n == 0 || !c.g.containsAll(g) {
@@ -198,7 +198,7 @@ func differs(a, b map[int]protocol.Carry) (item int) {
 
 // foldRelease gives the chunk back; what was in flight was interrupted (M13), or stopped by
 // a person, and will run again (M10).
-func (c *chunk) foldRelease(n int, e protocol.Entry) {
+func (c *chunk) foldRelease(n int, e protocol.ChunkEntry) {
 	left := len(c.openItems())
 	for i, item := range e.Released.Flight {
 		place, ok := c.g.placeOfItem(item)
@@ -222,7 +222,7 @@ func (c *chunk) foldRelease(n int, e protocol.Entry) {
 
 // foldOwnEnd closes the chunk for its owner. Ended with open items it does not count (L3),
 // but for one case: its owner went by results that do not count.
-func (c *chunk) foldOwnEnd(n int, e protocol.Entry) {
+func (c *chunk) foldOwnEnd(n int, e protocol.ChunkEntry) {
 	items := c.openItems()
 	explained := len(items) > 0
 	for _, item := range items {

@@ -80,15 +80,12 @@ func (r *rounds) isReopening(n int) bool {
 }
 
 // foldEntry folds an entry: facts of one entry in the order in which they are decided (L4).
-func (r *rounds) foldEntry(n int, e protocol.Entry) {
+func (r *rounds) foldEntry(n int, e protocol.JobEntry, foreign bool) {
 	r.n = n + 1
-	rest := e
-	rest.Placed, rest.Amended, rest.Paused, rest.Resumed, rest.Told, rest.Drained = nil, nil, nil, nil, nil, nil
-	rest.Cancelled, rest.Failing, rest.Extended, rest.Reopened, rest.Settled = nil, nil, nil, nil, nil
 	round := e.Extended != nil || e.Reopened != nil // which may amend, too
 	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Drained != nil,
 		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, round)
-	if !bare(rest) || one != 1 {
+	if foreign || e.Attempt != nil || one != 1 {
 		r.v.addFinding(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it is empty, or holds a fact that does not belong in the log of a map"})
 		return
 	}
@@ -132,11 +129,11 @@ func (r *rounds) endsAlways(x protocol.Result) bool {
 	return !slices.ContainsFunc(r.rules, func(on job.RetryOn) bool { return on.Matches(x.Code, x.Signal, x.Kind) })
 }
 
-func (r *rounds) addNote(n int, e protocol.Entry, why string, args ...any) {
+func (r *rounds) addNote(n int, e protocol.JobEntry, why string, args ...any) {
 	r.v.addNote(Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
-func (r *rounds) addFinding(rule Rule, n int, e protocol.Entry, why string, args ...any) {
+func (r *rounds) addFinding(rule Rule, n int, e protocol.JobEntry, why string, args ...any) {
 	r.v.addFinding(rule, Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
@@ -154,7 +151,7 @@ func (r *rounds) checkPlaces() {
 // foldStop is the lower number (E1): a later stop, or one after the end, does not count.
 // But an agent that has let items end may have them ended (E2); chunks name the entry that
 // stopped the job all the same.
-func (r *rounds) foldStop(n int, e protocol.Entry) {
+func (r *rounds) foldStop(n int, e protocol.JobEntry) {
 	if !r.over && r.stop != nil && r.stop.Drain && e.Cancelled != nil && !e.Cancelled.Drain {
 		r.stop = e.Cancelled
 		return
@@ -171,7 +168,7 @@ func (r *rounds) foldStop(n int, e protocol.Entry) {
 }
 
 // foldExtended is E4. An extension's items follow those that the job has.
-func (r *rounds) foldExtended(n int, e protocol.Entry) {
+func (r *rounds) foldExtended(n int, e protocol.JobEntry) {
 	x := *e.Extended
 	switch {
 	case r.over || r.stop != nil:
@@ -186,7 +183,7 @@ func (r *rounds) foldExtended(n int, e protocol.Entry) {
 // foldReopened begins a new round of a job that has settled, for a place of the task's log
 // that is not settled for (T2); in a live one it selects more. After a stop it
 // would have had to wait (E4).
-func (r *rounds) foldReopened(n int, e protocol.Entry) bool {
+func (r *rounds) foldReopened(n int, e protocol.JobEntry) bool {
 	x := *e.Reopened
 	switch {
 	case !r.over && r.stop != nil:
@@ -204,7 +201,7 @@ func (r *rounds) foldReopened(n int, e protocol.Entry) bool {
 }
 
 // foldSettled ends a round, or declines a later place for a job that has settled (T2).
-func (r *rounds) foldSettled(n int, e protocol.Entry) {
+func (r *rounds) foldSettled(n int, e protocol.JobEntry) {
 	s := *e.Settled
 	switch {
 	case r.over && s.Place <= r.spoken:

@@ -31,8 +31,8 @@ func (v *verifier) verifyRun(ctx context.Context) error {
 		return err
 	}
 	a := &attempts{v: v, at: -1}
-	whole, err := v.readEntries(ctx, "job", v.dir+"/log", last, func(n int, e protocol.Entry) error {
-		a.foldEntry(n, e)
+	whole, err := readEntries(ctx, v, "job", v.dir+"/log", last, func(n int, e protocol.JobEntry, foreign bool) error {
+		a.foldEntry(n, e, foreign)
 		return nil
 	})
 	if err != nil || !whole {
@@ -60,11 +60,10 @@ func (v *verifier) verifyRun(ctx context.Context) error {
 }
 
 // foldEntry folds an entry. What L3 says does not count is told.
-func (a *attempts) foldEntry(n int, e protocol.Entry) {
-	rest := e
-	rest.Placed, rest.Attempt, rest.Cancelled, rest.Failing, rest.Settled, rest.Drained = nil, nil, nil, nil, nil, nil
+func (a *attempts) foldEntry(n int, e protocol.JobEntry, foreign bool) {
+	ofMap := count(e.Amended != nil, e.Extended != nil, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Reopened != nil) > 0
 	note := Note{Log: "job", Entry: n, By: e.By}
-	if !bare(rest) || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Drained != nil) != 1 {
+	if foreign || ofMap || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Drained != nil) != 1 {
 		note.Why = "it is empty, or holds a fact that does not belong in the log of a run"
 		a.v.addFinding(RuleEntry, note)
 		return

@@ -34,12 +34,10 @@ func (v *verifier) foldTaskLog(ctx context.Context) error {
 	}
 	live := ""
 	gone := map[string]bool{}
-	whole, err := v.readEntries(ctx, "task", dir, last, func(n int, e protocol.Entry) error {
-		rest := e
-		rest.Submitted, rest.Closed, rest.Removed, rest.Beside = nil, nil, nil, nil
+	whole, err := readEntries(ctx, v, "task", dir, last, func(n int, e protocol.TaskEntry, foreign bool) error {
 		facts := count(e.Submitted != nil, e.Closed != nil, e.Removed != nil, e.Beside != nil)
 		nameless := e.Submitted != nil && e.Submitted.Job == "" || e.Closed != nil && e.Closed.Job == "" || e.Removed != nil && e.Removed.Job == ""
-		if !bare(rest) || facts != 1 || nameless {
+		if foreign || facts != 1 || nameless {
 			v.addFinding(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it holds a fact that does not belong in a task's log"})
 			return nil
 		}
@@ -50,7 +48,7 @@ func (v *verifier) foldTaskLog(ctx context.Context) error {
 	return err
 }
 
-func (v *verifier) foldTaskEntry(n int, e protocol.Entry, live *string, gone map[string]bool) {
+func (v *verifier) foldTaskEntry(n int, e protocol.TaskEntry, live *string, gone map[string]bool) {
 	note := func(why string, args ...any) {
 		v.addNote(Note{Log: "task", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 	}

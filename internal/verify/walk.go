@@ -48,8 +48,8 @@ func (v *verifier) verifyMap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	whole, err := v.readEntries(ctx, "job", v.dir+"/log", last, func(n int, e protocol.Entry) error {
-		w.foldEntry(n, e)
+	whole, err := readEntries(ctx, v, "job", v.dir+"/log", last, func(n int, e protocol.JobEntry, foreign bool) error {
+		w.foldEntry(n, e, foreign)
 		return nil
 	})
 	if err != nil || !whole {
@@ -151,11 +151,11 @@ func (w *walk) readChunk(ctx context.Context, of child) ([]child, error) {
 		last = -1
 	}
 	delete(w.listed, of.id)
-	whole, err := w.v.readEntries(ctx, c.id, w.v.dir+"/"+chunkDir(c.id), last, func(n int, e protocol.Entry) error {
+	whole, err := readEntries(ctx, w.v, c.id, w.v.dir+"/"+chunkDir(c.id), last, func(n int, e protocol.ChunkEntry, foreign bool) error {
 		if err := w.readNewerEntries(ctx, e); err != nil {
 			return err
 		}
-		c.foldEntry(n, e)
+		c.foldEntry(n, e, foreign)
 		c.compareSnapshots(n)
 		return w.v.checkOutputs(ctx, c.id, n, e.By, c.counted)
 	})
@@ -210,7 +210,7 @@ func (w *walk) checkPlaced() {
 
 // readNewerEntries reads on in the job's log where a chunk's entry may follow from what has
 // come there since: the job is live.
-func (w *walk) readNewerEntries(ctx context.Context, e protocol.Entry) error {
+func (w *walk) readNewerEntries(ctx context.Context, e protocol.ChunkEntry) error {
 	by := -1
 	if e.Again != nil {
 		by = e.Again.By
@@ -232,11 +232,11 @@ func (w *walk) readNewerEntries(ctx context.Context, e protocol.Entry) error {
 		if err != nil && !errors.Is(err, store.ErrMalformed) {
 			return fmt.Errorf("read log job: %w", err)
 		}
-		e, broken := decode(b)
+		e, foreign, broken := decode[protocol.JobEntry](b)
 		if err != nil || broken != nil {
 			return nil
 		}
-		w.foldEntry(w.rounds.n, e)
+		w.foldEntry(w.rounds.n, e, foreign)
 	}
 }
 

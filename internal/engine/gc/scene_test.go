@@ -245,7 +245,11 @@ func (r *room) watch(a *actor, key string, text []byte) {
 	if !strings.Contains(key, "/log/") {
 		return
 	}
-	var e protocol.Entry
+	var e struct { // of any log
+		Submitted *protocol.Submitted
+		Removed   *protocol.Removed
+		Sweep     *protocol.Sweep
+	}
 	if json.Unmarshal(text, &e) != nil {
 		return
 	}

@@ -52,7 +52,7 @@ type Keeper struct {
 	p      job.Path
 	target string
 	by     string
-	log    *protocol.Log
+	log    *protocol.Log[protocol.JobEntry]
 	run    runs.Run
 
 	// Far says that a request costs something: what follows from an entry of our own
@@ -90,7 +90,7 @@ const MaxFailedPlacements = 3
 func NewKeeper(w protocol.World, j job.Job, by string) *Keeper {
 	p := j.Path()
 	return &Keeper{w: w, p: p, target: j.Spec.On, by: by,
-		log: w.OpenLog(protocol.JobDir(p)+"/log", by), placements: newPlacements(w, p),
+		log: w.JobLog(p, by), placements: newPlacements(w, p),
 		run: runs.Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)}}
 }
 
@@ -143,7 +143,7 @@ func (k *Keeper) submittedJustNow() (bool, error) {
 	if !k.Far || k.began {
 		return false, nil
 	}
-	task := k.w.OpenLog(protocol.TaskDir(k.p)+"/log", k.by)
+	task := k.w.TaskLog(k.p, k.by)
 	if err := task.RecallKnown(); err != nil {
 		return false, err
 	}
@@ -173,27 +173,27 @@ func (k *Keeper) wasInterrupted() bool {
 
 // nextEntry is the entry to append now, if any. The first attempt is the agents' to
 // open: an engine that opens it would have it wait for no agent.
-func (k *Keeper) nextEntry(machines []Machine) (protocol.Entry, bool) {
+func (k *Keeper) nextEntry(machines []Machine) (protocol.JobEntry, bool) {
 	step := k.run.Next(runs.Evidence{Death: k.observer.DeathOf, StopAge: k.w.Clock().Boot() - k.stopAt})
 	switch {
 	case step.Settle != nil:
-		return protocol.Entry{Settled: step.Settle}, true
+		return protocol.JobEntry{Settled: step.Settle}, true
 	case step.Fail != nil:
-		return protocol.Entry{Failing: step.Fail}, true
+		return protocol.JobEntry{Failing: step.Fail}, true
 	case step.Open != nil && step.Open.K > 1 && step.Open.Cause != protocol.Asked:
-		return protocol.Entry{Attempt: step.Open}, true
+		return protocol.JobEntry{Attempt: step.Open}, true
 	case k.run.Stop != nil || k.placementPending(machines):
-		return protocol.Entry{}, false
+		return protocol.JobEntry{}, false
 	}
 	if stop := k.crashLoop(len(k.run.Placed), machines); stop != nil {
-		return protocol.Entry{Failing: stop}, true
+		return protocol.JobEntry{Failing: stop}, true
 	}
 	missing := k.run.Nodes - k.workingMachines(machines)
 	if missing <= 0 {
-		return protocol.Entry{}, false
+		return protocol.JobEntry{}, false
 	}
 	k.counted[len(k.run.Placed)+1] = false
-	return protocol.Entry{Placed: &protocol.Placed{Placement: len(k.run.Placed) + 1, Agents: missing, Target: k.target, Inherited: k.Inherited}}, true
+	return protocol.JobEntry{Placed: &protocol.Placed{Placement: len(k.run.Placed) + 1, Agents: missing, Target: k.target, Inherited: k.Inherited}}, true
 }
 
 // placementPending says whether the newest placement is written but not yet started.
@@ -274,7 +274,7 @@ func lastWords(machines []Machine) string {
 
 // checkMayFollow looks whether the job is there before e is written, if that follows from
 // agents that are gone: those of one that was removed leave as soon as they come.
-func checkMayFollow(ctx context.Context, w protocol.World, p job.Path, e protocol.Entry) error {
+func checkMayFollow(ctx context.Context, w protocol.World, p job.Path, e protocol.JobEntry) error {
 	if e.Failing == nil && (e.Placed == nil || e.Placed.Placement == 1) {
 		return nil
 	}

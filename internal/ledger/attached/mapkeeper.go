@@ -204,20 +204,20 @@ func (k *MapKeeper) stayingAgents(machines []Machine) int {
 }
 
 // nextEntry is the entry of the job's log to append now, nil for none.
-func (k *MapKeeper) nextEntry(ctx context.Context, machines []Machine) (*protocol.Entry, error) {
+func (k *MapKeeper) nextEntry(ctx context.Context, machines []Machine) (*protocol.JobEntry, error) {
 	v, err := k.scanChunks(ctx, machines)
 	switch {
 	case err != nil:
 		return nil, err
 	case len(v.told) > 0:
-		return &protocol.Entry{Told: v.told}, nil
+		return &protocol.JobEntry{Told: v.told}, nil
 	}
 	step := k.Inventory.Map.Next(v.tally, v.whole, k.Inventory.CountFailed())
 	switch {
 	case step.Settle != nil:
-		return &protocol.Entry{Settled: step.Settle}, nil
+		return &protocol.JobEntry{Settled: step.Settle}, nil
 	case step.Fail != nil:
-		return &protocol.Entry{Failing: step.Fail}, nil
+		return &protocol.JobEntry{Failing: step.Fail}, nil
 	case k.Inventory.Map.Stop != nil || k.Inventory.Map.Paused || pending(len(k.Inventory.Map.Placed), machines):
 		return nil, nil
 	}
@@ -226,7 +226,7 @@ func (k *MapKeeper) nextEntry(ctx context.Context, machines []Machine) (*protoco
 		if working > 0 { // the others' work goes on: no more are asked for
 			return nil, nil
 		}
-		return &protocol.Entry{Failing: stop}, nil
+		return &protocol.JobEntry{Failing: stop}, nil
 	}
 	missing := min(k.wantedAgents(), v.left) - k.stayingAgents(machines)
 	if missing <= 0 || working > 0 && !v.free {
@@ -234,7 +234,7 @@ func (k *MapKeeper) nextEntry(ctx context.Context, machines []Machine) (*protoco
 	}
 	n := len(k.Inventory.Map.Placed) + 1
 	k.counted[n] = false
-	return &protocol.Entry{Placed: &protocol.Placed{Placement: n, Agents: missing, Target: k.target, Inherited: k.Inherited}}, nil
+	return &protocol.JobEntry{Placed: &protocol.Placed{Placement: n, Agents: missing, Target: k.target, Inherited: k.Inherited}}, nil
 }
 
 // surveyed is what a keeper found.

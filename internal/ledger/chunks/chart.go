@@ -23,7 +23,7 @@ type Inventory struct {
 	World  protocol.World
 	Path   job.Path
 	Map    *Map
-	JobLog *protocol.Log
+	JobLog *protocol.Log[protocol.JobEntry]
 	// ChunksRead are those that were read, brief those known by a snapshot's name.
 	ChunksRead  map[string]*Chunk
 	NamedChunks map[string]snapshotName
@@ -34,14 +34,14 @@ type Inventory struct {
 	listed      time.Duration            // when snapshots were last listed; 0: never
 	ReadJustNow map[string]bool          // chunks that were read to their end just now
 	// OnEntry is told of each entry of a chunk's log that was folded.
-	OnEntry func(*Chunk, protocol.Entry)
+	OnEntry func(*Chunk, protocol.ChunkEntry)
 	// OnResults is told of the results in it that count, and of their writer.
 	OnResults func(results []protocol.Result, by string)
 }
 
 func NewInventory(w protocol.World, j job.Job, by string) *Inventory {
 	p := j.Path()
-	return &Inventory{World: w, Path: p, Map: NewMap(j), JobLog: w.OpenLog(protocol.JobDir(p)+"/log", by),
+	return &Inventory{World: w, Path: p, Map: NewMap(j), JobLog: w.JobLog(p, by),
 		ChunksRead: map[string]*Chunk{}, NamedChunks: map[string]snapshotName{}, NamedParts: map[string][]string{}, unnamed: map[string]time.Duration{}, first: map[string]time.Duration{}}
 }
 
@@ -69,7 +69,7 @@ func (t *Inventory) foldJobLog() {
 
 // AppendToJob writes an entry into the job's log; the caller decides again when it
 // was not mine.
-func (t *Inventory) AppendToJob(ctx context.Context, e protocol.Entry) (mine bool, err error) {
+func (t *Inventory) AppendToJob(ctx context.Context, e protocol.JobEntry) (mine bool, err error) {
 	if e.Failing != nil && len(t.JobLog.Entries) == 0 {
 		err = AppendFirst(ctx, t.JobLog)
 	} else {
@@ -118,7 +118,7 @@ func (t *Inventory) EntryKey(c *Chunk, n int) string {
 
 // ReadChunk folds what is new in a chunk's log, to its end. sent is when the request
 // left that found the end.
-func (t *Inventory) ReadChunk(ctx context.Context, c *Chunk, visit func(protocol.Entry, []protocol.Result)) (sent time.Duration, err error) {
+func (t *Inventory) ReadChunk(ctx context.Context, c *Chunk, visit func(protocol.ChunkEntry, []protocol.Result)) (sent time.Duration, err error) {
 	for {
 		sent = t.Now()
 		key := t.EntryKey(c, c.N)
@@ -135,8 +135,8 @@ func (t *Inventory) ReadChunk(ctx context.Context, c *Chunk, visit func(protocol
 	}
 }
 
-func (t *Inventory) ApplyEncoded(c *Chunk, b []byte, key string, visit func(protocol.Entry, []protocol.Result)) error {
-	var e protocol.Entry
+func (t *Inventory) ApplyEncoded(c *Chunk, b []byte, key string, visit func(protocol.ChunkEntry, []protocol.Result)) error {
+	var e protocol.ChunkEntry
 	if err := protocol.DecodeResults(b, &e, &e.Results, &e.V, key); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (t *Inventory) ApplyEncoded(c *Chunk, b []byte, key string, visit func(prot
 	return nil
 }
 
-func (t *Inventory) applyEntry(c *Chunk, e protocol.Entry, visit func(protocol.Entry, []protocol.Result)) {
+func (t *Inventory) applyEntry(c *Chunk, e protocol.ChunkEntry, visit func(protocol.ChunkEntry, []protocol.Result)) {
 	counted := c.Fold(e)
 	if t.OnEntry != nil {
 		t.OnEntry(c, e)
@@ -159,20 +159,20 @@ func (t *Inventory) applyEntry(c *Chunk, e protocol.Entry, visit func(protocol.E
 
 // AppendToChunk appends e to a chunk's log as the entry after what was read. Either way
 // the entry that holds the number was folded when it returns.
-func (t *Inventory) AppendToChunk(ctx context.Context, c *Chunk, by string, e protocol.Entry) (mine bool, sent time.Duration, err error) {
+func (t *Inventory) AppendToChunk(ctx context.Context, c *Chunk, by string, e protocol.ChunkEntry) (mine bool, sent time.Duration, err error) {
 	body := t.SealEntry(by, &e)
 	return t.SendEntry(ctx, c, body, &e)
 }
 
 // SealEntry makes e an entry of its own: no other has these bytes.
-func (t *Inventory) SealEntry(by string, e *protocol.Entry) []byte {
+func (t *Inventory) SealEntry(by string, e *protocol.ChunkEntry) []byte {
 	e.V, e.By, e.Nonce, e.At = protocol.Format, by, t.World.NewNonce(), t.World.Clock().Now().UTC().Round(0)
 	return protocol.EncodeEntry(*e)
 }
 
 // SendEntry appends body. e is its entry, where that is known: what this process has
 // written need not be read.
-func (t *Inventory) SendEntry(ctx context.Context, c *Chunk, body []byte, e *protocol.Entry) (mine bool, sent time.Duration, err error) {
+func (t *Inventory) SendEntry(ctx context.Context, c *Chunk, body []byte, e *protocol.ChunkEntry) (mine bool, sent time.Duration, err error) {
 	key := t.EntryKey(c, c.N)
 	sent = t.Now()
 	held, mine, err := t.World.Store.CreateOnce(ctx, key, body)
@@ -465,7 +465,7 @@ func (t *Inventory) SnapshotWriter(c *Chunk, results []byte, cut bool) func(cont
 
 // ReadMap is the fold of a map's log as it is now: what binds an agent that begins.
 func ReadMap(ctx context.Context, w protocol.World, j job.Job) (*Map, error) {
-	l := w.OpenLog(protocol.JobDir(j.Path())+"/log", "")
+	l := w.JobLog(j.Path(), "")
 	if err := l.Read(ctx); err != nil {
 		return nil, err
 	}
@@ -478,9 +478,9 @@ func ReadMap(ctx context.Context, w protocol.World, j job.Job) (*Map, error) {
 
 // AppendFirst sees to it that entry 0 of a map's log is none that chunks follow from: in
 // their logs 0 says "by itself", and is no mark (L5).
-func AppendFirst(ctx context.Context, l *protocol.Log) error {
+func AppendFirst(ctx context.Context, l *protocol.Log[protocol.JobEntry]) error {
 	for len(l.Entries) == 0 {
-		if _, err := l.Append(ctx, protocol.Entry{Resumed: &protocol.Resumed{}}); err != nil {
+		if _, err := l.Append(ctx, protocol.JobEntry{Resumed: &protocol.Resumed{}}); err != nil {
 			return err
 		}
 	}

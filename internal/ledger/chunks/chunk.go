@@ -78,7 +78,7 @@ func NewChunk(id string, s protocol.Seed) *Chunk {
 
 // Fold takes the next entry in and gives those of its results that count: others
 // are of a claim that is over, or come after the item's own (L3).
-func (c *Chunk) Fold(e protocol.Entry) (counted []protocol.Result) {
+func (c *Chunk) Fold(e protocol.ChunkEntry) (counted []protocol.Result) {
 	n := c.N
 	c.N++
 	ok := true
@@ -106,7 +106,7 @@ func (c *Chunk) Fold(e protocol.Entry) (counted []protocol.Result) {
 
 // applyOwners takes what an owner wrote in: facts of one entry in the order in which
 // they were decided (L4).
-func (c *Chunk) applyOwners(n int, e protocol.Entry) (counted []protocol.Result, ok bool) {
+func (c *Chunk) applyOwners(n int, e protocol.ChunkEntry) (counted []protocol.Result, ok bool) {
 	counted = e.Results[:0:0]
 	for i := range e.Results {
 		switch counts := c.applyResult(&e.Results[i]); {

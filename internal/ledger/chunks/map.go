@@ -140,7 +140,7 @@ func ChunksIn(items, size int) int {
 }
 
 // Fold takes the next entry of the job's log in (L3, E1, E4, T2).
-func (m *Map) Fold(e protocol.Entry) {
+func (m *Map) Fold(e protocol.JobEntry) {
 	n := m.N
 	m.N++
 	if !m.applyEntry(n, e) {
@@ -148,7 +148,7 @@ func (m *Map) Fold(e protocol.Entry) {
 	}
 }
 
-func (m *Map) applyEntry(n int, e protocol.Entry) bool {
+func (m *Map) applyEntry(n int, e protocol.JobEntry) bool {
 	ok := true
 	if e.Reopened != nil {
 		ok = m.applyReopened(n, *e.Reopened)
@@ -242,7 +242,7 @@ func (m *Map) Amend(a protocol.Amended) {
 
 // applySettled ends a round. Said again of an ended job, for a later place, it declines
 // that one: a `reopened` for it comes too late (T2).
-func (m *Map) applySettled(e protocol.Entry) bool {
+func (m *Map) applySettled(e protocol.JobEntry) bool {
 	s := *e.Settled
 	if m.Settled != nil {
 		if s.Place <= m.Settled.Place {
@@ -373,7 +373,7 @@ func (m *Map) Done(c *Chunk) bool {
 // job's log asks of it (E2, M4). ok is false while there is nothing, or while it is
 // its owner's to do: sinceStop is how long ago the observer first read the stop. What
 // runs may end after a drain, so a living owner is waited for then.
-func (m *Map) Owes(c *Chunk, death func(agent string) liveness.Death, stopAge time.Duration) (e protocol.Entry, ok bool) {
+func (m *Map) Owes(c *Chunk, death func(agent string) liveness.Death, stopAge time.Duration) (e protocol.ChunkEntry, ok bool) {
 	switch {
 	case m.Settled != nil || m.Done(c):
 		return e, false

@@ -17,7 +17,7 @@ func DrainAgent(ctx context.Context, w protocol.World, p job.Path, by string, d 
 	if err != nil {
 		return false, err
 	}
-	l := w.OpenLog(protocol.JobDir(p)+"/log", by)
+	l := w.JobLog(p, by)
 	for {
 		if err := l.Read(ctx); err != nil {
 			return false, err
@@ -34,14 +34,14 @@ func DrainAgent(ctx context.Context, w protocol.World, p job.Path, by string, d 
 		if _, twice := drained[d.Agent]; twice {
 			return true, nil
 		}
-		if mine, err := l.Append(ctx, protocol.Entry{Drained: &d}); err != nil || mine {
+		if mine, err := l.Append(ctx, protocol.JobEntry{Drained: &d}); err != nil || mine {
 			return mine, err
 		}
 	}
 }
 
 // foldDrained folds a job's log; open is false once it was stopped or has settled.
-func foldDrained(w protocol.World, j job.Job, entries []protocol.Entry) (drained map[string]protocol.Drained, open bool) {
+func foldDrained(w protocol.World, j job.Job, entries []protocol.JobEntry) (drained map[string]protocol.Drained, open bool) {
 	if j.Spec.Verb == job.Map {
 		m := chunks.NewMap(j)
 		for _, e := range entries {

@@ -25,7 +25,7 @@ type Round struct {
 // waited for (E4).
 func ReopenMap(ctx context.Context, w protocol.World, j job.Job, by string, r Round) (live string, ok bool, err error) {
 	p := j.Path()
-	task := w.OpenLog(protocol.TaskDir(p)+"/log", by)
+	task := w.TaskLog(p, by)
 	for {
 		if err := liveness.CheckSeenRecently(ctx, w, p); err != nil {
 			return "", false, err
@@ -65,7 +65,7 @@ func ReopenMap(ctx context.Context, w protocol.World, j job.Job, by string, r Ro
 			}
 			continue
 		}
-		if _, err := task.Append(ctx, protocol.Entry{Submitted: &protocol.Submitted{Job: j.ID, Record: tasks.AcceptedRecord(task.Entries, j.ID)}}); err != nil {
+		if _, err := task.Append(ctx, protocol.TaskEntry{Submitted: &protocol.Submitted{Job: j.ID, Record: tasks.AcceptedRecord(task.Entries, j.ID)}}); err != nil {
 			return "", false, err
 		}
 	}
@@ -73,8 +73,8 @@ func ReopenMap(ctx context.Context, w protocol.World, j job.Job, by string, r Ro
 
 // appendRound appends to the log of a job that the task's log says is live. written
 // is false when it has settled for its place already, or is being stopped.
-func appendRound(ctx context.Context, w protocol.World, j job.Job, by string, r Round, entries []protocol.Entry) (written, stopping bool, err error) {
-	l := w.OpenLog(protocol.JobDir(j.Path())+"/log", by)
+func appendRound(ctx context.Context, w protocol.World, j job.Job, by string, r Round, entries []protocol.TaskEntry) (written, stopping bool, err error) {
+	l := w.JobLog(j.Path(), by)
 	place, second := tasks.LastPlace(entries, j.ID)
 	for {
 		if err := l.Read(ctx); err != nil {
@@ -87,7 +87,7 @@ func appendRound(ctx context.Context, w protocol.World, j job.Job, by string, r 
 		for _, e := range l.Entries {
 			m.Fold(e)
 		}
-		e := protocol.Entry{Reopened: r.Again, Extended: r.More, Amended: r.Amend}
+		e := protocol.JobEntry{Reopened: r.Again, Extended: r.More, Amended: r.Amend}
 		switch {
 		case m.Settled != nil && (!second || m.Settled.Place >= place):
 			return false, false, nil
@@ -119,28 +119,28 @@ func appendRound(ctx context.Context, w protocol.World, j job.Job, by string, r 
 // PauseMap stops claims and starts of a map until Continue (J3). It returns once that
 // is durable; stands is false when the job has ended or is being stopped.
 func PauseMap(ctx context.Context, w protocol.World, p job.Path, by string, pause protocol.Paused) (stands bool, err error) {
-	return appendToMap(ctx, w, p, by, func(m *chunks.Map) (protocol.Entry, bool) { return protocol.Entry{Paused: &pause}, m.Paused })
+	return appendToMap(ctx, w, p, by, func(m *chunks.Map) (protocol.JobEntry, bool) { return protocol.JobEntry{Paused: &pause}, m.Paused })
 }
 
 // ContinueMap ends a pause.
 func ContinueMap(ctx context.Context, w protocol.World, p job.Path, by string) (stands bool, err error) {
-	return appendToMap(ctx, w, p, by, func(m *chunks.Map) (protocol.Entry, bool) {
-		return protocol.Entry{Resumed: &protocol.Resumed{}}, !m.Paused
+	return appendToMap(ctx, w, p, by, func(m *chunks.Map) (protocol.JobEntry, bool) {
+		return protocol.JobEntry{Resumed: &protocol.Resumed{}}, !m.Paused
 	})
 }
 
 // AmendMap changes what binds the items that start from now on (J2).
 func AmendMap(ctx context.Context, w protocol.World, p job.Path, by string, a protocol.Amended) (stands bool, err error) {
-	return appendToMap(ctx, w, p, by, func(*chunks.Map) (protocol.Entry, bool) { return protocol.Entry{Amended: &a}, false })
+	return appendToMap(ctx, w, p, by, func(*chunks.Map) (protocol.JobEntry, bool) { return protocol.JobEntry{Amended: &a}, false })
 }
 
 // appendToMap appends to the log of a live map what say wants, until it says that it is so.
-func appendToMap(ctx context.Context, w protocol.World, p job.Path, by string, say func(*chunks.Map) (e protocol.Entry, so bool)) (bool, error) {
+func appendToMap(ctx context.Context, w protocol.World, p job.Path, by string, say func(*chunks.Map) (e protocol.JobEntry, so bool)) (bool, error) {
 	j, err := tasks.LoadJob(ctx, w, p)
 	if err != nil {
 		return false, err
 	}
-	l := w.OpenLog(protocol.JobDir(p)+"/log", by)
+	l := w.JobLog(p, by)
 	for {
 		if err := l.Read(ctx); err != nil {
 			return false, err
@@ -170,9 +170,9 @@ func appendToMap(ctx context.Context, w protocol.World, p job.Path, by string, s
 // Reopen, which is a promise at once. What was named stays until the job goes,
 // whatever becomes of the round.
 func NameRound(ctx context.Context, w protocol.World, p job.Path, by string, r Round) error {
-	l := w.OpenLog(protocol.RoundsDir(p), by)
+	l := w.RoundsLog(p, by)
 	for {
-		mine, err := l.Append(ctx, protocol.Entry{Amended: r.Amend, Extended: r.More})
+		mine, err := l.Append(ctx, protocol.RoundsEntry{Amended: r.Amend, Extended: r.More})
 		if err != nil || mine {
 			return err
 		}

@@ -28,7 +28,7 @@ func DrainJob(ctx context.Context, w protocol.World, p job.Path, by, reason stri
 }
 
 func appendStop(ctx context.Context, w protocol.World, p job.Path, by string, stop protocol.Stop) (stands bool, err error) {
-	l := w.OpenLog(protocol.JobDir(p)+"/log", by)
+	l := w.JobLog(p, by)
 	for {
 		if err := liveness.CheckSeenRecently(ctx, w, p); err != nil {
 			return false, err
@@ -52,7 +52,7 @@ func appendStop(ctx context.Context, w protocol.World, p job.Path, by string, st
 		if r.Settled != nil || r.Stop != nil && (r.Failing || !r.Stop.IsHardenedBy(stop)) {
 			return r.Stop != nil && !r.Failing, nil
 		}
-		if _, err := l.Append(ctx, protocol.Entry{Cancelled: &stop}); err != nil {
+		if _, err := l.Append(ctx, protocol.JobEntry{Cancelled: &stop}); err != nil {
 			return false, err
 		}
 	}

@@ -48,7 +48,7 @@ func (m *MapMember) claimChunk(ctx context.Context, c *chunks.Chunk) (*OwnedChun
 		if !free || !m.mayBegin() || !m.Inventory.BackOffIsOver(c) || c.Careful() && len(m.OwnedChunks) > 0 || m.ownsChunk(c) || m.holdsOver() {
 			return nil, nil
 		}
-		e := protocol.Entry{Claimed: &protocol.Claimed{Agent: m.ID, Host: m.Self, N: c.Claim + 1, Why: why, Risk: m.Risk}}
+		e := protocol.ChunkEntry{Claimed: &protocol.Claimed{Agent: m.ID, Host: m.Self, N: c.Claim + 1, Why: why, Risk: m.Risk}}
 		mine, sent, err := m.Inventory.AppendToChunk(ctx, c, m.ID, e)
 		if errors.Is(err, store.ErrUnclear) {
 			m.AddUnsure(UnsureClaim{Chunk: c, N: c.N})

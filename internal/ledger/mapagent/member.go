@@ -109,7 +109,7 @@ func NewMapMember(w protocol.World, j job.Job, id string, self protocol.Host, o 
 	if o.Near {
 		m.Pace = nearPace
 	}
-	m.Inventory.OnEntry = func(c *chunks.Chunk, e protocol.Entry) {
+	m.Inventory.OnEntry = func(c *chunks.Chunk, e protocol.ChunkEntry) {
 		for _, h := range m.OwnedChunks {
 			if h.Chunk == c {
 				h.noteEntry(e)
@@ -186,7 +186,7 @@ func (m *MapMember) Poll(ctx context.Context) (MapOrder, error) {
 			}
 			return o, m.scanWhileWorking(ctx)
 		}
-		if _, err := m.Inventory.AppendToJob(ctx, protocol.Entry{Failing: step.Fail}); err != nil {
+		if _, err := m.Inventory.AppendToJob(ctx, protocol.JobEntry{Failing: step.Fail}); err != nil {
 			return MapOrder{}, err
 		}
 	}
@@ -325,7 +325,7 @@ func (m *MapMember) deathOf(agent string) liveness.Death {
 // a program that is not there. It does not wait for the end.
 func (m *MapMember) Fail(ctx context.Context, s protocol.Stop) error {
 	for m.Inventory.Map.Stop == nil && m.Inventory.Map.Settled == nil {
-		if _, err := m.Inventory.AppendToJob(ctx, protocol.Entry{Failing: &s}); err != nil {
+		if _, err := m.Inventory.AppendToJob(ctx, protocol.JobEntry{Failing: &s}); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func (h *OwnedChunk) Flush(ctx context.Context) (Fate, error) {
 			break
 		}
 		if e == nil {
-			e = &protocol.Entry{}
+			e = &protocol.ChunkEntry{}
 		}
 		mine, err := h.appendOwn(ctx, *e)
 		if err != nil {
@@ -49,7 +49,7 @@ func (h *OwnedChunk) Flush(ctx context.Context) (Fate, error) {
 // Release the chunk, and has to wait for some of its items before.
 func (h *OwnedChunk) Record(ctx context.Context) error {
 	for !h.Over && len(h.results) > 0 {
-		if _, err := h.appendOwn(ctx, protocol.Entry{Results: h.results}); err != nil {
+		if _, err := h.appendOwn(ctx, protocol.ChunkEntry{Results: h.results}); err != nil {
 			return err
 		}
 	}
@@ -59,9 +59,9 @@ func (h *OwnedChunk) Record(ctx context.Context) error {
 // appendOwn writes an entry of ours, as what comes after all that was read. An
 // entry with an outcome that stayed unknown comes first, with its own bytes (L1), and the caller
 // decides again.
-func (h *OwnedChunk) appendOwn(ctx context.Context, e protocol.Entry) (mine bool, err error) {
+func (h *OwnedChunk) appendOwn(ctx context.Context, e protocol.ChunkEntry) (mine bool, err error) {
 	body, again := h.Unsure, h.Unsure != nil
-	var known *protocol.Entry
+	var known *protocol.ChunkEntry
 	if !again {
 		e.Claim, known = h.claim, &e
 		body = h.m.Inventory.SealEntry(h.m.ID, known)
@@ -100,7 +100,7 @@ func (h *OwnedChunk) renewDeadline(ctx context.Context, sent time.Duration) erro
 
 // noteEntry takes in an entry that the chunk's log is found to hold, whatever it was read
 // for. One of ours may be of a request that we had given up: it landed.
-func (h *OwnedChunk) noteEntry(e protocol.Entry) {
+func (h *OwnedChunk) noteEntry(e protocol.ChunkEntry) {
 	if h.Over {
 		return
 	}
@@ -117,7 +117,7 @@ func (h *OwnedChunk) noteEntry(e protocol.Entry) {
 }
 
 // noteRecorded brings our side up to date with an entry of ours that is in the log.
-func (h *OwnedChunk) noteRecorded(e protocol.Entry) {
+func (h *OwnedChunk) noteRecorded(e protocol.ChunkEntry) {
 	n := 0 // the buffer may have grown since
 	for n < min(len(e.Results), len(h.results)) && h.results[n].Item == e.Results[n].Item && h.results[n].Try == e.Results[n].Try {
 		n++
@@ -175,10 +175,10 @@ func (h *OwnedChunk) keepForSnapshot(r protocol.Result) {
 
 // dueEntry is the entry to append now, nil for none: results, the item to be named, the
 // suspects, a part for an idle agent or for a back-off, and the end, in one (L4).
-func (h *OwnedChunk) dueEntry(ctx context.Context) (*protocol.Entry, error) {
+func (h *OwnedChunk) dueEntry(ctx context.Context) (*protocol.ChunkEntry, error) {
 	now := h.m.Inventory.Now()
 	h.endBackOffs(now)
-	e := protocol.Entry{Results: h.results}
+	e := protocol.ChunkEntry{Results: h.results}
 	if h.naming > 0 {
 		e.Starting = []int{h.naming}
 	}
@@ -203,7 +203,7 @@ func (h *OwnedChunk) dueEntry(ctx context.Context) (*protocol.Entry, error) {
 }
 
 // endsChunk says whether nothing of the chunk is open once e is recorded.
-func (h *OwnedChunk) endsChunk(e protocol.Entry) bool {
+func (h *OwnedChunk) endsChunk(e protocol.ChunkEntry) bool {
 	left := len(h.Queue) + len(h.suspects) + len(h.later) + len(h.flight)
 	if e.Handed != nil {
 		left -= e.Handed.Items.Len()
@@ -216,7 +216,7 @@ func (h *OwnedChunk) endsChunk(e protocol.Entry) bool {
 // settled it finds out that another ended the chunk.
 func (h *OwnedChunk) Wind(ctx context.Context) error {
 	for !h.Over && h.m.Inventory.Map.Stop != nil {
-		e := protocol.Entry{Results: h.results, Ended: &protocol.Ended{By: h.m.Inventory.Map.StopAt}}
+		e := protocol.ChunkEntry{Results: h.results, Ended: &protocol.Ended{By: h.m.Inventory.Map.StopAt}}
 		if _, err := h.appendOwn(ctx, e); err != nil {
 			return err
 		}
@@ -238,7 +238,7 @@ func (h *OwnedChunk) Release(ctx context.Context, asked bool) error {
 		if asked {
 			gone = protocol.Released{Stopped: len(gone.Flight)}
 		}
-		e := protocol.Entry{Results: h.results, Released: &gone}
+		e := protocol.ChunkEntry{Results: h.results, Released: &gone}
 		if left := len(h.Queue) + len(h.suspects) + len(h.later) + len(h.flight); left == 0 {
 			e.Released, e.Ended = nil, &protocol.Ended{}
 		}

@@ -184,7 +184,7 @@ func (m *MapMember) settleJob(ctx context.Context, tally job.Tally) error {
 	if step.Settle == nil {
 		return nil
 	}
-	_, err := m.Inventory.AppendToJob(ctx, protocol.Entry{Settled: step.Settle})
+	_, err := m.Inventory.AppendToJob(ctx, protocol.JobEntry{Settled: step.Settle})
 	return err
 }
 

@@ -61,7 +61,7 @@ func (h *OwnedChunk) handOverAll(idle []string) *protocol.Handed {
 // handOverTo hands all that is open to another agent: nothing of it has begun here.
 func (h *OwnedChunk) handOverTo(ctx context.Context, to string) error {
 	for !h.Over {
-		e := protocol.Entry{Ended: &protocol.Ended{}}
+		e := protocol.ChunkEntry{Ended: &protocol.Ended{}}
 		if rest := slices.Concat(h.Queue, h.suspects); len(rest) > 0 {
 			slices.Sort(rest)
 			e.Handed = &protocol.Handed{Seed: h.handoffSeed(rest, 0), To: to}

@@ -43,7 +43,7 @@ type checked interface{ Check() error }
 // maxSize is how large a record of a type may be.
 func maxSize(into any) int {
 	switch into.(type) {
-	case *Entry, *Snapshot:
+	case *TaskEntry, *JobEntry, *ChunkEntry, *StateEntry, *InputEntry, *OutputsEntry, *RoundsEntry, *SweepEntry, *Snapshot:
 		return MaxEntry
 	}
 	return MaxRecord
@@ -87,16 +87,7 @@ func misread(err error) error {
 }
 
 // Check refuses an entry that no drover writes.
-func (e *Entry) Check() error {
-	for _, check := range []func(*Entry) error{checkTaskEntry, checkJobEntry, checkRounds, checkChunkEntry, checkResults, checkStateEntry, checkStoreEntry} {
-		if err := check(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func checkTaskEntry(e *Entry) error {
+func (e *TaskEntry) Check() error {
 	var ids []string
 	if e.Submitted != nil {
 		ids = append(ids, e.Submitted.Job)
@@ -131,7 +122,8 @@ func checkTaskEntry(e *Entry) error {
 	return nil
 }
 
-func checkJobEntry(e *Entry) error {
+// Check refuses an entry that no drover writes.
+func (e *JobEntry) Check() error {
 	if p := e.Placed; p != nil {
 		if err := first(counted("placement", p.Placement), number("agents", p.Agents, 0, job.MaxAgents), p.Inherited.Check()); err != nil {
 			return err
@@ -172,22 +164,25 @@ func checkJobEntry(e *Entry) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// checkRounds is of what a map gets later on.
-func checkRounds(e *Entry) error {
-	if x := e.Extended; x != nil {
-		if err := first(number("first", x.First, 0, job.MaxItems+1), number("size", x.Size, 0, job.MaxChunkSize), x.Manifest.Check(x.Size)); err != nil {
-			return err
-		}
-	}
 	if r := e.Reopened; r != nil {
 		if err := first(counted("place", r.Place), r.Items.checkOrder(job.MaxItems)); err != nil {
 			return err
 		}
 	}
-	a := e.Amended
+	return first(e.Extended.check(), e.Amended.check())
+}
+
+// Check refuses an entry that no drover writes.
+func (e *RoundsEntry) Check() error { return first(e.Extended.check(), e.Amended.check()) }
+
+func (x *Extended) check() error {
+	if x == nil {
+		return nil
+	}
+	return first(number("first", x.First, 0, job.MaxItems+1), number("size", x.Size, 0, job.MaxChunkSize), x.Manifest.Check(x.Size))
+}
+
+func (a *Amended) check() error {
 	if a == nil {
 		return nil
 	}
@@ -217,7 +212,8 @@ func checkRounds(e *Entry) error {
 	return nil
 }
 
-func checkChunkEntry(e *Entry) error {
+// Check refuses an entry that no drover writes.
+func (e *ChunkEntry) Check() error {
 	if err := counted("claim", e.Claim); err != nil {
 		return err
 	}
@@ -250,9 +246,11 @@ func checkChunkEntry(e *Entry) error {
 		}
 	}
 	if a := e.Again; a != nil {
-		return first(counted("again.by", a.By), a.Items.checkOrder(job.MaxChunkSize))
+		if err := first(counted("again.by", a.By), a.Items.checkOrder(job.MaxChunkSize)); err != nil {
+			return err
+		}
 	}
-	return nil
+	return resultsCheck(e.Results)
 }
 
 // Check refuses a chunk that is larger than any, or with items that have behind them what no
@@ -269,8 +267,6 @@ func (s Seed) Check() error {
 	}
 	return nil
 }
-
-func checkResults(e *Entry) error { return resultsCheck(e.Results) }
 
 func resultsCheck(all []Result) error {
 	if len(all) > MaxResults {
@@ -292,8 +288,8 @@ func resultsCheck(all []Result) error {
 	return nil
 }
 
-// checkStateEntry is of the log of a rank's state. Places begin at -1: before the first job.
-func checkStateEntry(e *Entry) error {
+// Check refuses an entry that no drover writes. Places begin at -1: before the first job.
+func (e *StateEntry) Check() error {
 	if r := e.Restored; r != nil {
 		if err := first(number("place", r.Place, -1, job.MaxNumber), counted("attempt", r.Attempt), number("generation", r.Generation, -1, job.MaxNumber)); err != nil {
 			return err
@@ -313,13 +309,16 @@ func checkStateEntry(e *Entry) error {
 	return nil
 }
 
-// checkStoreEntry is of the logs of inputs and of gc.
-func checkStoreEntry(e *Entry) error {
+// Check refuses an entry that no drover writes.
+func (e *InputEntry) Check() error {
 	if v := e.Version; v != nil {
-		if err := first(number("files", v.Files, 0, math.MaxInt32), number("bytes", v.Bytes, 0, math.MaxInt64)); err != nil {
-			return err
-		}
+		return first(number("files", v.Files, 0, math.MaxInt32), number("bytes", v.Bytes, 0, math.MaxInt64))
 	}
+	return nil
+}
+
+// Check refuses an entry that no drover writes.
+func (e *SweepEntry) Check() error {
 	if s := e.Sweep; s != nil {
 		if err := length("for", s.For); err != nil {
 			return err

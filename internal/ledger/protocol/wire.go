@@ -9,8 +9,8 @@ import (
 // Results are written by hand, a hundred thousand in a second: their bytes are
 // those that package json gives, which reads them.
 
-// EncodeEntry is encode for an entry, with its results last.
-func EncodeEntry(e Entry) []byte {
+// EncodeEntry is Encode for an entry of a chunk, with its results last.
+func EncodeEntry(e ChunkEntry) []byte {
 	results := e.Results
 	e.Results = nil
 	b := Encode(e)

@@ -55,11 +55,11 @@ func TestEveryFieldOfAResultIsWritten(t *testing.T) {
 
 func TestAnEntryIsReadAsItWasMeant(t *testing.T) {
 	t.Parallel()
-	for _, e := range []Entry{
-		{V: 1, Nonce: "n", By: "a", At: time.Unix(1790000000, 5).UTC(), Claim: 2, Results: []Result{{Item: 1, Head: "1"}, {Item: 2, Failed: true}}, Ended: &Ended{}},
-		{V: 1, Claim: 1, Starting: []int{3}},
+	for _, e := range []ChunkEntry{
+		{Header: Header{V: 1, Nonce: "n", By: "a", At: time.Unix(1790000000, 5).UTC()}, Claim: 2, Results: []Result{{Item: 1, Head: "1"}, {Item: 2, Failed: true}}, Ended: &Ended{}},
+		{Header: Header{V: 1}, Claim: 1, Starting: []int{3}},
 	} {
-		var got Entry
+		var got ChunkEntry
 		if err := Decode(EncodeEntry(e), &got, &got.V, "key"); err != nil {
 			t.Fatal(err)
 		}

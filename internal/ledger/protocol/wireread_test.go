@@ -9,9 +9,9 @@ import (
 )
 
 // agree reads an entry both ways.
-func agree(t *testing.T, text string) Entry {
+func agree(t *testing.T, text string) ChunkEntry {
 	t.Helper()
-	var want, got Entry
+	var want, got ChunkEntry
 	wantErr := Decode([]byte(text), &want, &want.V, "key")
 	err := DecodeResults([]byte(text), &got, &got.Results, &got.V, "key")
 	if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
@@ -40,7 +40,7 @@ func TestResultsAreReadAsPackageJSONReadsThem(t *testing.T) {
 	for _, text := range entries {
 		agree(t, text)
 	}
-	e := agree(t, string(EncodeEntry(Entry{V: 1, At: time.Unix(1, 0).UTC(), Results: []Result{{Item: 7, Head: "x"}, {Item: 8, Outputs: []Output{{Name: "o", Mode: 0o755}}}}})))
+	e := agree(t, string(EncodeEntry(ChunkEntry{Header: Header{V: 1, At: time.Unix(1, 0).UTC()}, Results: []Result{{Item: 7, Head: "x"}, {Item: 8, Outputs: []Output{{Name: "o", Mode: 0o755}}}}})))
 	if len(e.Results) != 2 {
 		t.Errorf("%d results", len(e.Results))
 	}
@@ -49,7 +49,7 @@ func TestResultsAreReadAsPackageJSONReadsThem(t *testing.T) {
 // What is written by us is read by us: else it would only be slow, without a sign.
 func TestOurOwnResultsNeedNoPackageJSON(t *testing.T) {
 	t.Parallel()
-	body := string(EncodeEntry(Entry{V: 1, Results: []Result{
+	body := string(EncodeEntry(ChunkEntry{Header: Header{V: 1}, Results: []Result{
 		{Item: 1, Try: "t", Failed: true, Final: true, Code: -7, Signal: "SIGSEGV", Kind: "memory", Why: "<w>", Ended: 1, Wall: 2, CPU: 3, MaxRSS: 4, Head: "h\n", Tail: "ü", Size: 5},
 		{Item: 2, Outputs: []Output{{Name: "n", Size: 1, SHA256: "d", Mode: 1}, {Name: "m"}}},
 	}}))
@@ -67,20 +67,20 @@ func FuzzResultsAreReadAsPackageJSONReadsThem(f *testing.F) {
 }
 
 func BenchmarkReadResults(b *testing.B) {
-	var e Entry
+	var e ChunkEntry
 	for i := range 1000 {
 		e.Results = append(e.Results, Result{Item: i, Ended: 1790000000000000, Wall: 12345, CPU: 1234, MaxRSS: 12345678, Head: "1234", Size: 4})
 	}
 	e.V = 1
 	body := EncodeEntry(e)
-	for name, read := range map[string]func(*Entry) error{
-		"ours": func(e *Entry) error { return DecodeResults(body, e, &e.Results, &e.V, "") },
-		"json": func(e *Entry) error { return Decode(body, e, &e.V, "") },
+	for name, read := range map[string]func(*ChunkEntry) error{
+		"ours": func(e *ChunkEntry) error { return DecodeResults(body, e, &e.Results, &e.V, "") },
+		"json": func(e *ChunkEntry) error { return Decode(body, e, &e.V, "") },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			for range b.N {
-				var e Entry
+				var e ChunkEntry
 				if err := read(&e); err != nil || len(e.Results) != 1000 {
 					b.Fatal(err, len(e.Results))
 				}

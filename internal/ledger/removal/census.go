@@ -28,9 +28,9 @@ import (
 // when the outputs are stored, then Sweeps.Assure, then Member.Ended. It may be
 // called again with others: the newest are meant.
 func NameOutputs(ctx context.Context, w protocol.World, p job.Path, attempt, rank int, agent string, outputs map[string]store.Digest) error {
-	l := w.OpenLog(protocol.NamedDir(p, attempt, rank), agent)
+	l := w.OutputsLog(p, attempt, rank, agent)
 	for { // no other writes it, as a rule: it is not read first
-		mine, err := l.Append(ctx, protocol.Entry{Named: &protocol.Named{Outputs: outputs}})
+		mine, err := l.Append(ctx, protocol.OutputsEntry{Named: &protocol.Named{Outputs: outputs}})
 		if err != nil || mine {
 			return err
 		}
@@ -77,9 +77,9 @@ type Counted struct {
 	// not known, and what is known of it may be old.
 	Bad error
 
-	log    *protocol.Log
-	rounds *protocol.Log         // nil: of a run, which has none
-	names  map[int]*protocol.Log // of outputs, by rank
+	log    *protocol.Log[protocol.JobEntry]
+	rounds *protocol.Log[protocol.RoundsEntry]          // nil: of a run, which has none
+	names  map[int]*protocol.Log[protocol.OutputsEntry] // of outputs, by rank
 	exits  map[int]protocol.Exit
 	k      int  // the attempt that names and exits are of
 	whole  bool // nothing of it can change any more
@@ -99,8 +99,8 @@ type CountedTask struct {
 	// Bad says why its logs cannot be read; nil: they can.
 	Bad error
 
-	log   *protocol.Log
-	ranks map[int]*protocol.Log
+	log   *protocol.Log[protocol.TaskEntry]
+	ranks map[int]*protocol.Log[protocol.StateEntry]
 }
 
 // NewCensus makes one that has seen nothing yet: see Look.
@@ -228,10 +228,10 @@ func (c *Census) findNames(ctx context.Context) error {
 func (c *Census) noteFound(p job.Path) {
 	task := job.Path{Project: p.Project, Task: p.Task}
 	if c.tasks[task] == nil {
-		c.tasks[task] = &CountedTask{Path: task, log: c.w.OpenLog(protocol.TaskDir(task)+"/log", ""), ranks: map[int]*protocol.Log{}}
+		c.tasks[task] = &CountedTask{Path: task, log: c.w.TaskLog(task, ""), ranks: map[int]*protocol.Log[protocol.StateEntry]{}}
 	}
 	if p.Job != "" && c.jobs[p] == nil {
-		c.jobs[p] = &Counted{Path: p, log: c.w.OpenLog(protocol.JobDir(p)+"/log", "")}
+		c.jobs[p] = &Counted{Path: p, log: c.w.JobLog(p, "")}
 	}
 }
 
@@ -250,7 +250,7 @@ func (c *Census) readTask(ctx context.Context, t *CountedTask) error {
 		}
 		rank, err := strconv.Atoi(protocol.FirstPart(o.Key[len(prefix):]))
 		if err == nil && t.ranks[rank] == nil {
-			t.ranks[rank] = c.w.OpenLog(protocol.StateDir(t.Path, rank), "")
+			t.ranks[rank] = c.w.StateLog(t.Path, rank, "")
 		}
 	}
 	t.Generations, t.Begun = map[int][]protocol.Saved{}, nil
@@ -324,27 +324,35 @@ func (c *Census) readRounds(ctx context.Context, j *Counted) error {
 		return nil
 	}
 	if j.rounds == nil {
-		j.rounds = c.w.OpenLog(protocol.RoundsDir(j.Path), "")
+		j.rounds = c.w.RoundsLog(j.Path, "")
 	}
 	if err := j.rounds.Read(ctx); err != nil {
 		return err
 	}
 	j.Codes, j.More = nil, nil
-	for _, e := range slices.Concat(j.rounds.Entries, j.log.Entries) {
-		if e.Amended != nil && e.Amended.Code != nil {
-			j.Codes = append(j.Codes, store.Digest(e.Amended.Code.Blob))
-		}
-		if e.Extended != nil {
-			j.More = append(j.More, e.Extended.Manifest)
-		}
+	for _, e := range j.rounds.Entries {
+		j.noteRound(e.Amended, e.Extended)
+	}
+	for _, e := range j.log.Entries {
+		j.noteRound(e.Amended, e.Extended)
 	}
 	return nil
+}
+
+// noteRound notes the code and the items that one entry names.
+func (j *Counted) noteRound(a *protocol.Amended, x *protocol.Extended) {
+	if a != nil && a.Code != nil {
+		j.Codes = append(j.Codes, store.Digest(a.Code.Blob))
+	}
+	if x != nil {
+		j.More = append(j.More, x.Manifest)
+	}
 }
 
 // readOutputs reads what attempt k has left, and what its ranks are about to.
 func (c *Census) readOutputs(ctx context.Context, j *Counted, k int) error {
 	if j.k != k || j.exits == nil {
-		j.k, j.exits, j.names = k, map[int]protocol.Exit{}, map[int]*protocol.Log{}
+		j.k, j.exits, j.names = k, map[int]protocol.Exit{}, map[int]*protocol.Log[protocol.OutputsEntry]{}
 	}
 	if k == 0 {
 		return nil
@@ -356,7 +364,7 @@ func (c *Census) readOutputs(ctx context.Context, j *Counted, k int) error {
 			continue
 		}
 		if j.names[rank] == nil {
-			j.names[rank] = c.w.OpenLog(protocol.NamedDir(j.Path, k, rank), "")
+			j.names[rank] = c.w.OutputsLog(j.Path, k, rank, "")
 		}
 		if err := j.names[rank].Read(ctx); err != nil {
 			return err

@@ -25,7 +25,7 @@ import (
 // has not settled, or was submitted again since, and one with a because that was removed or
 // submitted again: what it was chosen for is not so any more.
 func RemoveJob(ctx context.Context, w protocol.World, p job.Path, place int, because tasks.Place, by string) error {
-	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)
+	l := w.TaskLog(p, by)
 	for {
 		if err := l.Read(ctx); err != nil {
 			return err
@@ -57,7 +57,7 @@ func RemoveJob(ctx context.Context, w protocol.World, p job.Path, place int, bec
 		if err != nil {
 			return err
 		}
-		if _, err := l.Append(ctx, protocol.Entry{Removed: &r}); err != nil {
+		if _, err := l.Append(ctx, protocol.TaskEntry{Removed: &r}); err != nil {
 			return err
 		}
 	}
@@ -67,7 +67,7 @@ func RemoveJob(ctx context.Context, w protocol.World, p job.Path, place int, bec
 // never will. short is the id to give back, "" when there is none: no user was ever
 // told it. A job that was submitted after all is refused as fault.Invalid.
 func RemoveUnfinished(ctx context.Context, w protocol.World, p job.Path, short, by string) error {
-	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)
+	l := w.TaskLog(p, by)
 	for {
 		if err := l.Read(ctx); err != nil {
 			return err
@@ -79,7 +79,7 @@ func RemoveUnfinished(ctx context.Context, w protocol.World, p job.Path, short, 
 		if t.WasRemoved(p.Job) {
 			break
 		}
-		if _, err := l.Append(ctx, protocol.Entry{Removed: &protocol.Removed{Job: p.Job}}); err != nil {
+		if _, err := l.Append(ctx, protocol.TaskEntry{Removed: &protocol.Removed{Job: p.Job}}); err != nil {
 			return err
 		}
 	}
@@ -99,7 +99,7 @@ func removedFacts(ctx context.Context, w protocol.World, p job.Path, place int) 
 	if err != nil {
 		return r, err
 	}
-	l := w.OpenLog(protocol.JobDir(p)+"/log", "")
+	l := w.JobLog(p, "")
 	if err := l.Read(ctx); err != nil {
 		return r, err
 	}

@@ -36,7 +36,7 @@ const SweepMargin = 30 * time.Second
 const SweepPoll = 250 * time.Millisecond
 
 // LastSweep finds the newest sweep; open is false when it was ended.
-func LastSweep(entries []protocol.Entry) (n int, s protocol.Sweep, open bool) {
+func LastSweep(entries []protocol.SweepEntry) (n int, s protocol.Sweep, open bool) {
 	for i, e := range entries {
 		switch {
 		case e.Sweep != nil:
@@ -51,8 +51,8 @@ func LastSweep(entries []protocol.Entry) (n int, s protocol.Sweep, open bool) {
 // readSweepLog reads the sweeps' log from near its end: what is older is over. A listing
 // says where that is, and the numbers after it are read. In most stores no gc has
 // ever run, which its first number tells.
-func readSweepLog(ctx context.Context, w protocol.World, by string) (*protocol.Log, error) {
-	l := w.OpenLog(protocol.SweepDir+"/log", by)
+func readSweepLog(ctx context.Context, w protocol.World, by string) (*protocol.Log[protocol.SweepEntry], error) {
+	l := w.SweepLog(by)
 	if err := l.ReadUntil(ctx, func() bool { return len(l.Entries) > 0 }); err != nil || len(l.Entries) == 0 {
 		return l, err
 	}
@@ -67,7 +67,7 @@ func readSweepLog(ctx context.Context, w protocol.World, by string) (*protocol.L
 	}
 	// A swept entry may be last: the sweep it ends stands before it, or others
 	// between them, which a sweep's beginning ended as well.
-	l.Entries = make([]protocol.Entry, max(0, last-1))
+	l.Entries = make([]protocol.SweepEntry, max(0, last-1))
 	return l, l.Read(ctx)
 }
 
@@ -80,7 +80,7 @@ type judge struct {
 }
 
 // sweepIsOver says whether sweep n, as log has it, deletes nothing any more.
-func (j *judge) sweepIsOver(log *protocol.Log, n int) bool {
+func (j *judge) sweepIsOver(log *protocol.Log[protocol.SweepEntry], n int) bool {
 	last, s, open := LastSweep(log.Entries)
 	if last > n || !open {
 		return true // the gc that began the next one has made sure of it
@@ -96,7 +96,7 @@ func (j *judge) sweepIsOver(log *protocol.Log, n int) bool {
 }
 
 // waitForEnd reads log until sweep n is over.
-func (j *judge) waitForEnd(ctx context.Context, log *protocol.Log, n int) error {
+func (j *judge) waitForEnd(ctx context.Context, log *protocol.Log[protocol.SweepEntry], n int) error {
 	for {
 		if err := log.Read(ctx); err != nil || j.sweepIsOver(log, n) {
 			return err
@@ -110,7 +110,7 @@ func (j *judge) waitForEnd(ctx context.Context, log *protocol.Log, n int) error 
 // Sweeper is one gc's sweep under way.
 type Sweeper struct {
 	w     protocol.World
-	Log   *protocol.Log
+	Log   *protocol.Log[protocol.SweepEntry]
 	N     int
 	List  string
 	until time.Duration // on the boot clock
@@ -140,7 +140,7 @@ func BeginSweep(ctx context.Context, w protocol.World, by string, self protocol.
 			continue // another may have begun in its place
 		}
 		s.N, s.until = len(s.Log.Entries), w.Clock().Boot()+d
-		mine, err := s.Log.Append(ctx, protocol.Entry{Sweep: &protocol.Sweep{List: s.List, For: d, Host: self}})
+		mine, err := s.Log.Append(ctx, protocol.SweepEntry{Sweep: &protocol.Sweep{List: s.List, For: d, Host: self}})
 		if err != nil {
 			return nil, err
 		}
@@ -165,7 +165,7 @@ func (s *Sweeper) End(ctx context.Context) error {
 		if n, _, open := LastSweep(s.Log.Entries); n != s.N || !open {
 			break
 		}
-		if _, err := s.Log.Append(ctx, protocol.Entry{Swept: &protocol.Swept{N: s.N}}); err != nil {
+		if _, err := s.Log.Append(ctx, protocol.SweepEntry{Swept: &protocol.Swept{N: s.N}}); err != nil {
 			return err
 		}
 	}
@@ -175,7 +175,7 @@ func (s *Sweeper) End(ctx context.Context) error {
 // Sweeps is what a saver knows of gc: what it may have taken since.
 type Sweeps struct {
 	w     protocol.World
-	log   *protocol.Log
+	log   *protocol.Log[protocol.SweepEntry]
 	judge judge
 	since int // the first entry that may have taken what was there
 }

@@ -64,7 +64,7 @@ type Member struct {
 	self  protocol.Join // what a join record of ours says, but for token and nonce
 	nodes int
 
-	log      *protocol.Log
+	log      *protocol.Log[protocol.JobEntry]
 	observer *liveness.Observer
 	run      runs.Run
 
@@ -84,7 +84,7 @@ func NewMember(w protocol.World, j job.Job, id string, self protocol.Join) *Memb
 	p := j.Path()
 	self.Agent = id
 	return &Member{w: w, p: p, ID: id, self: self, nodes: j.Spec.Nodes,
-		log: w.OpenLog(protocol.JobDir(p)+"/log", id), observer: liveness.NewObserver(w, p),
+		log: w.JobLog(p, id), observer: liveness.NewObserver(w, p),
 		run: runs.Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)}}
 }
 
@@ -141,7 +141,7 @@ func (m *Member) settledOrder() Order {
 // appendNext appends what follows from the state. True: something was read or written.
 func (m *Member) appendNext(ctx context.Context) (bool, error) {
 	step := m.run.Next(m.deathEvidence())
-	var e protocol.Entry
+	var e protocol.JobEntry
 	switch {
 	case step.Open != nil:
 		e.Attempt = step.Open

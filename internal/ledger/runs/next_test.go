@@ -168,7 +168,7 @@ func TestTheFoldTakesWhatNextSays(t *testing.T) {
 		"too often": stood(1, repeat(protocol.Lost, protocol.MaxInterruptions)...).joined(1),
 	} {
 		step := r.Next(Evidence{Death: deaths("a0")})
-		if !r.applyEntry(protocol.Entry{Attempt: step.Open, Failing: step.Fail, Settled: step.Settle}) {
+		if !r.applyEntry(protocol.JobEntry{Attempt: step.Open, Failing: step.Fail, Settled: step.Settle}) {
 			t.Errorf("%s: the fold ignores %+v", name, step)
 		}
 	}

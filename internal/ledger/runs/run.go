@@ -39,7 +39,7 @@ func (r Run) Attempt() int { return len(r.Attempts) }
 
 // FoldRun applies L3: `attempt` counts only as the current one plus one and
 // while nothing stands against it, `settled` only for the current attempt.
-func FoldRun(entries []protocol.Entry) Run {
+func FoldRun(entries []protocol.JobEntry) Run {
 	var r Run
 	for n, e := range entries {
 		if !r.applyEntry(e) {
@@ -49,7 +49,7 @@ func FoldRun(entries []protocol.Entry) Run {
 	return r
 }
 
-func (r *Run) applyEntry(e protocol.Entry) bool {
+func (r *Run) applyEntry(e protocol.JobEntry) bool {
 	open := r.Stop == nil && r.Settled == nil
 	switch {
 	case e.Placed != nil:

@@ -25,7 +25,7 @@ func ReadExits(ctx context.Context, w protocol.World, p job.Path, nodes, attempt
 
 // ReadRun refreshes the fold and reads the records of its current attempt that
 // are still absent. Records already read never change.
-func ReadRun(ctx context.Context, w protocol.World, p job.Path, l *protocol.Log, r *Run) error {
+func ReadRun(ctx context.Context, w protocol.World, p job.Path, l *protocol.Log[protocol.JobEntry], r *Run) error {
 	if err := l.ReadUntil(ctx, func() bool { return RunHasEnded(l) }); err != nil {
 		return err
 	}
@@ -71,12 +71,12 @@ func ObserveAgents(ctx context.Context, w protocol.World, o *liveness.Observer, 
 }
 
 // RunHasEnded says that a run has settled: what is written behind that does not count.
-func RunHasEnded(l *protocol.Log) bool {
-	return slices.ContainsFunc(l.Entries, func(e protocol.Entry) bool { return e.Settled != nil }) && FoldRun(l.Entries).Settled != nil
+func RunHasEnded(l *protocol.Log[protocol.JobEntry]) bool {
+	return slices.ContainsFunc(l.Entries, func(e protocol.JobEntry) bool { return e.Settled != nil }) && FoldRun(l.Entries).Settled != nil
 }
 
 // RefoldLog is the fold of entries, with the records that belong to its attempt.
-func (r *Run) RefoldLog(entries []protocol.Entry) {
+func (r *Run) RefoldLog(entries []protocol.JobEntry) {
 	was := r.Attempt()
 	fresh := FoldRun(entries)
 	fresh.Nodes, fresh.Retries, fresh.Grace = r.Nodes, r.Retries, r.Grace
@@ -125,7 +125,7 @@ func ReadRanks[T any](ctx context.Context, w protocol.World, p job.Path, k int, 
 }
 
 // SettledAt is when a run settled, by the clock of the agent that wrote it; zero: it has not.
-func SettledAt(r Run, entries []protocol.Entry) time.Time {
+func SettledAt(r Run, entries []protocol.JobEntry) time.Time {
 	for _, e := range entries {
 		if e.Settled != nil && r.Settled != nil {
 			return e.At

@@ -52,7 +52,7 @@ func (s Shared) savedSince(place int) Shared {
 
 // FoldBegun lists those that count, oldest first: each is of a later attempt than the
 // one before it.
-func FoldBegun(entries []protocol.Entry) (all []protocol.Begun) {
+func FoldBegun(entries []protocol.StateEntry) (all []protocol.Begun) {
 	for _, e := range entries {
 		if e.Begun != nil && (len(all) == 0 || all[len(all)-1].Order().Before(e.Begun.Order())) {
 			all = append(all, *e.Begun)
@@ -64,15 +64,15 @@ func FoldBegun(entries []protocol.Entry) (all []protocol.Begun) {
 // readStateLogs reads the logs of all ranks of a task; rank 0's is always there. Which
 // ranks there are is said in that one, whatever a listing knows (L6); the listing is
 // for those that never shared their state.
-func readStateLogs(ctx context.Context, w protocol.World, p job.Path, by string) (map[int]*protocol.Log, error) {
-	logs := map[int]*protocol.Log{0: w.OpenLog(protocol.StateDir(p, 0), by)}
+func readStateLogs(ctx context.Context, w protocol.World, p job.Path, by string) (map[int]*protocol.Log[protocol.StateEntry], error) {
+	logs := map[int]*protocol.Log[protocol.StateEntry]{0: w.StateLog(p, 0, by)}
 	if err := logs[0].Read(ctx); err != nil {
 		return nil, err
 	}
 	for _, b := range FoldBegun(logs[0].Entries) {
 		for rank := range b.Own {
 			if logs[rank] == nil {
-				logs[rank] = w.OpenLog(protocol.StateDir(p, rank), by)
+				logs[rank] = w.StateLog(p, rank, by)
 			}
 		}
 	}
@@ -82,7 +82,7 @@ func readStateLogs(ctx context.Context, w protocol.World, p job.Path, by string)
 			return nil, fmt.Errorf("find state: %w", err)
 		}
 		if rank, err := strconv.Atoi(protocol.FirstPart(o.Key[len(prefix):])); err == nil && logs[rank] == nil {
-			logs[rank] = w.OpenLog(protocol.StateDir(p, rank), by)
+			logs[rank] = w.StateLog(p, rank, by)
 		}
 	}
 	for _, rank := range slices.Sorted(maps.Keys(logs)) {
@@ -98,7 +98,7 @@ func readStateLogs(ctx context.Context, w protocol.World, p job.Path, by string)
 
 // foldShared is the fold of the ranks' logs. What misses a blob is never offered: the
 // generation before it is, and at last what the attempt before began with and saved.
-func foldShared(logs map[int]*protocol.Log, complete func(protocol.Saved) (bool, error)) (s Shared, err error) {
+func foldShared(logs map[int]*protocol.Log[protocol.StateEntry], complete func(protocol.Saved) (bool, error)) (s Shared, err error) {
 	all := FoldBegun(logs[0].Entries)
 	for i := len(all) - 1; i >= 0 && s.Begun == nil; i-- {
 		ok, err := complete(protocol.Saved{State: all[i].State})
@@ -125,7 +125,7 @@ func foldShared(logs map[int]*protocol.Log, complete func(protocol.Saved) (bool,
 }
 
 // newestOf finds each rank's newest complete generation among those that are meant.
-func newestOf(logs map[int]*protocol.Log, complete func(protocol.Saved) (bool, error), meant func(protocol.Saved) bool) (map[int]protocol.Saved, error) {
+func newestOf(logs map[int]*protocol.Log[protocol.StateEntry], complete func(protocol.Saved) (bool, error), meant func(protocol.Saved) bool) (map[int]protocol.Saved, error) {
 	found := map[int]protocol.Saved{}
 	for rank, l := range logs {
 		for _, n := range slices.Backward(CountedGenerations(l.Entries)) {
@@ -150,7 +150,7 @@ func newestOf(logs map[int]*protocol.Log, complete func(protocol.Saved) (bool, e
 // about lists of states alone. Of a task with ranks that never shared one it is the zero
 // Shared, and costs one log.
 func ReadShared(ctx context.Context, w protocol.World, p job.Path, complete func(protocol.Saved) (bool, error)) (Shared, error) {
-	first := w.OpenLog(protocol.StateDir(p, 0), "")
+	first := w.StateLog(p, 0, "")
 	if err := first.Read(ctx); err != nil || len(FoldBegun(first.Entries)) == 0 {
 		return Shared{}, err
 	}
@@ -178,7 +178,7 @@ func stateAlone(complete func(protocol.Saved) (bool, error)) func(protocol.Saved
 // Each rank has taken its own log over before (Restore), so nothing that an older
 // attempt still writes can be told from what was in time: it is not the newest.
 func BeginShared(ctx context.Context, w protocol.World, p job.Path, b protocol.Begun, since int, complete func(protocol.Saved) (bool, error), unite func(Shared) (store.Digest, int64, error)) (protocol.Begun, error) {
-	first := w.OpenLog(protocol.StateDir(p, 0), b.Agent)
+	first := w.StateLog(p, 0, b.Agent)
 	for {
 		if err := first.Read(ctx); err != nil {
 			return b, err
@@ -206,7 +206,7 @@ func BeginShared(ctx context.Context, w protocol.World, p job.Path, b protocol.B
 		if b.State, b.Bytes, err = unite(s.savedSince(since)); err != nil {
 			return b, err
 		}
-		if mine, err := first.Append(ctx, protocol.Entry{Begun: &b}); err != nil || mine {
+		if mine, err := first.Append(ctx, protocol.StateEntry{Begun: &b}); err != nil || mine {
 			return b, err
 		}
 	}
@@ -223,7 +223,7 @@ func PutShared(ctx context.Context, w protocol.World, p job.Path, by string, lis
 	if place, ok := task.PlaceOf(b.Job); ok {
 		b.Place = place
 	}
-	l := w.OpenLog(protocol.StateDir(p, 0), by)
+	l := w.StateLog(p, 0, by)
 	if err := l.Read(ctx); err != nil {
 		return err
 	}
@@ -236,7 +236,7 @@ func PutShared(ctx context.Context, w protocol.World, p job.Path, by string, lis
 			b.Attempt = last.Attempt + 1
 		}
 	}
-	mine, err := l.Append(ctx, protocol.Entry{Begun: &b})
+	mine, err := l.Append(ctx, protocol.StateEntry{Begun: &b})
 	if err == nil && !mine {
 		return ErrFenced
 	}

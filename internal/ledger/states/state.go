@@ -19,13 +19,13 @@ var ErrFenced = errors.New("a newer attempt has taken over")
 
 // Generations is one writer's hold on the state of one rank of a task.
 type Generations struct {
-	Log *protocol.Log
+	Log *protocol.Log[protocol.StateEntry]
 	me  protocol.Restored
 }
 
 // CurrentHolder is the writer with the `restored` that stands: the greatest so far. Two agents
 // of one attempt and rank cannot be, a rank has one join.
-func CurrentHolder(entries []protocol.Entry) (protocol.Restored, bool) {
+func CurrentHolder(entries []protocol.StateEntry) (protocol.Restored, bool) {
 	var h protocol.Restored
 	found := false
 	for _, e := range entries {
@@ -38,7 +38,7 @@ func CurrentHolder(entries []protocol.Entry) (protocol.Restored, bool) {
 
 // CountedGenerations lists, oldest first, the numbers of those `saved` entries that
 // were written by the holder of their time.
-func CountedGenerations(entries []protocol.Entry) []int {
+func CountedGenerations(entries []protocol.StateEntry) []int {
 	var h protocol.Restored
 	found := false
 	var counted []int
@@ -58,7 +58,7 @@ func CountedGenerations(entries []protocol.Entry) []int {
 // Checkpoints and files of jobs before place since are not offered; state always is.
 // It returns ErrFenced when a newer attempt already has it.
 func RestoreState(ctx context.Context, w protocol.World, p job.Path, rank int, me protocol.Restored, since int, complete func(protocol.Saved) (bool, error)) (*Generations, *protocol.Saved, error) {
-	g := &Generations{Log: w.OpenLog(protocol.StateDir(p, rank), me.Agent), me: me}
+	g := &Generations{Log: w.StateLog(p, rank, me.Agent), me: me}
 	// The first attempt of a task's first job finds nothing, or else its append does.
 	for read := me.Place > 0 || me.Attempt > 1; ; read = true {
 		if read {
@@ -77,7 +77,7 @@ func RestoreState(ctx context.Context, w protocol.World, p job.Path, rank int, m
 			return nil, nil, err
 		}
 		g.me.Generation = number
-		mine, err := g.Log.Append(ctx, protocol.Entry{Restored: &g.me})
+		mine, err := g.Log.Append(ctx, protocol.StateEntry{Restored: &g.me})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -95,7 +95,7 @@ func RestoreState(ctx context.Context, w protocol.World, p job.Path, rank int, m
 // or the one that it began with; nil: there is none. ErrFenced unless that attempt was
 // the last to take the state over.
 func ReopenState(ctx context.Context, w protocol.World, p job.Path, rank int, me protocol.Restored) (g *Generations, newest *protocol.Saved, err error) {
-	g = &Generations{Log: w.OpenLog(protocol.StateDir(p, rank), me.Agent), me: me}
+	g = &Generations{Log: w.StateLog(p, rank, me.Agent), me: me}
 	if err := g.Log.Read(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -110,7 +110,7 @@ func ReopenState(ctx context.Context, w protocol.World, p job.Path, rank int, me
 
 // NewestGeneration finds the newest complete generation. A torn one, or one that misses a
 // blob, is never offered: the one before it is.
-func NewestGeneration(entries []protocol.Entry, complete func(protocol.Saved) (bool, error)) (int, *protocol.Saved, error) {
+func NewestGeneration(entries []protocol.StateEntry, complete func(protocol.Saved) (bool, error)) (int, *protocol.Saved, error) {
 	counted := CountedGenerations(entries)
 	for i := len(counted) - 1; i >= 0; i-- {
 		s := *entries[counted[i]].Saved
@@ -136,7 +136,7 @@ func (g *Generations) Save(ctx context.Context, s protocol.Saved) error {
 		if h, _ := CurrentHolder(g.Log.Entries); g.me.Before(h) {
 			return ErrFenced
 		}
-		mine, err := g.Log.Append(ctx, protocol.Entry{Saved: &s})
+		mine, err := g.Log.Append(ctx, protocol.StateEntry{Saved: &s})
 		if err != nil || mine {
 			return err
 		}
@@ -145,7 +145,7 @@ func (g *Generations) Save(ctx context.Context, s protocol.Saved) error {
 
 // ReadState reads the newest generation of a rank's state without taking it over.
 func ReadState(ctx context.Context, w protocol.World, p job.Path, rank int, complete func(protocol.Saved) (bool, error)) (*protocol.Saved, error) {
-	l := w.OpenLog(protocol.StateDir(p, rank), "")
+	l := w.StateLog(p, rank, "")
 	if err := l.Read(ctx); err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func PutState(ctx context.Context, w protocol.World, p job.Path, rank int, by st
 	if len(task.Jobs) == 0 {
 		place = -1 // before the first
 	}
-	l := w.OpenLog(protocol.StateDir(p, rank), by)
+	l := w.StateLog(p, rank, by)
 	if err := l.Read(ctx); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func PutState(ctx context.Context, w protocol.World, p job.Path, rank int, by st
 	if change(saved); was.Place < place { // a younger place would offer those of a job that ended well
 		*saved = protocol.Saved{State: saved.State, Bytes: saved.Bytes}
 	}
-	if mine, err := l.Append(ctx, protocol.Entry{Restored: &me}); err != nil || !mine {
+	if mine, err := l.Append(ctx, protocol.StateEntry{Restored: &me}); err != nil || !mine {
 		return errors.Join(err, ErrFenced)
 	}
 	g := &Generations{Log: l, me: me}

@@ -21,7 +21,7 @@ type Versioned struct {
 // AddVersion notes what an input of p's task holds now, unless its newest version
 // is the same. What it names was stored before.
 func AddVersion(ctx context.Context, w protocol.World, p job.Path, name string, v protocol.Version, by string) error {
-	l := w.OpenLog(protocol.InputDir(p, name), by)
+	l := w.InputLog(p, name, by)
 	for {
 		if err := l.Read(ctx); err != nil {
 			return err
@@ -29,7 +29,7 @@ func AddVersion(ctx context.Context, w protocol.World, p job.Path, name string, 
 		if n := len(l.Entries); n > 0 && l.Entries[n-1].Version != nil && l.Entries[n-1].Version.List == v.List {
 			return nil
 		}
-		mine, err := l.Append(ctx, protocol.Entry{Version: &v})
+		mine, err := l.Append(ctx, protocol.InputEntry{Version: &v})
 		if err != nil || mine {
 			return err
 		}
@@ -38,7 +38,7 @@ func AddVersion(ctx context.Context, w protocol.World, p job.Path, name string, 
 
 // ReadVersions lists the versions of one input of p's task, oldest first.
 func ReadVersions(ctx context.Context, w protocol.World, p job.Path, name string) ([]Versioned, error) {
-	l := w.OpenLog(protocol.InputDir(p, name), "")
+	l := w.InputLog(p, name, "")
 	if err := l.Read(ctx); err != nil {
 		return nil, err
 	}

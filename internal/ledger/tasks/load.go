@@ -54,9 +54,9 @@ func LoadAccepted(ctx context.Context, w protocol.World, p job.Path) (job.Job, e
 	if err != nil {
 		return j, err
 	}
-	l := w.OpenLog(protocol.TaskDir(p)+"/log", "")
+	l := w.TaskLog(p, "")
 	said := func() bool {
-		return slices.ContainsFunc(l.Entries, func(e protocol.Entry) bool { return e.Submitted != nil && e.Submitted.Job == p.Job })
+		return slices.ContainsFunc(l.Entries, func(e protocol.TaskEntry) bool { return e.Submitted != nil && e.Submitted.Job == p.Job })
 	}
 	if err := l.ReadUntil(ctx, said); err != nil {
 		return job.Job{}, err
@@ -92,7 +92,7 @@ func checkIsOf(j job.Job, p job.Path) error {
 
 // AcceptedRecord is the digest of a job's record by the first `submitted` of it; "": there is
 // none, or it names none.
-func AcceptedRecord(entries []protocol.Entry, id string) store.Digest {
+func AcceptedRecord(entries []protocol.TaskEntry, id string) store.Digest {
 	for _, e := range entries {
 		if e.Submitted != nil && e.Submitted.Job == id {
 			return e.Submitted.Record

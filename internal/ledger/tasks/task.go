@@ -54,7 +54,7 @@ func (t Task) PlaceOf(id string) (place int, ok bool) {
 // FoldTask ignores a second `submitted` of a live task, a `closed` of a job that
 // is not the live one, and a `removed` of one that is (L3). What was removed is
 // not submitted any more: that ends a submit which slept for hours.
-func FoldTask(entries []protocol.Entry) Task {
+func FoldTask(entries []protocol.TaskEntry) Task {
 	var t Task
 	for n, e := range entries {
 		switch {
@@ -89,7 +89,7 @@ func FoldTask(entries []protocol.Entry) Task {
 
 // ReadTask reads a task. A task that was never used has no jobs; that is not an error.
 func ReadTask(ctx context.Context, w protocol.World, p job.Path) (Task, error) {
-	l := w.OpenLog(protocol.TaskDir(p)+"/log", "")
+	l := w.TaskLog(p, "")
 	if err := l.Read(ctx); err != nil {
 		return Task{}, err
 	}
@@ -99,7 +99,7 @@ func ReadTask(ctx context.Context, w protocol.World, p job.Path) (Task, error) {
 // ReadPlace finds a job's place in its task's log; ok is false when it was never
 // submitted. A run is submitted once, so nothing is read behind that.
 func ReadPlace(ctx context.Context, w protocol.World, j job.Job) (place int, ok bool, err error) {
-	l := w.OpenLog(protocol.TaskDir(j.Path())+"/log", "")
+	l := w.TaskLog(j.Path(), "")
 	found := func() bool {
 		place, ok = FoldTask(l.Entries).PlaceOf(j.ID)
 		return ok && j.Spec.Verb != job.Map
@@ -149,7 +149,7 @@ func SubmitJob(ctx context.Context, w protocol.World, j job.Job, by string) (liv
 	if err := ProposeJob(ctx, w, j); err != nil {
 		return "", false, err
 	}
-	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)
+	l := w.TaskLog(p, by)
 	// The plan has just read it: a submitter that came between has the number, and is met there.
 	if err := l.RecallKnown(); err != nil {
 		return "", false, err
@@ -175,7 +175,7 @@ func SubmitJob(ctx context.Context, w protocol.World, j job.Job, by string) (liv
 			}
 			return t.Live, false, withdrawJob(ctx, w, j)
 		}
-		mine, err := l.Append(ctx, protocol.Entry{Submitted: &protocol.Submitted{Job: j.ID, Record: recordDigest(w, j)}})
+		mine, err := l.Append(ctx, protocol.TaskEntry{Submitted: &protocol.Submitted{Job: j.ID, Record: recordDigest(w, j)}})
 		if mine {
 			return j.ID, true, nil
 		}
@@ -199,7 +199,7 @@ func SubmitJob(ctx context.Context, w protocol.World, j job.Job, by string) (liv
 // Commands with these settings go by what the log says, so of two that are typed at once
 // one does not start here and the other one there: the entry and a submit want one number.
 func PutBeside(ctx context.Context, w protocol.World, p job.Path, by, live, key, task string) (name string, ok bool, err error) {
-	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)
+	l := w.TaskLog(p, by)
 	for {
 		if err := l.Read(ctx); err != nil {
 			return "", false, err
@@ -211,7 +211,7 @@ func PutBeside(ctx context.Context, w protocol.World, p job.Path, by, live, key,
 		if t.Live != live || live == "" {
 			return "", false, nil
 		}
-		if _, err := l.Append(ctx, protocol.Entry{Beside: &protocol.Beside{Key: key, Task: task}}); err != nil {
+		if _, err := l.Append(ctx, protocol.TaskEntry{Beside: &protocol.Beside{Key: key, Task: task}}); err != nil {
 			return "", false, err
 		}
 	}
@@ -236,8 +236,8 @@ func withdrawJob(ctx context.Context, w protocol.World, j job.Job) error {
 // then does another submit count (T1). A map that was submitted once more, and not
 // reopened for that, is first settled for its new place, in its own log: a process
 // that is about to reopen it comes too late there, or this one does (T2).
-func CloseIfSettled(ctx context.Context, w protocol.World, task *protocol.Log, p job.Path) (bool, error) {
-	l := w.OpenLog(protocol.JobDir(p)+"/log", task.By)
+func CloseIfSettled(ctx context.Context, w protocol.World, task *protocol.Log[protocol.TaskEntry], p job.Path) (bool, error) {
+	l := w.JobLog(p, task.By)
 	place, again := LastPlace(task.Entries, p.Job)
 	ended := func() bool {
 		s := runs.FoldRun(l.Entries).Settled
@@ -256,16 +256,16 @@ func CloseIfSettled(ctx context.Context, w protocol.World, task *protocol.Log, p
 		}
 		decline := *s
 		decline.Place = place
-		if _, err := l.Append(ctx, protocol.Entry{Settled: &decline}); err != nil {
+		if _, err := l.Append(ctx, protocol.JobEntry{Settled: &decline}); err != nil {
 			return false, err
 		}
 	}
-	_, err := task.Append(ctx, protocol.Entry{Closed: &protocol.Closed{Job: p.Job}})
+	_, err := task.Append(ctx, protocol.TaskEntry{Closed: &protocol.Closed{Job: p.Job}})
 	return err == nil, err
 }
 
 // LastPlace is a job's last place, and whether it had one before.
-func LastPlace(entries []protocol.Entry, id string) (place int, again bool) {
+func LastPlace(entries []protocol.TaskEntry, id string) (place int, again bool) {
 	seen := 0
 	live := ""
 	for n, e := range entries {
@@ -286,7 +286,7 @@ func LastPlace(entries []protocol.Entry, id string) (place int, again bool) {
 // It may be called by any process, any number of times; a job that has not settled
 // is left alone.
 func CloseJob(ctx context.Context, w protocol.World, p job.Path, by string) error {
-	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)
+	l := w.TaskLog(p, by)
 	for {
 		if err := l.Read(ctx); err != nil {
 			return err
@@ -304,7 +304,7 @@ func CloseJob(ctx context.Context, w protocol.World, p job.Path, by string) erro
 // and nothing is read behind it. first says that no other is likely to have said
 // so: then it is written by what this process knows, and a writer that lost reads on.
 func CloseRun(ctx context.Context, w protocol.World, p job.Path, by string, first bool) error {
-	l := w.OpenLog(protocol.TaskDir(p)+"/log", by)
+	l := w.TaskLog(p, by)
 	closed := func() bool {
 		t := FoldTask(l.Entries)
 		_, had := t.PlaceOf(p.Job)

@@ -32,7 +32,7 @@ type Report struct {
 	// Living are the agents with no evidence against them that were heard of
 	// within a lease, by the wall clock of this machine: for showing only.
 	Living []protocol.Heartbeat
-	Log    []protocol.Entry
+	Log    []protocol.JobEntry
 	Map    *MapReport // of a map; Run holds then what its log has in common with a run's
 }
 
@@ -47,7 +47,7 @@ func ReadReport(ctx context.Context, w protocol.World, p job.Path) (Report, erro
 	if j.Spec.Verb == job.Map {
 		return readMapReport(ctx, w, rep)
 	}
-	l := w.OpenLog(protocol.JobDir(p)+"/log", "")
+	l := w.JobLog(p, "")
 	rep.Run = runs.Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)}
 	if err := runs.ReadRun(ctx, w, p, l, &rep.Run); err != nil {
 		return rep, err
@@ -261,7 +261,7 @@ func amendedWords(a protocol.Amended) string {
 }
 
 // round says in words what another round of a map is for.
-func round(e protocol.Entry) string {
+func round(e protocol.JobEntry) string {
 	var parts []string
 	if e.Reopened != nil && !e.Reopened.None {
 		parts = append(parts, "items without success run again")

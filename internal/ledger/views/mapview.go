@@ -41,7 +41,7 @@ type MapReport struct {
 	Done    int // of them
 	Beats   []protocol.Heartbeat
 	Living  []protocol.Heartbeat
-	Log     []protocol.Entry
+	Log     []protocol.JobEntry
 	// Newest are failures that this view has read, also those that were followed by
 	// another try; the newest last. Of chunks that were done when it began it reads none.
 	Newest []ItemReport
@@ -287,7 +287,7 @@ func (v *MapView) One(ctx context.Context, n int) (ItemReport, error) {
 func (v *MapView) itemsOf(ctx context.Context, id string, s protocol.Seed, tries bool) (map[int]ItemReport, error) {
 	items := map[int]ItemReport{}
 	c := chunks.NewChunk(id, s)
-	_, err := v.Inventory.ReadChunk(ctx, c, func(e protocol.Entry, counted []protocol.Result) {
+	_, err := v.Inventory.ReadChunk(ctx, c, func(e protocol.ChunkEntry, counted []protocol.Result) {
 		for _, r := range counted {
 			it := items[r.Item]
 			it.Result, it.Agent = &r, e.By
