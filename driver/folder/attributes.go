@@ -16,10 +16,10 @@ import (
 	"github.com/drover-run/drover/job/where"
 )
 
-// Attributes are what a target on this machine knows of it, for the names that an
-// expression compares: reading some takes a while. dir is a folder on the disk that its
-// programs fill. What a machine's provider alone knows, its type, zone, region and network,
-// is not known; the machine counts as one that is not taken away.
+// Attributes are what a target on this machine knows of it, for the names that an expression
+// compares: reading some takes a while. dir is a folder on the disk that its programs fill.
+// Only a machine's provider knows its type, zone, region and network, so these are not known
+// here; the machine counts as one that is not taken away.
 func (h Hardware) Attributes(ctx context.Context, dir string, names []where.Name) where.Attributes {
 	own := where.Attributes{where.Arch: {runtime.GOARCH}, where.CPUs: {strconv.Itoa(h.Cores)}, where.Feature: {}, where.Purchase: {where.OnDemand}}
 	if h.Memory > 0 {
@@ -41,8 +41,8 @@ func (h Hardware) Attributes(ctx context.Context, dir string, names []where.Name
 	return own
 }
 
-// gpuModels are the names of this machine's GPUs and the memory of the smallest, as
-// nvidia-smi reports them; none where it does not answer.
+// gpuModels are the names of this machine's GPUs and the memory of the smallest, as nvidia-smi
+// reports them; none where it does not answer.
 func gpuModels(ctx context.Context) (models, memory []string) {
 	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits").Output()
 	models = []string{}
@@ -66,9 +66,10 @@ func gpuModels(ctx context.Context) (models, memory []string) {
 	return models, []string{strconv.Itoa(least) + "M"}
 }
 
-// DiskRefusal is why an agent cannot fill as much of a disk as n says, in one sentence, or empty:
-// the disk that dir is on is smaller. place is what lacks it. What is on the disk already does not count,
-// as cores in use do not: it may be the job's own, which a second command finds.
+// DiskRefusal says in one sentence why an agent cannot fill as much of a disk as n says: the disk
+// that dir is on is smaller. "": it is not. place names in that sentence what lacks the disk.
+// Bytes that are on the disk already do not count, as cores in use do not: they may be the job's
+// own, which a second command finds.
 func DiskRefusal(place, dir string, n driver.Needs) string {
 	size, _, ok := diskSize(dir)
 	if !ok || n.Disk <= size {
@@ -77,7 +78,7 @@ func DiskRefusal(place, dir string, n driver.Needs) string {
 	return fmt.Sprintf("%s has a disk of %s, and %s is needed", place, Gigabytes(float64(size)), Gigabytes(float64(n.Disk)))
 }
 
-// DiskNote says for a plan that less of the disk is free now than n says; "": it is not.
+// DiskNote says for a plan that less of the disk is free now than n says; "": enough is free.
 func DiskNote(dir string, n driver.Needs) string {
 	_, free, ok := diskSize(dir)
 	if !ok || n.Disk <= free {

@@ -14,9 +14,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// LeaveWord writes the grace of a Stop into a file that is never seen in part. A
-// shorter one stands, whether it was given before or comes from a second Stop at the
-// same time.
+// LeaveWord writes the grace of a Stop into a file that is never seen in part. Of two Stops, the
+// shorter grace stays in the file, whichever came first.
 func LeaveWord(path string, grace time.Duration) error {
 	for taken := false; ; taken = true {
 		before, ok := ReadWord(path)
@@ -25,7 +24,7 @@ func LeaveWord(path string, grace time.Duration) error {
 		case ok && before <= grace:
 			return nil
 		case !ok && !taken:
-			name = linkOnce // a word that comes meanwhile is read first
+			name = linkOnce // a shorter grace that is written meanwhile is read first
 		}
 		err := whole(path, []byte(grace.String()), (*os.File).Close, name) // it need not survive the agents
 		if !errors.Is(err, fs.ErrExist) {
@@ -34,7 +33,7 @@ func LeaveWord(path string, grace time.Duration) error {
 	}
 }
 
-// ReadWord is the grace in such a file; ok is false without one.
+// ReadWord reads the grace in such a file; ok is false without one.
 func ReadWord(path string) (grace time.Duration, ok bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -53,14 +52,14 @@ func Touch(path string) error {
 	return f.Close()
 }
 
-// Exists says whether a name is taken.
+// Exists says whether a file has a name.
 func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
 
-// Replace writes a file, that no other user can read and that is never seen in part, also
-// not after a power cut.
+// Replace writes a file that no other user can read and that is never seen in part, also after
+// a power cut.
 func Replace(path string, text []byte) error {
 	return whole(path, text, syncClose, os.Rename)
 }
@@ -70,13 +69,13 @@ func WriteJSON(path string, v any) error {
 	return writeJSON(path, v, os.Rename)
 }
 
-// CreateJSON is WriteJSON where fs.ErrExist says that another one was quicker.
+// CreateJSON is WriteJSON for a new file: fs.ErrExist says that another process was faster.
 func CreateJSON(path string, v any) error {
 	return writeJSON(path, v, linkOnce)
 }
 
-// linkOnce is os.Link over a file server that may lose its answer: a caller that asks
-// again is told that the name is taken, by itself.
+// linkOnce is os.Link over a file server that may lose its answer: the client asks again, and is
+// told that the name exists, which its first request made.
 func linkOnce(from, to string) error {
 	err := os.Link(from, to)
 	if !errors.Is(err, fs.ErrExist) {
@@ -100,7 +99,7 @@ func writeJSON(path string, v any, name func(from, to string) error) error {
 
 func syncClose(f *os.File) error { return errors.Join(f.Sync(), f.Close()) }
 
-// whole writes a file beside path, ends it and then gives it its name.
+// whole writes a file beside path, calls end with it and then gives it its name.
 func whole(path string, text []byte, end func(*os.File) error, name func(from, to string) error) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".write-") // 0600
 	if err != nil {
@@ -114,7 +113,7 @@ func whole(path string, text []byte, end func(*os.File) error, name func(from, t
 	return err
 }
 
-// ReadJSON reads what WriteJSON wrote; its error does not quote what a file holds.
+// ReadJSON reads what WriteJSON wrote; its error does not quote the content.
 func ReadJSON(path string, v any) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -136,7 +135,7 @@ func SyncFolder(path string) error {
 	return f.Sync()
 }
 
-// Runnable refuses a program that is not there, while nothing has been made.
+// Runnable refuses a program that does not exist, before anything has been made.
 func Runnable(program string) error {
 	info, err := os.Stat(program)
 	switch {
@@ -153,7 +152,7 @@ func Runnable(program string) error {
 // maxTail is how much of a log Status shows, in bytes: about a screen.
 const maxTail = 4096
 
-// Tail is the last whole lines of a log; empty when there are none to be read.
+// Tail is the last whole lines of a log; "" when none can be read.
 func Tail(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -165,7 +164,7 @@ func Tail(path string) string {
 		return ""
 	}
 	from := max(0, info.Size()-maxTail)
-	text, _ := io.ReadAll(io.NewSectionReader(f, from, maxTail)) // what could be read will do
+	text, _ := io.ReadAll(io.NewSectionReader(f, from, maxTail)) // as much as can be read
 	if _, rest, ok := bytes.Cut(text, []byte("\n")); ok && from > 0 {
 		text = rest
 	}

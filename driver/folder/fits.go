@@ -10,14 +10,14 @@ import (
 	"github.com/drover-run/drover/driver"
 )
 
-// Hardware is what a place on this machine may give away.
+// Hardware is what a target on this machine can give to jobs.
 type Hardware struct {
-	Place  string // what gives it, in a sentence: "this machine"
+	Place  string // the target's name in a sentence: "this machine"
 	Cores  int
 	Memory int64 // bytes; 0: not known
 }
 
-// String is the place as a plan shows it: "this machine, 8 cores, 32 GB".
+// String is the hardware as a plan shows it: "this machine, 8 cores, 32 GB".
 func (h Hardware) String() string {
 	s := h.Place + ", " + count(h.Cores, "core")
 	if h.Memory > 0 {
@@ -26,8 +26,8 @@ func (h Hardware) String() string {
 	return s
 }
 
-// Refusal is why n does not fit, in one sentence, or empty. The sentence names the
-// place by the given text when it lacks something.
+// Refusal says in one sentence why n does not fit; "": it fits. The first argument is the name of
+// the target in that sentence.
 func (h Hardware) Refusal(who string, gpus int, n driver.Needs) string {
 	agents := max(n.Agents, 1)
 	each := ""
@@ -56,7 +56,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Gigabytes rounds as memory is sold: by 2^30, and to a half below ten.
+// Gigabytes rounds as sellers of memory do: by 2^30, and to a half below ten.
 func Gigabytes(bytes float64) string {
 	gb := bytes / (1 << 30)
 	if gb < 10 {

@@ -22,28 +22,27 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// The names in a driver's folder that are no placements: one being made, and one
-// being taken away.
+// The names in a driver's folder that are no placements: a folder that is being made, and one
+// that is being removed.
 const (
 	making = ".new-"
 	going  = ".gone-"
 )
 
-// RequestFile is what a placement was asked for. It is there as long as its folder,
-// and locked while a command starts or removes.
+// RequestFile holds what a placement was asked for. It exists as long as the placement's
+// folder, and is locked while a command starts or removes the placement.
 func RequestFile(dir string) string { return filepath.Join(dir, "request") }
 
-// RemoveFile says that a placement goes when its agents have gone.
+// RemoveFile says that a placement is to be removed when its agents have ended.
 func RemoveFile(dir string) string { return filepath.Join(dir, "remove") }
 
-// stale is when a folder that is being made was left by a starter that has died.
-// Making takes milliseconds; one that a very slow starter still wants makes its
-// Start fail before anything was started.
+// stale is the age at which a folder that is being made belongs to a process that has died.
+// Making takes milliseconds; if a very slow process still needed the folder, its Start would
+// fail before it started anything.
 const stale = time.Hour
 
-// Folder is where h's placement is in a driver's folder. ok is false for a handle
-// that the target's Start never gave: of another one, or with a name that is no
-// file's.
+// Folder is the path of h's placement in a driver's folder. ok is false for a handle that the
+// target's Start never gave: a handle of another target, or with a name that no file can have.
 func Folder(dir, target string, h driver.Handle) (path string, ok bool) {
 	if h.Target != target || !job.ValidID(h.Job) || h.Placement < 1 {
 		return "", false
@@ -51,7 +50,7 @@ func Folder(dir, target string, h driver.Handle) (path string, ok bool) {
 	return filepath.Join(dir, h.Job+"-"+strconv.Itoa(h.Placement)), true
 }
 
-// HandleOf reads a folder's name. ok is false for one that is no placement's.
+// HandleOf reads a folder's name. ok is false for a folder that is not a placement's.
 func HandleOf(target, name string) (h driver.Handle, ok bool) {
 	id, number, _ := strings.Cut(name, "-")
 	n, err := strconv.Atoi(number)
@@ -61,10 +60,10 @@ func HandleOf(target, name string) (h driver.Handle, ok bool) {
 	return driver.Handle{Target: target, Job: id, Placement: n}, true
 }
 
-// Publish makes a placement's folder, durably, with its request in it and what fill
-// puts there. The last step, giving it its name, succeeds for one starter only;
-// fs.ErrExist says that it was another. After an error it may have its name all the
-// same, if the disk has failed just then.
+// Publish makes a placement's folder, durably, with its request in it and what fill puts there.
+// The last step gives the folder its name, and succeeds for one process only; fs.ErrExist says
+// that another process has done it. After an error of the disk the folder may have its name all
+// the same.
 func Publish(base string, request any, fill func(base string) error) error {
 	dir := filepath.Dir(base)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -74,7 +73,7 @@ func Publish(base string, request any, fill func(base string) error) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp) // once it has its name there is none
+	defer os.RemoveAll(tmp) // once the folder has its name, tmp does not exist
 	if err := fill(tmp); err != nil {
 		return err
 	}
@@ -93,8 +92,8 @@ func Publish(base string, request any, fill func(base string) error) error {
 	return SyncFolder(dir)
 }
 
-// TakeAway removes a placement's folder. Its name goes first, at once; what is left of
-// it the next List removes. Its caller holds it.
+// TakeAway removes a placement's folder. It first gives the folder another name; if it is
+// interrupted then, the next List removes the rest. Its caller holds the placement's lock.
 func TakeAway(dir string) error {
 	grave := filepath.Join(filepath.Dir(dir), going+rand.Text())
 	if err := os.Rename(dir, grave); err != nil {
@@ -104,8 +103,7 @@ func TakeAway(dir string) error {
 	return nil
 }
 
-// RemoveTree removes a folder, also one that a program has made inaccessible to its
-// own user, the owner of the folder.
+// RemoveTree removes a folder, also when a program has taken its own user's rights to it away.
 func RemoveTree(dir string) {
 	if !errors.Is(os.RemoveAll(dir), fs.ErrPermission) {
 		return
@@ -119,10 +117,10 @@ func RemoveTree(dir string) {
 	_ = os.RemoveAll(dir)
 }
 
-// List gives the placements in a driver's folder, in order, but for those that
-// gone says have been taken away. One of which it cannot tell is there, and its Status
-// says what is wrong: it hides no other. What a dead starter left, and what is being
-// taken away, it removes. A folder that is not there has none.
+// List gives the placements in a driver's folder, in order, except those that are gone according
+// to gone. If gone fails, the placement is listed, and its Status says what is wrong: one bad
+// placement does not hide the others. List removes folders that a dead process was making, and
+// those that are being removed. A folder that does not exist has no placements.
 func List(dir, target string, gone func(h driver.Handle, base string) (bool, error)) ([]driver.Handle, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -157,7 +155,7 @@ func List(dir, target string, gone func(h driver.Handle, base string) (bool, err
 	return held, nil
 }
 
-// AnyAlive says whether one of them is not over.
+// AnyAlive says whether an agent of a placement is alive.
 func AnyAlive(members []driver.Member) bool {
 	return slices.ContainsFunc(members, func(m driver.Member) bool { return m.State.Alive() })
 }

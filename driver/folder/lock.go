@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHeld says that another one has a lock.
+// ErrHeld says that another process has a lock.
 var ErrHeld = errors.New("another drover is working on it")
 
-// ErrNoLocks says that a file system has none.
+// ErrNoLocks says that a file system has no locks.
 var ErrNoLocks = errors.New("the file system has no locks")
 
 // Flock takes a lock, or fails with ErrHeld or ErrNoLocks; it never waits for one.
@@ -38,12 +38,12 @@ func refusedLock(err error) error {
 	return err
 }
 
-// Hold locks a placement. It is for the process that starts or removes its agents, and
-// ends with it. fs.ErrNotExist: its folder has gone. Only its holder takes
-// a folder away, so until then the name stays what it is.
+// Hold locks a placement. The lock is for the process that starts or removes its agents, and
+// ends with that process. fs.ErrNotExist: its folder is gone. Only the process with the lock
+// removes a folder, so until then the name stays with this folder.
 //
-// ErrHeld and ErrNoLocks are as in Flock. A driver that allows two at once goes on
-// without a lock where there is none; the others refuse such a place.
+// ErrHeld and ErrNoLocks are as in Flock. A driver that allows two such processes at once goes
+// on without a lock where there are none; the others refuse such a file system.
 func Hold(dir string) (lock *os.File, err error) {
 	f, err := os.OpenFile(RequestFile(dir), os.O_RDWR, 0o600)
 	if err != nil {
@@ -59,7 +59,7 @@ func Hold(dir string) (lock *os.File, err error) {
 	return f, nil
 }
 
-// isStill is fs.ErrNotExist when an open file's name is not its name any more.
+// isStill returns fs.ErrNotExist when the name of an open file does not lead to it any more.
 func isStill(f *os.File) error {
 	was, err := f.Stat()
 	if err != nil {
@@ -72,8 +72,8 @@ func isStill(f *os.File) error {
 	return err
 }
 
-// IsHeld says whether a process holds a placement. It checks with a shared lock: checks
-// do not disturb each other.
+// IsHeld says whether a process has locked a placement. It tries a shared lock, so that two
+// checks at once do not disturb each other.
 func IsHeld(dir string) bool {
 	f, err := os.Open(RequestFile(dir))
 	if err != nil {
@@ -86,7 +86,7 @@ func IsHeld(dir string) bool {
 // holdPause is how long a process that waits for a lock pauses.
 const holdPause = 20 * time.Millisecond
 
-// Patiently calls hold until no other one has the lock that it takes. ctx bounds that.
+// Patiently calls hold again until no other process has the lock that it needs. ctx ends that.
 func Patiently(ctx context.Context, hold func() (*os.File, error)) (lock *os.File, err error) {
 	for {
 		lock, err := hold()
@@ -99,7 +99,7 @@ func Patiently(ctx context.Context, hold func() (*os.File, error)) (lock *os.Fil
 	}
 }
 
-// Pause waits for d. The error is the end of ctx.
+// Pause waits for d. The error is the cause of ctx, when that ends first.
 func Pause(ctx context.Context, d time.Duration) error {
 	over := time.NewTimer(d)
 	defer over.Stop()
@@ -111,8 +111,8 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Claim makes a placement, or finds it, and has hold hold it. While another one does
-// it waits, as Patiently; the other may be refused, and remove its folder.
+// Claim makes a placement, or finds it, and locks it with hold. While another process has the
+// lock it waits, as Patiently does; that process may fail, and remove its folder.
 func Claim(ctx context.Context, dir string, hold func(dir string) (*os.File, error), publish func() error) (lock *os.File, err error) {
 	for ctx.Err() == nil {
 		if err := publish(); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -126,10 +126,10 @@ func Claim(ctx context.Context, dir string, hold func(dir string) (*os.File, err
 	return nil, context.Cause(ctx)
 }
 
-// Sweep takes a placement away, with takeAway, if it is to be removed, alive says that
-// none of its agents lives, and hold can lock it. gone says that it is not there any more,
-// whatever process removed it. One of the same name that was made meanwhile is left alone: alive
-// is not about that.
+// Sweep removes a placement with takeAway, if it is to be removed, none of its agents lives
+// according to alive, and hold can lock it. gone says that the placement does not exist any
+// more, whatever process removed it. Sweep leaves a placement of the same name that was made
+// meanwhile, as alive was not about that one.
 func Sweep(dir string, hold func(dir string) (*os.File, error), alive func() (bool, error), takeAway func() error) (gone bool, err error) {
 	if !Exists(RemoveFile(dir)) {
 		return false, nil
@@ -149,7 +149,7 @@ func Sweep(dir string, hold func(dir string) (*os.File, error), alive func() (bo
 	}
 	lock, err := hold(dir)
 	if errors.Is(err, ErrHeld) || errors.Is(err, fs.ErrNotExist) {
-		return !Exists(dir), nil // a starter is at it, or another sweep
+		return !Exists(dir), nil // another process starts it or removes it
 	}
 	if err != nil {
 		return false, err

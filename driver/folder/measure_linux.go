@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Measure is what this machine lets us have: less than it has in a container or cgroup with
-// limits, or when the process is bound to some of its cores.
+// Measure is what this process may use of the machine: less than the machine has in a container
+// or cgroup with limits, or when the process is bound to some of its cores.
 func Measure() Hardware {
 	h := Hardware{Place: "this machine", Cores: runtime.NumCPU()}
 	var info unix.Sysinfo_t
@@ -23,8 +23,8 @@ func Measure() Hardware {
 	return limited(h, os.DirFS("/"))
 }
 
-// limited cuts h down to what the cgroups of this process allow: its own and all
-// those above it. root is the file system.
+// limited lowers h to what the cgroups of this process allow: its own and all above it. root is
+// the file system.
 func limited(h Hardware, root fs.FS) Hardware {
 	text, _ := fs.ReadFile(root, "proc/self/cgroup") // none: no limits
 	for line := range strings.Lines(string(text)) {

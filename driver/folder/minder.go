@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spawn starts an agent in a session of its own. Its input is empty, its output is
-// added to log.
+// Spawn starts an agent in a session of its own. Its input is empty, and its output is appended
+// to log.
 func Spawn(program string, argv, env []string, log string) (pid int, err error) {
 	out, err := os.OpenFile(log, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -30,8 +30,8 @@ func Spawn(program string, argv, env []string, log string) (pid int, err error) 
 	return pid, nil
 }
 
-// Reap waits for all children of this process that have died, and says how the agent
-// did if it is one.
+// Reap waits for all children of this process that have died. If the agent is one, it gives the
+// agent's status.
 func Reap(agent int) (status unix.WaitStatus, gone bool) {
 	for {
 		var s unix.WaitStatus
@@ -46,7 +46,7 @@ func Reap(agent int) (status unix.WaitStatus, gone bool) {
 	}
 }
 
-// ShellStatus is what a shell says of an end.
+// ShellStatus is the exit status that a shell would report.
 func ShellStatus(s unix.WaitStatus) int {
 	if s.Signaled() {
 		return 128 + int(s.Signal())
@@ -54,7 +54,7 @@ func ShellStatus(s unix.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// Fate is an end in words.
+// Fate says in words how a process ended.
 func Fate(s unix.WaitStatus) string {
 	if s.Signaled() {
 		return "signal: " + s.Signal().String()

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// What a file system may answer, by what can be done about it.
+// The errors of a file system, by what a user can do about them.
 var (
 	readOnly  = []syscall.Errno{unix.EROFS}
 	exhausted = []syscall.Errno{unix.ENOSPC, unix.EDQUOT, unix.EMFILE, unix.ENFILE, unix.ENOMEM}
@@ -32,8 +32,8 @@ func isAny(err error, errnos []syscall.Errno) bool {
 	return false
 }
 
-// Refused says what the file system of a driver's folder would not do, and where
-// else to go. Nothing, faults, and the end of a context, stay what they are.
+// Refused says what the file system of a driver's folder refused, and where else the folder may
+// lie. It leaves nil, faults, and the error of a context as they are.
 func Refused(dir, doing string, err error) error {
 	var known *fault.Fault
 	hint := "Free space there, or name a folder on a local disk with XDG_STATE_HOME."
@@ -50,8 +50,8 @@ func Refused(dir, doing string, err error) error {
 	return fault.Wrap(err, fault.Lost, hint, "%s", doing)
 }
 
-// Begin is where every Start begins: the handle and the folder that its request
-// means, or why it cannot be.
+// Begin is the first step of every Start: it gives the handle and the folder that a request
+// means, or says why there can be none.
 func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.Handle, base string, err error) {
 	h = driver.Handle{Target: target, Job: r.Job, Placement: r.Placement}
 	base, ok := Folder(dir, target, h)
@@ -68,8 +68,8 @@ func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.
 	return h, base, nil
 }
 
-// Sealed is what agents are handed and no other user may read: the values of their
-// secrets by variable, as JSON, and what they open the store with. nil: there is none.
+// Sealed are the secrets for agents, which no other user may read: the values of the job's
+// secrets by variable, as JSON, and the credential for the store. nil: there is none.
 func Sealed(ctx context.Context, b driver.Boot) (secrets, pass []byte, err error) {
 	if len(b.Secrets) > 0 {
 		values, err := job.Resolve(b.Secrets, os.Environ(), os.ReadFile)

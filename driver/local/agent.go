@@ -23,14 +23,14 @@ func Adopt() (*driver.Allocation, error) {
 	if !ok {
 		return nil, nil
 	}
-	os.Unsetenv(inherited) // an agent below us is not us
+	os.Unsetenv(inherited) // an agent below this process must not take it for its own
 	dir := filepath.Dir(base)
 	i, err := strconv.Atoi(filepath.Base(base))
 	if err != nil || !holds(lockFD, agentFile(dir, i)) {
 		return nil, fault.New(fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, base)
 	}
 	unix.CloseOnExec(lockFD)
-	// Not an os.File: the lock must not go with a garbage collection.
+	// Not an os.File: the lock would be lost when that is garbage-collected.
 	own := descriptor(lockFD)
 	if err := folder.Say(own, note{Up: &up{PID: os.Getpid(), Space: pidSpace()}}); err != nil {
 		return nil, fault.Wrap(err, fault.Full, "", "adopt agent: %s", dir)
@@ -44,13 +44,13 @@ func Adopt() (*driver.Allocation, error) {
 	return &driver.Allocation{Stdin: true,
 		End: func(code int, reason string) { folder.Say(own, note{End: &end{Code: code, Reason: reason}}) },
 		Notice: func() driver.Notice {
-			grace, _ := folder.ReadWord(stopFile(dir, i)) // 0 without one: SIGTERM may come from others too
+			grace, _ := folder.ReadWord(stopFile(dir, i)) // 0 without a file: other processes may send SIGTERM too
 			return driver.Notice{Asked: true, Why: driver.AskedToStop, Left: grace}
 		}}, nil
 }
 
-// enforce ends this process when the grace that Stop left for it is over. The
-// sooner of two ends stands.
+// enforce ends this process when the grace that Stop wrote for it is over. Of two graces the one
+// that ends sooner counts.
 func enforce(terms <-chan os.Signal, word string) {
 	var end time.Time
 	var over <-chan time.Time
@@ -68,7 +68,7 @@ func enforce(terms <-chan os.Signal, word string) {
 	}
 }
 
-// holds says whether an open descriptor is that file.
+// holds says whether an open descriptor is the file at path.
 func holds(fd int, path string) bool {
 	var a, b unix.Stat_t
 	return unix.Fstat(fd, &a) == nil && unix.Stat(path, &b) == nil && a.Dev == b.Dev && a.Ino == b.Ino

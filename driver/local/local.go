@@ -1,23 +1,22 @@
 // Package local is the driver for this machine: agents are processes beside the
 // command line that started them, and outlive it.
 //
-// A placement is a folder, <dir>/<job>-<placement>, which comes into being whole
-// or not at all. In it every agent has a few files, named by its number:
+// A placement is a folder, <dir>/<job>-<placement>, which appears whole or not at all. In it
+// every agent has a few files, named by its number:
 //
 //	request   what was asked for, and where
-//	0.agent   locked (flock) for exactly as long as agent 0 lives; what it said of itself
+//	0.agent   locked (flock) for exactly as long as agent 0 lives; the agent's notes
 //	0.log     its standard output and error
 //	0.stop    it was asked to stop: the grace it has
-//	remove    the folder goes when its agents have gone
+//	remove    the folder is to be removed when its agents have ended
 //
-// An agent lives while its lock is held. Start takes the lock before the folder has
-// its name, the agent inherits it, and the kernel drops it at the agent's end. So a
-// pid counts only while the lock is held, and one that the kernel has given to another
-// process since decides nothing. Adopt is the agent's side.
+// An agent lives while its lock is held. Start takes the lock before the folder has its name,
+// the agent inherits it, and the kernel releases it when the agent ends. So a pid counts only
+// while the lock is held, and a pid that the kernel has given to another process since does no
+// harm. Adopt is the agent's side.
 //
-// It refuses to know user code and process trees: package proc ends what an agent
-// started. drivertest proves it; local_test.go has what only this one can
-// get wrong.
+// It refuses to know user code and process trees: package proc ends what an agent started.
+// drivertest proves it; local_test.go tests what only this driver can get wrong.
 package local
 
 import (
@@ -31,7 +30,7 @@ import (
 // Name is the target in the handles of this driver.
 const Name = "local"
 
-// Target is this machine as a place to run.
+// Target is this machine as a target.
 var Target = driver.Target{Name: Name, Adopt: Adopt, New: func(f driver.Folders) driver.Driver { return New(f.State) }, Properties: properties}
 
 func properties(driver.Folders) driver.Properties {
@@ -48,19 +47,18 @@ var _ driver.Driver = (*Driver)(nil)
 
 // New is the driver with its placements in dir, an absolute path, such as
 // $XDG_STATE_HOME/drover/local. The folder is made when something is started.
-// Several machines may share it; each sees to its own agents.
+// Several machines may share it; each looks after its own agents.
 func New(dir string) *Driver {
 	return &Driver{dir: filepath.Clean(dir), machine: machineID()}
 }
 
-// placementFolder is where h's placement is.
+// placementFolder is the path of h's placement.
 func (d *Driver) placementFolder(h driver.Handle) (path string, ok bool) {
 	return folder.Folder(d.dir, Name, h)
 }
 
-// List names every placement in the folder, also those that other machines made.
-// On the way it takes away what was to be removed and has ended, and what a
-// starter that died has left.
+// List names every placement in the folder, also those that other machines made. It also removes
+// placements that were to be removed and have ended, and folders that a dead process was making.
 func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -73,7 +71,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	return held, nil
 }
 
-// wrapFileError says what the file system would not do, and where else to go.
+// wrapFileError says what the file system refused, and where else the folder may lie.
 func (d *Driver) wrapFileError(doing string, err error) error {
 	return folder.Refused(d.dir, doing, err)
 }

@@ -11,21 +11,21 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// note is a line of an agent's file. The agent says Up and End, its starter End
-// for one that never was and Fate for its child.
+// note is a line of an agent's file. The agent writes Up and End. The process that starts it
+// writes End for an agent that never started, and Fate for its child.
 type note struct {
 	Up   *up    `json:"up,omitempty"`
 	End  *end   `json:"end,omitempty"`
 	Fate string `json:"fate,omitempty"` // how the kernel says it ended
 }
 
-// up is an agent that has adopted its lock.
+// up is the note of an agent that has taken over its lock.
 type up struct {
 	PID   int    `json:"pid"`
 	Space string `json:"space,omitempty"` // pidSpace: where PID means it
 }
 
-// end is a last word.
+// end is the last note.
 type end struct {
 	Code   int    `json:"code"` // exit status; -1: there was none
 	Reason string `json:"reason"`
@@ -35,7 +35,7 @@ func agentFile(dir string, i int) string { return filepath.Join(dir, strconv.Ito
 func logFile(dir string, i int) string   { return filepath.Join(dir, strconv.Itoa(i)+".log") }
 func stopFile(dir string, i int) string  { return filepath.Join(dir, strconv.Itoa(i)+".stop") }
 
-// fold makes one of an agent's notes. The first End stands.
+// fold joins an agent's notes. The first End counts.
 func fold(notes []note) (all note) {
 	for _, n := range notes {
 		if all.Up == nil {
@@ -51,9 +51,9 @@ func fold(notes []note) (all note) {
 	return all
 }
 
-// look says whether the lock of an agent's file is held, and what its notes are.
-// It looks with a shared lock: two looks do not disturb each other, and the only
-// exclusive lock there will ever be was taken before the file could be found.
+// look says whether the lock of an agent's file is held, and what its notes are. It tries a shared
+// lock, so that two looks at once do not disturb each other. The only exclusive lock on the file
+// is taken before the file can be found.
 func look(path string) (held bool, n note, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// Offer says whether the agents fit into this machine together. It does not count
-// what runs here already. It costs nothing.
+// Offer says whether the agents fit into this machine together. It does not count what runs here
+// already. There is no price.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)

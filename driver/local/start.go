@@ -17,7 +17,7 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// request is the file of that name: what List and Status cannot learn from the
+// request is the content of the file of that name: what List and Status cannot learn from the
 // agents.
 type request struct {
 	Agents  int       `json:"agents"`
@@ -31,8 +31,8 @@ type request struct {
 // milliseconds. An agent's environment is this process's and Boot.Env, its
 // standard input is Boot.Stdin, its folder is the placement's.
 //
-// A process that the machine will not start is a member that has ended, with the
-// reason. If the starter dies in between, the rest is Lost: "never started".
+// If the machine cannot start a process, that agent is a member that has ended, with the reason.
+// If the starting process dies in between, the agents that are missing are Lost: "never started".
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
 	h, dir, err := folder.Begin(ctx, d.dir, Name, r)
 	if err != nil {
@@ -46,7 +46,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	}
 	locks, err := d.publishFolder(dir, r)
 	if errors.Is(err, fs.ErrExist) {
-		return h, d.syncPlacements() // another Start was quicker
+		return h, d.syncPlacements() // another Start was faster
 	}
 	if err != nil {
 		return driver.Handle{}, d.wrapFileError("start agents", err)
@@ -60,15 +60,15 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	return h, nil
 }
 
-// syncPlacements is what a Start that found the placement owes its caller: its maker
-// may not have come so far.
+// syncPlacements makes a placement durable that Start has found: the process that made it may not
+// have done so yet.
 func (d *Driver) syncPlacements() error {
 	return d.wrapFileError("start agents", folder.SyncFolder(d.dir))
 }
 
-// publishFolder makes the placement's folder with every agent's lock taken by us. So no
-// process ever finds an agent's file that is not locked and not at its end. fs.ErrExist says
-// that another starter was quicker.
+// publishFolder makes the placement's folder, with every agent's lock taken by this process. So an
+// agent's file that is not locked always belongs to an agent that has ended. fs.ErrExist says that
+// another process was faster.
 func (d *Driver) publishFolder(dir string, r driver.Request) (locks []*os.File, err error) {
 	host, _ := os.Hostname() // empty where the machine has no name
 	facts := request{Agents: r.Agents, Machine: d.machine, Host: host, Started: time.Now().UTC(), Binary: r.Run.Binary}
@@ -89,16 +89,16 @@ func (d *Driver) publishFolder(dir string, r driver.Request) (locks []*os.File, 
 		return locks, nil
 	}
 	for _, l := range locks {
-		// If it has its name, to withdraw that would race with a command that has seen it:
-		// the agents stay unstarted, which Status tells.
+		// Once the folder has its name, removing it could race with a command that has seen it: the
+		// agents stay unstarted, and Status says so.
 		folder.Say(l, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		l.Close()
 	}
 	return nil, err
 }
 
-// inherited is the variable that tells an agent its file, less the ".agent"; the
-// locked file itself is descriptor lockFD.
+// inherited is the variable that holds the path of an agent's file, without ".agent"; the locked
+// file itself is descriptor lockFD.
 const (
 	inherited = "DROVER_LOCAL_AGENT"
 	lockFD    = 3 // the first of exec.Cmd's ExtraFiles
@@ -112,7 +112,7 @@ func spawnAgent(r driver.Request, dir string, i int, lock *os.File) error {
 		return err
 	}
 	defer log.Close()
-	// Not the lock: opened anew, it holds none.
+	// Another descriptor than the lock's: a file that is opened again has no lock.
 	fate, err := os.OpenFile(agentFile(dir, i), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
@@ -134,9 +134,9 @@ func spawnAgent(r driver.Request, dir string, i int, lock *os.File) error {
 		fate.Close()
 		return err
 	}
-	// While we live the agent is our child, and a zombie would look alive to
-	// a process that checks its pid. Nothing waits for this goroutine: it waits itself,
-	// for a process that outlives us, and all it leaves is a word why that ended.
+	// While this process lives the agent is its child, and as a zombie it would look alive to a
+	// process that checks its pid. So a goroutine waits for the agent and notes how it ended.
+	// Nothing waits for the goroutine, as the agent may outlive this process.
 	go func() {
 		defer fate.Close()
 		cmd.Wait()

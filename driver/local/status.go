@@ -10,9 +10,9 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// Status looks at every agent's lock. Agents that another machine started, in a
-// folder that both share, are called running until they have said that they
-// ended: that machine's locks are not to be judged from here.
+// Status looks at every agent's lock. Agents that another machine started, in a folder that both
+// share, count as running until they have noted that they ended: the locks of that machine cannot
+// be read from here.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
 	dir, ok := d.placementFolder(h)
 	if ctx.Err() != nil {
@@ -27,7 +27,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	}
 	members, err := d.readMembers(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // removed while we looked
+		return nil, nil // removed meanwhile
 	}
 	if err != nil {
 		return nil, d.wrapFileError("look at agents", err)
@@ -36,7 +36,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	return members, nil
 }
 
-// letIn says of the agents that run how to stand beside them.
+// letIn fills in, for the agents that run, the command that opens a shell beside their program.
 func letIn(h driver.Handle, dir string, members []driver.Member) {
 	facts, err := readRequest(dir)
 	if err != nil || facts.Binary == "" {
@@ -74,8 +74,8 @@ func (d *Driver) readMembers(dir string) ([]driver.Member, error) {
 	return members, nil
 }
 
-// judge says where an agent stands: whether its lock is held, what was said, and
-// whether it was asked to stop.
+// judge gives the state of an agent: from whether its lock is held, its notes, and whether it was
+// asked to stop.
 func judge(held bool, n note, asked bool) driver.Member {
 	m := driver.Member{Code: -1}
 	switch {

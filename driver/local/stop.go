@@ -13,11 +13,10 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Stop leaves each live agent the word that it has to stop, with its grace, and
-// sends SIGTERM, or SIGKILL to its process group when there is no grace. The
-// agent itself keeps the time: Adopt kills it when the grace is over, so Stop
-// does not wait and its caller may go. An agent too ill for that (frozen,
-// swapped out) is ended by a Stop without grace.
+// Stop writes the grace for each live agent into its stop file, and sends SIGTERM, or SIGKILL to
+// its process group when there is no grace. The agent itself keeps the time: Adopt kills it when
+// the grace is over, so Stop does not wait and its caller may exit. An agent that cannot do so
+// (frozen, swapped out) is ended by a Stop without grace.
 //
 // With remove, the next Status, List or Stop after the last agent has gone
 // removes the folder.
@@ -48,9 +47,8 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	return d.wrapFileError("stop agents", err)
 }
 
-// stopAgent leaves the word before it looks for a pid, and Adopt leaves the pid
-// before it looks for a word. So an agent that is just coming up hears of it on
-// one of the two ways.
+// stopAgent writes the stop file before it reads the pid, and Adopt notes the pid before it reads
+// the stop file. So an agent that is just coming up gets the order on one of the two ways.
 func stopAgent(dir string, i int, grace time.Duration) error {
 	if held, _, err := look(agentFile(dir, i)); err != nil || !held {
 		return err
@@ -65,21 +63,21 @@ func stopAgent(dir string, i int, grace time.Duration) error {
 	if n.Up.Space != pidSpace() {
 		return fault.New(fault.Denied, "Run the same command there.", "stop agents: agent %d runs in another container of this machine", i)
 	}
-	// The lock was held a moment ago, so the pid was the agent's. Numbers are
-	// handed out in turn: none comes back within that moment.
+	// The lock was held a moment ago, so the pid was the agent's. The kernel gives out pids in turn:
+	// none is used again within that moment.
 	if grace > 0 {
 		err = unix.Kill(n.Up.PID, unix.SIGTERM)
 	} else {
 		err = unix.Kill(-n.Up.PID, unix.SIGKILL)
 	}
 	if errors.Is(err, unix.ESRCH) {
-		return nil // it has ended by itself
+		return nil // it has ended meanwhile
 	}
 	return err
 }
 
-// sweepPlacement removes a placement that is to be removed, once all its agents have
-// gone: of another machine's, once all have noted that they ended.
+// sweepPlacement removes a placement that is to be removed, once all its agents have ended; one of
+// another machine, once all have noted that they ended.
 func (d *Driver) sweepPlacement(dir string) (gone bool, err error) {
 	gone, err = folder.Sweep(dir, folder.Hold, func() (bool, error) {
 		members, err := d.readMembers(dir)
