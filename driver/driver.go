@@ -180,7 +180,7 @@ type Boot struct {
 	// and writes under their own names, also when it runs in a container: its store, when
 	// that is a folder. They exist.
 	Folders []string
-	// Secrets are references (job.Resolve) by variable, for a target with agents that do
+	// Secrets are references (secret.Resolve) by variable, for a target with agents that do
 	// not inherit this process's environment: the target reads the values at Start and hands
 	// them over where no list of processes, no log and no record of the target shows them.
 	Secrets map[string]string

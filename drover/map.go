@@ -14,6 +14,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/runs"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/unit"
 )
 
 // MapSpec asks for a program to be run for each of many items. Verb need not be
@@ -200,5 +201,5 @@ func (j *jobRef) newMapView(ctx context.Context) (*views.MapView, job.Job, error
 }
 
 func noItem(short string, n, all int) error {
-	return fault.New(fault.Missing, fmt.Sprintf("Its items are 1 to %s.", job.Comma(all)), "read item %d of job %s: there is none", n, short)
+	return fault.New(fault.Missing, fmt.Sprintf("Its items are 1 to %s.", unit.Comma(all)), "read item %d of job %s: there is none", n, short)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/unit"
 	"github.com/drover-run/drover/store"
 )
 
@@ -69,7 +70,7 @@ func (b *bringer) bringAll(ctx context.Context, told func(GotItems)) error {
 		}
 	}
 	if more := b.items.Left - leftNotes; more > 0 {
-		b.got.Notes = append(b.got.Notes, fmt.Sprintf("and %s more outputs of names that others have", job.Comma(more)))
+		b.got.Notes = append(b.got.Notes, fmt.Sprintf("and %s more outputs of names that others have", unit.Comma(more)))
 	}
 	return nil
 }

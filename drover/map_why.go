@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/unit"
 )
 
 // FailedWhy is why an item has ended without success, in words.
@@ -45,9 +46,9 @@ func (k mapKind) explainState(ctx context.Context) (Reason, error) {
 	case job.Failed:
 		w.Answer = s.Reason
 	case job.Cancelled:
-		w.Answer = fmt.Sprintf("%s; %s of %s had succeeded", s.Reason, job.Comma(s.Items.Succeeded), plural(s.Items.Items, "item", "items"))
+		w.Answer = fmt.Sprintf("%s; %s of %s had succeeded", s.Reason, unit.Comma(s.Items.Succeeded), plural(s.Items.Items, "item", "items"))
 	case job.Paused:
-		w.Answer, w.Next = fmt.Sprintf("%s; %s of %s are left", s.pausedWords(), job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items")), "drover resume "+s.ID
+		w.Answer, w.Next = fmt.Sprintf("%s; %s of %s are left", s.pausedWords(), unit.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items")), "drover resume "+s.ID
 		if s.Running > 0 {
 			w.Detail = append(w.Detail, plural(s.Running, "running item continues to its end", "running items continue to their end"))
 		}
@@ -77,7 +78,7 @@ func were(n int) string {
 	if n == 1 {
 		return "1 item was"
 	}
-	return job.Comma(n) + " items were"
+	return unit.Comma(n) + " items were"
 }
 
 func (w *Reason) mapInterrupted(s Status, beats []protocol.Heartbeat) {
@@ -92,13 +93,13 @@ func (w *Reason) mapInterrupted(s Status, beats []protocol.Heartbeat) {
 			how = "it was stopped by hand"
 		}
 	}
-	w.Answer = fmt.Sprintf("no agent is working on it: %s; %s of %s are left", how, job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
+	w.Answer = fmt.Sprintf("no agent is working on it: %s; %s of %s are left", how, unit.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
 	w.Next = "drover resume " + w.ID
 }
 
 // mapWaiting says what a live map is at.
 func (w *Reason) mapWaiting(s Status, placed bool, living []protocol.Heartbeat) {
-	left := fmt.Sprintf("%s of %s are left", job.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
+	left := fmt.Sprintf("%s of %s are left", unit.Comma(s.Items.Open()), plural(s.Items.Items, "item", "items"))
 	w.Next = "drover status --watch " + w.ID
 	switch {
 	case s.Running > 0:
@@ -126,17 +127,17 @@ func plural(n int, one, more string) string {
 	if n == 1 {
 		return "1 " + one
 	}
-	return job.Comma(n) + " " + more
+	return unit.Comma(n) + " " + more
 }
 
 // addFailures are the ways in which items failed, each with what to do about it.
 func (w *Reason) addFailures(s Status, f Figures, timeout job.Duration) {
 	for i, g := range f.Groups {
 		if i == 5 {
-			w.Detail = append(w.Detail, fmt.Sprintf("and %s other ways to fail", job.Comma(len(f.Groups)-i)))
+			w.Detail = append(w.Detail, fmt.Sprintf("and %s other ways to fail", unit.Comma(len(f.Groups)-i)))
 			break
 		}
-		w.Detail = append(w.Detail, fmt.Sprintf("%s × %s, such as item %d", job.Comma(g.Items), g.Words(), g.First))
+		w.Detail = append(w.Detail, fmt.Sprintf("%s × %s, such as item %d", unit.Comma(g.Items), g.Words(), g.First))
 		if do := g.remedyCommand(w.ID, len(f.Groups), f.Limits, timeout); do != "" {
 			w.Detail = append(w.Detail, "    "+do)
 		}

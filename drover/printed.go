@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/unit"
 )
 
 const (
@@ -377,7 +378,7 @@ func (p *inOrder) printItem(ctx context.Context, r views.ItemReport, texts map[i
 
 func (p *inOrder) noteCutOutput(item int, has, of int64) {
 	if p.o.Note != nil && !p.secrets {
-		p.o.Note(fmt.Sprintf("item %d printed %s bytes, and the first %s of them were kept", item, job.Comma(int(of)), job.Comma(int(has))))
+		p.o.Note(fmt.Sprintf("item %d printed %s bytes, and the first %s of them were kept", item, unit.Comma(int(of)), unit.Comma(int(has))))
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/unit"
 )
 
 // TopOptions say which results come first.
@@ -70,7 +71,7 @@ func (j *jobFigures) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 	r.Top = h.list
 	slices.SortFunc(r.Top, h.compareRanked)
 	if len(r.Top) == 0 && r.Without > 0 {
-		return r, fault.New(fault.Invalid, reader.hintAtFields(), "order results by %q: none of %s has such a number", o.By, job.Comma(r.Without))
+		return r, fault.New(fault.Invalid, reader.hintAtFields(), "order results by %q: none of %s has such a number", o.By, unit.Comma(r.Without))
 	}
 	return r, nil
 }

@@ -206,27 +206,3 @@ func checkInputs(s Spec) error {
 	}
 	return nil
 }
-
-func checkEnv(s Spec) error {
-	if len(s.Env) > maxEnv {
-		return fault.New(fault.Invalid, "Put them into a file that the program reads.", "check job: %d environment variables, at most %d", len(s.Env), maxEnv)
-	}
-	for _, k := range slices.Sorted(maps.Keys(s.Env)) { // sorted: the same spec gets the same refusal
-		if !validEnvName(k) {
-			return fault.New(fault.Invalid, "Use NAME=value with letters, digits and _.", "check job: %q is not a valid name of an environment variable", k)
-		}
-		if strings.ContainsRune(s.Env[k], 0) {
-			return fault.New(fault.Invalid, "", "check job: environment variable %s holds a NUL byte", k)
-		}
-	}
-	return nil
-}
-
-func validEnvName(k string) bool {
-	if k == "" || k[0] >= '0' && k[0] <= '9' {
-		return false
-	}
-	return !strings.ContainsFunc(k, func(r rune) bool {
-		return r != '_' && !(r >= 'a' && r <= 'z') && !(r >= 'A' && r <= 'Z') && !(r >= '0' && r <= '9')
-	})
-}

@@ -3,6 +3,9 @@ package job
 import (
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/drover-run/drover/job/secret"
 )
 
 // Inherited are the environment variables that a program has from the command that asked
@@ -30,7 +33,7 @@ func (i *Inherited) Differ(o *Inherited) (names []string, known bool) {
 	if i == nil || o == nil || i.Key != o.Key {
 		return nil, false
 	}
-	return changedNames(i.Digests, o.Digests), true
+	return ChangedNames(i.Digests, o.Digests), true
 }
 
 // Without leaves the variables of these names out.
@@ -68,4 +71,23 @@ func (i *Inherited) Check() error {
 
 // InheritedName says whether a variable's name is one that is compared: a name as shells
 // have them, since no shell hands on any other.
-func InheritedName(name string) bool { return len(name) <= maxInheritedName && validEnvName(name) }
+func InheritedName(name string) bool {
+	return len(name) <= maxInheritedName && secret.ValidVariable(name)
+}
+
+// ChangedNames are the keys that two maps do not have in common, or with other values,
+// in order.
+func ChangedNames(a, b map[string]string) (names []string) {
+	for k, v := range a {
+		if w, ok := b[k]; !ok || w != v {
+			names = append(names, k)
+		}
+	}
+	for k := range b {
+		if _, ok := a[k]; !ok {
+			names = append(names, k)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

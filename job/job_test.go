@@ -202,30 +202,6 @@ func TestTheSameSpecGetsTheSameRefusal(t *testing.T) {
 	}
 }
 
-func TestSameComparesTheCommandAlone(t *testing.T) {
-	for name, change := range map[string]func(*job.Spec){
-		"verb":    func(s *job.Spec) { s.Verb = job.Shell },
-		"program": func(s *job.Spec) { s.Program = "eval.py" },
-		"args":    func(s *job.Spec) { s.Args = []string{"--lr", "0.2", ""} },
-		"source":  func(s *job.Spec) { s.Source = "other" },
-		"deps":    func(s *job.Spec) { s.Deps = nil },
-		"inputs":  func(s *job.Spec) { s.Inputs = []job.Input{{Name: "data", Path: "e"}, {Name: "more", Path: "d"}} },
-		"nodes":   func(s *job.Spec) { s.Nodes = 2 },
-		"procs":   func(s *job.Spec) { s.Procs = 4 },
-	} {
-		s := full()
-		change(&s)
-		if s.Same(full()) || full().Same(s) {
-			t.Errorf("specs with different %s are called the same", name)
-		}
-	}
-	s := full()
-	s.Output, s.On, s.Env, s.Timeout, s.Retries, s.GPUs, s.Image = "elsewhere", "local", nil, 0, 0, 4, "a:1"
-	if !s.Same(full()) || !full().Same(s) {
-		t.Error("specs that differ in settings and output alone are called different commands")
-	}
-}
-
 func TestIsScriptIsAPythonFileThatIsRun(t *testing.T) {
 	for _, row := range []struct {
 		verb    job.Verb
@@ -261,5 +237,12 @@ func TestAJobKnowsItsPath(t *testing.T) {
 	j := job.Job{ID: "abcd2345abcd2345", Spec: small()}
 	if got, want := j.Path().String(), "demo/digits/abcd2345abcd2345"; got != want {
 		t.Errorf("path is %q, want %q", got, want)
+	}
+}
+
+func TestATallyIsSaidWithItsCounts(t *testing.T) {
+	tally := job.Tally{Items: 1_000_000, Succeeded: 980_000, Failed: 10_000, Quarantined: 1_000, Cancelled: 7}
+	if got, want := tally.String(), "1,000,000 items: 980,000 succeeded, 10,000 failed, 1,000 quarantined, 7 cancelled, 8,993 open"; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job/unit"
 )
 
 // ItemState is where an item of a map stands.
@@ -193,13 +194,13 @@ func (t Tally) Add(o Tally) Tally {
 
 // String is the tally in words: "1,000 items: 990 succeeded, 10 failed".
 func (t Tally) String() string {
-	text := fmt.Sprintf("%s items: %s succeeded", Comma(t.Items), Comma(t.Succeeded))
+	text := fmt.Sprintf("%s items: %s succeeded", unit.Comma(t.Items), unit.Comma(t.Succeeded))
 	for _, part := range []struct {
 		n    int
 		what string
 	}{{t.Failed, "failed"}, {t.Quarantined, "quarantined"}, {t.Cancelled, "cancelled"}, {t.Open(), "open"}} {
 		if part.n > 0 {
-			text += fmt.Sprintf(", %s %s", Comma(part.n), part.what)
+			text += fmt.Sprintf(", %s %s", unit.Comma(part.n), part.what)
 		}
 	}
 	return text

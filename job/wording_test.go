@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // refused is what a user reads of a spec that Normal refuses: the whole text, and the
@@ -132,7 +133,7 @@ func TestRefusedSecretsSayWhatToType(t *testing.T) {
 		"TOKEN=hunter2":    {"read --secret: TOKEN: it is neither env:NAME nor file:PATH", how},
 		"TOKEN=file:~/key": {"read --secret: TOKEN: the path begins with ~", `Write "$HOME/..." for your home folder: the shell leaves ~ as it is behind file:.`},
 	} {
-		_, _, err := job.ParseSecret(text)
+		_, _, err := secret.Parse(text)
 		if err == nil || err.Error() != want[0] || fault.Hint(err) != want[1] || fault.KindOf(err) != fault.Invalid {
 			t.Errorf("%s: kind %v, %v\n%s\nwant\n%s\n%s", text, fault.KindOf(err), err, fault.Hint(err), want[0], want[1])
 		}
@@ -140,7 +141,7 @@ func TestRefusedSecretsSayWhatToType(t *testing.T) {
 	checkRefused(t, small, []refused{
 		{"a relative file", func(s *job.Spec) { s.Secrets = map[string]string{"TOKEN": "file:key"} }, "check job: secret TOKEN: its path is not absolute", "Write the whole path, from / on."},
 	})
-	_, err := job.Resolve(map[string]string{"TOKEN": "file:/key"}, nil, func(string) ([]byte, error) { return []byte("a\x00b"), nil })
+	_, err := secret.Resolve(map[string]string{"TOKEN": "file:/key"}, nil, func(string) ([]byte, error) { return []byte("a\x00b"), nil })
 	if err == nil || err.Error() != "read secret TOKEN: it holds a NUL byte, and an environment variable cannot" ||
 		fault.Hint(err) != "Give the program the file's path instead, in an environment variable." || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))
@@ -161,7 +162,7 @@ func TestASecretThatIsNotThereSaysWhereToPutIt(t *testing.T) {
 		{"", errors.New("it is a folder"), fault.Missing, [2]string{"read secret TOKEN: it is a folder", "Name a file that holds the secret and nothing else."}},
 		{strings.Repeat("x", 64<<10+1), nil, fault.Invalid, [2]string{"read secret TOKEN: it has 65537 bytes, at most 65536", inFile}},
 	} {
-		_, err := job.Resolve(map[string]string{"TOKEN": "file:/key"}, nil, func(string) ([]byte, error) { return []byte(row.value), row.err })
+		_, err := secret.Resolve(map[string]string{"TOKEN": "file:/key"}, nil, func(string) ([]byte, error) { return []byte(row.value), row.err })
 		if err == nil || err.Error() != row.want[0] || fault.Hint(err) != row.want[1] || fault.KindOf(err) != row.kind {
 			t.Errorf("kind %v, %v\n%s\nwant\n%s\n%s", fault.KindOf(err), err, fault.Hint(err), row.want[0], row.want[1])
 		}

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // Script says what an agent of the suite does.
@@ -120,7 +120,7 @@ func (s Script) writeReport(a Agent, kind string, n driver.Notice) error {
 	}
 	r := Report{Variable: valueOf(a.Environ, EnvName), Secret: a.Given.Secrets[SecretName], Notice: n}
 	if a.Given.Secrets == nil && s.Secret != "" { // the agent resolves them in its own environment
-		values, err := job.Resolve(map[string]string{SecretName: s.Secret}, a.Environ, os.ReadFile)
+		values, err := secret.Resolve(map[string]string{SecretName: s.Secret}, a.Environ, os.ReadFile)
 		if err != nil {
 			fmt.Fprintln(a.Log, "drivertest: read the secret:", err)
 			return err

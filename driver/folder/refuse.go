@@ -13,7 +13,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // The errors of a file system, by what a user can do about them.
@@ -72,7 +72,7 @@ func Begin(ctx context.Context, dir, target string, r driver.Request) (h driver.
 // secrets by variable, as JSON, and the credential for the store. nil: there is none.
 func Sealed(ctx context.Context, b driver.Boot) (secrets, pass []byte, err error) {
 	if len(b.Secrets) > 0 {
-		values, err := job.Resolve(b.Secrets, os.Environ(), os.ReadFile)
+		values, err := secret.Resolve(b.Secrets, os.Environ(), os.ReadFile)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -25,6 +25,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 	"github.com/drover-run/drover/job/where"
 )
 
@@ -170,7 +171,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		return driver.Handle{}, err
 	}
 	if d.placements[h] == nil {
-		secrets, err := job.Resolve(r.Run.Secrets, os.Environ(), os.ReadFile)
+		secrets, err := secret.Resolve(r.Run.Secrets, os.Environ(), os.ReadFile)
 		if err != nil {
 			return driver.Handle{}, err
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 	"github.com/drover-run/drover/store"
 )
 
@@ -122,7 +122,7 @@ func (d *Driver) submit(ctx context.Context, r Records, p *Placement, q driver.R
 // call makes call number k of the engine for agents. After a refusal it removes the record,
 // if this Start has made it.
 func (d *Driver) call(ctx context.Context, r Records, p *Placement, q driver.Request, k int, fresh bool) error {
-	secrets, err := job.Resolve(q.Run.Secrets, os.Environ(), os.ReadFile)
+	secrets, err := secret.Resolve(q.Run.Secrets, os.Environ(), os.ReadFile)
 	var pass []byte
 	if err == nil && q.Run.Pass != nil {
 		pass, err = q.Run.Pass(ctx)

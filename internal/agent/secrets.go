@@ -9,7 +9,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/record/redact"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // openSecrets reads the values that the job's secrets refer to. They go into the
@@ -38,7 +38,7 @@ func (a *agent) openSecrets() {
 func (n *node) secretValues() (map[string]string, error) {
 	brought := n.Machine.Secrets
 	if brought == nil {
-		return job.Resolve(n.job.Spec.Secrets, n.Machine.Environ, os.ReadFile)
+		return secret.Resolve(n.job.Spec.Secrets, n.Machine.Environ, os.ReadFile)
 	}
 	values := map[string]string{}
 	for name := range n.job.Spec.Secrets {

@@ -8,6 +8,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/config"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
 )
 
 // One table says which flag sets a field of a job, and what it does. A flag that a verb
@@ -19,7 +20,7 @@ func TestTheTableOfOptionsIsWhatFlagsJobFileAndConfigSay(t *testing.T) {
 		if !slices.Contains([]string{"run", "shell", "process", "map"}, c.Name()) {
 			continue
 		}
-		for _, o := range job.Options() {
+		for _, o := range option.All() {
 			if f := c.Flags().Lookup(o.Flag); o.Flag != "" && f != nil {
 				texts[o.Flag] = append(texts[o.Flag], f.Usage)
 				if f.Shorthand != o.Short {
@@ -32,14 +33,14 @@ func TestTheTableOfOptionsIsWhatFlagsJobFileAndConfigSay(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[job.Spec]()) {
 		fields[f.Name] = f
 	}
-	for _, o := range job.Options() {
+	for _, o := range option.All() {
 		if o.Flag != "" && !slices.Contains(texts[o.Flag], o.Usage) {
 			t.Errorf("no verb has --%s with its text %q: %q", o.Flag, o.Usage, texts[o.Flag])
 		}
 		if o.ItemsUsage != "" && !slices.Contains(texts[o.Flag], o.ItemsUsage) {
 			t.Errorf("drover map has not --%s with its text %q", o.Flag, o.ItemsUsage)
 		}
-		if name := fields[o.Field].Tag.Get("yaml"); o.Flag != "" && o.Class != job.ClassOnce && (name == "" || name == "-") {
+		if name := fields[o.Field].Tag.Get("yaml"); o.Flag != "" && o.Class != option.ClassOnce && (name == "" || name == "-") {
 			t.Errorf("--%s has no name in a job file", o.Flag)
 		}
 		if o.Config != "" && !slices.ContainsFunc(config.Known, func(s config.Setting) bool { return s.Key == o.Config }) {
@@ -47,7 +48,7 @@ func TestTheTableOfOptionsIsWhatFlagsJobFileAndConfigSay(t *testing.T) {
 		}
 	}
 	spec := job.Spec{Python: "a", On: "b", Output: "c", Machine: "d", Where: "e"}
-	if got := spec.ConfigFields(); len(got) != 5 || *got["python"] != "a" || *got["on"] != "b" || *got["output"] != "c" {
+	if got := option.ConfigFields(&spec); len(got) != 5 || *got["python"] != "a" || *got["on"] != "b" || *got["output"] != "c" {
 		t.Errorf("the config gives %v", got)
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // Engine acts for one command line or one program. Its methods may be called
@@ -175,7 +176,7 @@ func (e *Engine) startPlacement(ctx context.Context, d driver.Opened, j job.Job,
 	if d.Attached {
 		// Its agents inherit what this command has: without a secret the job would fail
 		// for good, and here the user can still be asked.
-		if _, err := job.Resolve(j.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
+		if _, err := secret.Resolve(j.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil {
 			return err
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/transfer"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // fetchSample is how many items are looked at for a place where they could be: enough
@@ -63,7 +63,7 @@ func (e planner) checkPasswords(ctx context.Context, p *Plan) error {
 			return fault.New(fault.Invalid, "Leave it out of the address; without --fetch the program can get the file itself, with a password from --secret NAME.",
 				"check items: item %d is an address with a user's name or password in it, and items are stored as they are", it.N)
 		}
-		if slices.ContainsFunc(values(it), job.PasswordInAddress) {
+		if slices.ContainsFunc(values(it), secret.PasswordInAddress) {
 			if many++; many == 1 {
 				first = it.N
 			}

@@ -17,6 +17,8 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // Where agents live on the machine of the command line, a program has its variables from
@@ -41,8 +43,8 @@ func (e *Engine) inherited(s job.Spec, make bool) *job.Inherited {
 	for _, kv := range e.Caller.Environ {
 		name, value, ok := strings.Cut(kv, "=")
 		_, given := s.Env[name]
-		_, secret := s.Secrets[name]
-		if !ok || given || secret || !job.InheritedName(name) || ofTheSession(name) || job.LooksSecret(name, value) {
+		_, kept := s.Secrets[name]
+		if !ok || given || kept || !job.InheritedName(name) || ofTheSession(name) || secret.Evidence(name, value) != "" {
 			continue
 		}
 		if _, twice := i.Digests[name]; !twice && len(i.Digests) == job.MaxInherited {
@@ -134,7 +136,7 @@ func ofTheSession(name string) bool {
 // ones are equal commands, wherever they are typed.
 func settingsKey(s job.Spec, i *job.Inherited) string {
 	h := sha256.New()
-	b, err := json.Marshal(s.Settings())
+	b, err := json.Marshal(option.Settings(s))
 	if err != nil {
 		return "" // numbers that no submit lets through
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
 	"github.com/drover-run/drover/store"
 )
 
@@ -236,7 +237,7 @@ func (p *Plan) startAllAnew(force bool) {
 
 // targetHasChanged says that a map is to run where it cannot go on.
 func (d differ) targetHasChanged() bool {
-	return slices.ContainsFunc(d.options, func(x job.Difference) bool { return slices.Contains(fixed, x.Name) })
+	return slices.ContainsFunc(d.options, func(x option.Difference) bool { return slices.Contains(fixed, x.Name) })
 }
 
 func itemWord(n int) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // Action is what a command comes to, given what is there already.
@@ -221,7 +222,7 @@ func (e planner) checkMachine(ctx context.Context, p *Plan) (err error) {
 	if !p.Properties.Attached {
 		return nil
 	}
-	if _, err = job.Resolve(p.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil || p.Properties.Apart {
+	if _, err = secret.Resolve(p.Spec.Secrets, e.Caller.Environ, os.ReadFile); err != nil || p.Properties.Apart {
 		return err
 	}
 	if err = e.checkPackages(ctx, *p); err != nil {

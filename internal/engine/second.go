@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
 	"github.com/drover-run/drover/store"
 )
 
@@ -310,7 +311,7 @@ type differ struct {
 	code      bool
 	python    bool     // what the script runs in, found by the code's requirements or by the settings
 	data      []string // what inputs hold, and what an image is built from
-	options   []job.Difference
+	options   []option.Difference
 	inherited []string // names of variables
 }
 
@@ -319,8 +320,8 @@ type differ struct {
 func (p *Plan) differences(old job.Job, placed []protocol.Placed) (d differ) {
 	s, o := p.Spec, old.Spec
 	d.code, d.python = !p.codeIsSame(old.Code), p.Environment.Digest != "" && p.Environment.Digest != old.Environment
-	for _, x := range s.Differences(o) {
-		if x.Class == job.ClassCommand {
+	for _, x := range option.Differences(s, o) {
+		if x.Class == option.ClassCommand {
 			d.command = append(d.command, x.String())
 			continue
 		}
@@ -365,7 +366,7 @@ func (d differ) changedSettings() (all []string) {
 func (d differ) changedForLiveJob() []string {
 	all := d.changedSettings()
 	if len(d.inherited) > 0 {
-		all = append(all, job.Variables(d.inherited))
+		all = append(all, option.Variables(d.inherited))
 	}
 	return all
 }
@@ -374,12 +375,12 @@ func (d differ) changedForLiveJob() []string {
 func (d differ) allChanges() []string {
 	all := append(slices.Clone(d.command), d.changedContent()...)
 	for _, x := range d.options {
-		if x.Class != job.ClassLabel {
+		if x.Class != option.ClassLabel {
 			all = append(all, x.String())
 		}
 	}
 	if len(d.inherited) > 0 {
-		all = append(all, job.Variables(d.inherited))
+		all = append(all, option.Variables(d.inherited))
 	}
 	return all
 }
@@ -390,13 +391,13 @@ func (d differ) inheritedNote() string {
 	if len(d.inherited) == 0 {
 		return ""
 	}
-	return ", with " + job.Variables(d.inherited) + " as here"
+	return ", with " + option.Variables(d.inherited) + " as here"
 }
 
 // programWouldDiffer says that the program, or what it finds, would be another by what differs, and not
 // merely its limits.
 func (d differ) programWouldDiffer() bool {
-	return len(d.inherited) > 0 || slices.ContainsFunc(d.options, func(x job.Difference) bool { return x.Class == job.ClassSetting })
+	return len(d.inherited) > 0 || slices.ContainsFunc(d.options, func(x option.Difference) bool { return x.Class == option.ClassSetting })
 }
 
 // Submit carries a plan out as far as a job that is durably there: it ships
@@ -488,8 +489,8 @@ func (e submitter) attachToWinner(ctx context.Context, p *Plan, path job.Path) (
 		return path, true, err
 	}
 	d := differ{}
-	for _, x := range p.Spec.Differences(winner.Spec) {
-		if x.Class == job.ClassCommand {
+	for _, x := range option.Differences(p.Spec, winner.Spec) {
+		if x.Class == option.ClassCommand {
 			d.command = append(d.command, x.String())
 			continue
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/verify"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
 )
 
 // typed are other values of all options that a second command may have otherwise, by the
@@ -104,11 +105,11 @@ func optionOf(s job.Spec, name string) any { return reflect.ValueOf(s).FieldByNa
 // For every option: what a plan says of it is what the job has that runs, and that is what
 // was typed, or the command is refused and says which option it is.
 func TestTheJobIsWhatThePlanSays(t *testing.T) {
-	for _, f := range job.Fields() {
+	for _, f := range option.Fields() {
 		switch f.Class {
-		case job.ClassCommand:
+		case option.ClassCommand:
 			continue
-		case job.ClassOnce:
+		case option.ClassOnce:
 			if f.Name != "CleanState" {
 				continue
 			}
@@ -146,7 +147,7 @@ func (d withGPUs) Offer(ctx context.Context, n driver.Needs) (driver.Offer, erro
 	return d.Driver.Offer(ctx, n)
 }
 
-func second(t *testing.T, f job.Field, verb job.Verb, name string, byName bool, state func(*desk, job.Path), change func(*job.Spec)) {
+func second(t *testing.T, f option.Field, verb job.Verb, name string, byName bool, state func(*desk, job.Path), change func(*job.Spec)) {
 	d := newDesk(t)
 	d.Drivers[mem.Name] = mem.Contained(d.mem)
 	d.Drivers = map[string]driver.Opened{"mem": mem.Contained(withGPUs{d.mem}), "else": mem.Contained(withGPUs{d.mem})}
@@ -163,8 +164,8 @@ func second(t *testing.T, f job.Field, verb job.Verb, name string, byName bool, 
 		if fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "drover") || !strings.Contains(err.Error(), words(f.Name)) {
 			t.Fatalf("refused: %v (%s)", err, fault.Hint(err))
 		}
-		fixedMap := verb == job.Map && name == "interrupted" && (differ{options: []job.Difference{{Name: f.Name}}}).targetHasChanged()
-		if live := name == "live" && (byName || verb == job.Map && f.Class != job.ClassSetting); !live && !fixedMap {
+		fixedMap := verb == job.Map && name == "interrupted" && (differ{options: []option.Difference{{Name: f.Name}}}).targetHasChanged()
+		if live := name == "live" && (byName || verb == job.Map && f.Class != option.ClassSetting); !live && !fixedMap {
 			t.Fatalf("refused: %v", err)
 		}
 		return
@@ -176,7 +177,7 @@ func second(t *testing.T, f job.Field, verb job.Verb, name string, byName bool, 
 	if got, want := optionOf(is, f.Name), optionOf(p.Spec, f.Name); !reflect.DeepEqual(got, want) {
 		t.Errorf("the plan (%s) says %v, and the job has %v", p.Action, want, got)
 	}
-	skips := name == "complete" && byName && f.Class == job.ClassLabel
+	skips := name == "complete" && byName && f.Class == option.ClassLabel
 	if skips != (p.Action == Skip) {
 		t.Errorf("it would %s: %s", p.Action, p.Note)
 	}
@@ -189,7 +190,7 @@ func second(t *testing.T, f job.Field, verb job.Verb, name string, byName bool, 
 	if name == "live" && (path == first || path.Task == first.Task || !strings.Contains(p.Note, "another job beside it")) {
 		t.Errorf("it is job %s beside %s: %s", path, first, p.Note)
 	}
-	if verb == job.Map && name != "live" && path != first && !(differ{options: []job.Difference{{Name: f.Name}}}).targetHasChanged() {
+	if verb == job.Map && name != "live" && path != first && !(differ{options: []option.Difference{{Name: f.Name}}}).targetHasChanged() {
 		t.Errorf("results of %s are lost: it would %s: %s", first, p.Action, p.Note)
 	}
 	if name != "live" && !skips && !strings.Contains(p.Note, words(f.Name)) && !(name == "complete" && !byName) {
@@ -213,7 +214,7 @@ func words(name string) string {
 	s := begun(job.Run)
 	o := s
 	typed[name](&s)
-	all := s.Differences(o)
+	all := option.Differences(s, o)
 	text, _, _ := strings.Cut(all[len(all)-1].String(), " (")
 	return text
 }

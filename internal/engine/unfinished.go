@@ -11,6 +11,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
 )
 
 // What a second command does with a map that has not ended: docs/design/006-maps.md.
@@ -107,10 +108,10 @@ func (p *Plan) takeSettings() error {
 	if len(p.differ.options) == 0 {
 		return nil
 	}
-	settings := p.Spec.Settings()
+	settings := option.Settings(p.Spec)
 	p.amend = &protocol.Amended{Settings: &settings}
 	typed := func(names ...string) bool {
-		return slices.ContainsFunc(p.differ.options, func(x job.Difference) bool { return slices.Contains(names, x.Name) })
+		return slices.ContainsFunc(p.differ.options, func(x option.Difference) bool { return slices.Contains(names, x.Name) })
 	}
 	if p.differ.python && !p.differ.code && typed("Python", "NoEnv", "Packages") { // it was asked for by name
 		c := protocol.Code{Code: p.before.Job.Code, Environment: p.Environment.Digest, Interpreter: p.Environment.Active}

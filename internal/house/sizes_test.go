@@ -39,7 +39,6 @@ var largePackages = map[string]struct {
 	"internal/engine":          {4300, "the steps of a plan share what they have found"},
 	"internal/agent/maprunner": {3900, "to be split with its type"},
 	"driver/slurm":             {3700, "one engine, and what its commands print"},
-	"job":                      {3100, "the nouns"},
 	"bench":                    {3100, "a section a file"},
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
 )
 
 // bound is what a try is started with beside its code: what an amend may change (J2).
@@ -58,7 +59,7 @@ func (s *yard) newBound(a *protocol.Amended) {
 // retyped is an amend as a command makes it that is typed again with other settings: it
 // names all of them, and most are as the job was submitted.
 func (s *yard) retyped(id string) protocol.Amended {
-	spec := s.tales[id].j.Spec.Settings()
+	spec := option.Settings(s.tales[id].j.Spec)
 	spec.Retries = s.retypes.IntN(4)
 	return protocol.Amended{Settings: &spec}
 }

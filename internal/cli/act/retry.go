@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/results"
 	"github.com/drover-run/drover/internal/cli/terminal"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
 )
 
 // Retry is drover retry.
@@ -49,8 +50,8 @@ func (a Retry) Command() *cobra.Command {
 	f.Float64Var(&r.cpus, "cpus", 0, "cores for each item from now on")
 	f.StringVar(&r.timeout, "timeout", "", "time limit of one try of an item from now on; none takes it away")
 	f.IntVar(&r.retries, "retries", 0, "how often an item may fail and be tried again from now on")
-	f.StringVar(&r.retryOn, "retry-on", "", job.OptionOf("RetryOn").Usage+"; any: after all failures again")
-	f.StringVar(&r.step, "memory-step", "", job.OptionOf("MemoryStep").Usage)
+	f.StringVar(&r.retryOn, "retry-on", "", option.Of("RetryOn").Usage+"; any: after all failures again")
+	f.StringVar(&r.step, "memory-step", "", option.Of("MemoryStep").Usage)
 	f.BoolVar(&r.newCode, "new-code", false, "with the code as it is now in this folder, from now on; successes stay")
 	f.StringVarP(&r.output, "output", "o", "", "folder, or s3://bucket/folder, that receives the outputs")
 	a.AddOverwriteFlag(f)

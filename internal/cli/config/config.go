@@ -19,6 +19,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/cli/terminal"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
 	"github.com/drover-run/drover/store"
 )
 
@@ -318,7 +319,7 @@ func (c *Config) Share(target, queue string) (s job.Share, err error) {
 
 // Complete gives a spec what the config says and the command line did not.
 func (c *Config) Complete(spec *job.Spec) error {
-	for key, field := range spec.ConfigFields() {
+	for key, field := range option.ConfigFields(spec) {
 		if err := c.Fill(field, key); err != nil {
 			return err
 		}

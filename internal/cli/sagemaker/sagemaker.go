@@ -21,6 +21,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/start"
 	"github.com/drover-run/drover/internal/cli/terminal"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // Verb is drover ssm: command lines of simple-sagemaker.
@@ -153,7 +154,7 @@ func (a Verb) noteWithoutEffect(c ssm.Command, p *drover.Plan) {
 	if line := hyperparameterLine(c); line != "" {
 		a.Note("%s", line)
 	}
-	if i, ok := job.SuspiciousArg(p.Spec.Args); ok {
+	if i, ok := secret.FindArgument(p.Spec.Args); ok {
 		a.Note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it", i+1)
 	}
 }

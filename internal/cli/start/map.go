@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/follow"
 	"github.com/drover-run/drover/internal/cli/terminal"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // Map is drover map.
@@ -83,7 +84,7 @@ func (a Map) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.S
 	}
 	defer p.Close()
 	NewSubmitter(a.App).NoteFlagsAfterScript(cmd, spec)
-	if i, ok := job.SuspiciousArg(spec.Args); ok {
+	if i, ok := secret.FindArgument(spec.Args); ok {
 		a.Note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it; --secret NAME keeps one out", i+1)
 	}
 	if n := p.Items.Gone; a.KeepOrder && n > 0 && (p.Action == "attach" || p.Action == "resume" || p.Action == "reopen" || p.Action == "skip") {

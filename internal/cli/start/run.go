@@ -9,6 +9,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/follow"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // Run is drover run.
@@ -65,7 +66,7 @@ func (a programStarter) startProgram(cmd *cobra.Command, s *startFlags, verb job
 		return err
 	}
 	NewSubmitter(a.App).NoteFlagsAfterScript(cmd, spec)
-	if i, ok := job.SuspiciousArg(spec.Args); ok {
+	if i, ok := secret.FindArgument(spec.Args); ok {
 		a.Note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it; --secret NAME keeps one out", i+1)
 	}
 	if s.plan {

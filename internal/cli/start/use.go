@@ -11,6 +11,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/cli/config"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // useFlags say what a job may use, where it waits for that, and what is kept of it.
@@ -118,7 +119,7 @@ func addTags(spec *job.Spec, typed []string) error {
 
 func addSecrets(spec *job.Spec, typed []string) error {
 	for _, text := range typed {
-		name, ref, err := job.ParseSecret(text)
+		name, ref, err := secret.Parse(text)
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/secret"
 )
 
 // indexFiles are the files that name package indexes and repositories: their addresses
@@ -75,7 +75,7 @@ func passwordLine(file string) int {
 	in := bufio.NewReader(io.LimitReader(f, maxIndexFile))
 	for n := 1; ; n++ {
 		line, err := in.ReadString('\n')
-		if job.PasswordInAddress(line) {
+		if secret.PasswordInAddress(line) {
 			return n
 		}
 		if err != nil {

@@ -17,6 +17,8 @@ import (
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
+	"github.com/drover-run/drover/job/unit"
 )
 
 // Map is the fold of a map's log. How its items stand is in its chunks.
@@ -217,7 +219,7 @@ func (m *Map) applyExtended(n int, x protocol.Extended) bool {
 // Amend takes in what binds from now on; fields left out stay.
 func (m *Map) Amend(a protocol.Amended) {
 	if a.Settings != nil {
-		m.Spec = m.Spec.With(*a.Settings)
+		m.Spec = option.WithSettings(m.Spec, *a.Settings)
 		m.Amended = protocol.Amended{Code: m.Amended.Code}
 	}
 	if a.Limits != nil {
@@ -408,7 +410,7 @@ func (m *Map) Next(t job.Tally, done bool, bad int) MapStep {
 		return MapStep{Settle: m.verdict(t)}
 	}
 	if limit, limited := m.Spec.FailLimit(m.Items()); limited && bad > limit && m.Stop == nil {
-		return MapStep{Fail: &protocol.Stop{Code: fault.ExitItems, Reason: fmt.Sprintf("%s items failed, at most %s may", job.Comma(bad), mostFails(m.Spec.MaxFails))}}
+		return MapStep{Fail: &protocol.Stop{Code: fault.ExitItems, Reason: fmt.Sprintf("%s items failed, at most %s may", unit.Comma(bad), mostFails(m.Spec.MaxFails))}}
 	}
 	return MapStep{}
 }
@@ -416,7 +418,7 @@ func (m *Map) Next(t job.Tally, done bool, bad int) MapStep {
 // mostFails is the limit in words: a number, or percent as they were typed.
 func mostFails(text string) string {
 	if n, err := strconv.Atoi(text); err == nil {
-		return job.Comma(n)
+		return unit.Comma(n)
 	}
 	return text
 }
@@ -434,7 +436,7 @@ func (m *Map) verdict(t job.Tally) *protocol.Settled {
 			s.Reason = m.Stop.Reason
 		}
 	case bad > 0:
-		s.State, s.Code, s.Reason = job.Failed, fault.ExitItems, fmt.Sprintf("%s of %s items failed", job.Comma(bad), job.Comma(t.Items))
+		s.State, s.Code, s.Reason = job.Failed, fault.ExitItems, fmt.Sprintf("%s of %s items failed", unit.Comma(bad), unit.Comma(t.Items))
 	}
 	if m.Stop != nil && m.Stop.Code != 0 {
 		s.Code = m.Stop.Code

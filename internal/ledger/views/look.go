@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/runs"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/unit"
 )
 
 // Report is a job as any reader sees it, from the store alone.
@@ -335,7 +336,7 @@ func CountOf(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	return job.Comma(n) + " " + noun + "s"
+	return unit.Comma(n) + " " + noun + "s"
 }
 
 // FindNewest finds the newest job of the store, or of one project when project is

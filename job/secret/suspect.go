@@ -1,4 +1,4 @@
-package job
+package secret
 
 import (
 	"math"
@@ -69,7 +69,7 @@ func harmless(value string) bool {
 		return true
 	case strings.Trim(v, v[:1]) == "": // ********, xxxxxxxx
 		return true
-	case v[0] == '$' && validEnvName(strings.Trim(v[1:], "{}")): // quoted from the shell, and so not a value yet
+	case v[0] == '$' && ValidVariable(strings.Trim(v[1:], "{}")): // quoted from the shell, and so not a value yet
 		return true
 	case v[0] == '<' && v[len(v)-1] == '>': // <your key>, <pad>
 		return true
@@ -220,3 +220,12 @@ func upper(r rune) bool    { return r >= 'A' && r <= 'Z' }
 func digit(r rune) bool    { return r >= '0' && r <= '9' }
 func letter(r rune) bool   { return lower(r) || upper(r) }
 func tokenish(r rune) bool { return letter(r) || digit(r) || r == '_' || r == '-' }
+
+func ValidVariable(k string) bool {
+	if k == "" || k[0] >= '0' && k[0] <= '9' {
+		return false
+	}
+	return !strings.ContainsFunc(k, func(r rune) bool {
+		return r != '_' && !(r >= 'a' && r <= 'z') && !(r >= 'A' && r <= 'Z') && !(r >= '0' && r <= '9')
+	})
+}

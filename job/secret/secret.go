@@ -1,10 +1,15 @@
-package job
+// Package secret holds what is known of secrets without their values: references to them,
+// as --secret takes them and a Spec keeps them, how these are resolved where the program
+// runs, and what looks like a secret and should be a reference.
+//
+// It refuses to know where references are stored, and which users may read them. Tables of keys as
+// their issuers give them, and of what only looks like one, prove it.
+package secret
 
 import (
 	"errors"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -21,36 +26,39 @@ const (
 // No text below quotes what was typed: a user that gets a reference wrong has often
 // typed the secret itself, and errors end in terminals, logs and tickets.
 
-// ParseSecret reads what --secret takes: NAME, NAME=env:OTHER or NAME=file:PATH.
+// Parse reads what --secret takes: NAME, NAME=env:OTHER or NAME=file:PATH.
 // ref is the reference as it stands in Spec.Secrets: env:NAME, env:OTHER or
 // file:PATH. A path may be relative here; before the spec is made normal the
 // caller makes it absolute, as the program does not run in its folder.
-func ParseSecret(text string) (name, ref string, err error) {
+func Parse(text string) (name, ref string, err error) {
 	name, ref, given := strings.Cut(text, "=")
 	if !given {
 		ref = fromEnv + name
 	}
-	if err := validSecretName("read --secret", name); err != nil {
+	if err := CheckName("read --secret", name); err != nil {
 		return "", "", err
 	}
-	if err := validRef("read --secret", name, ref); err != nil {
+	if err := CheckReference("read --secret", name, ref); err != nil {
 		return "", "", err
 	}
 	return name, ref, nil
 }
 
-func validSecretName(doing, name string) error {
-	if !validEnvName(name) || key(name) {
+func CheckName(doing, name string) error {
+	if !ValidVariable(name) || key(name) {
 		return fault.New(fault.Invalid, "Write it as --secret WANDB_API_KEY, with the value in the variable of that name.", "%s: the name is not a valid name of an environment variable", doing)
 	}
 	return nil
 }
 
-// validRef refuses what is no reference. It takes relative paths.
-func validRef(doing, name, ref string) error {
+// FilePath is the path of a reference to a file; ok is false for another one.
+func FilePath(ref string) (file string, ok bool) { return strings.CutPrefix(ref, fromFile) }
+
+// CheckReference refuses what is no reference. It takes relative paths.
+func CheckReference(doing, name, ref string) error {
 	hint := "Write --secret " + name + " to take it from your environment, or --secret " + name + "=file:PATH; drover keeps the reference, never the value."
 	if other, ok := strings.CutPrefix(ref, fromEnv); ok {
-		if !validEnvName(other) || key(other) {
+		if !ValidVariable(other) || key(other) {
 			return fault.New(fault.Invalid, hint, "%s: %s: after env: comes the name of an environment variable", doing, name)
 		}
 		return nil
@@ -67,58 +75,20 @@ func validRef(doing, name, ref string) error {
 	return nil
 }
 
-// checkSecrets sees that Secrets holds references and nothing else.
-func checkSecrets(s Spec) error {
-	if len(s.Secrets) > maxEnv {
-		return fault.New(fault.Invalid, "Put them into a file, and name that with --secret NAME=file:PATH.", "check job: %d secrets, at most %d", len(s.Secrets), maxEnv)
+// Evidence is what makes a variable look like a secret: its "value" or its "name", or "".
+func Evidence(name, value string) string {
+	switch {
+	case secretValue(value):
+		return "value"
+	case secretName(name) && !harmless(value):
+		return "name"
 	}
-	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
-		ref := s.Secrets[name]
-		if err := validSecretName("check job: secrets", name); err != nil {
-			return err
-		}
-		if err := validRef("check job: secret", name, ref); err != nil {
-			return err
-		}
-		if file, ok := strings.CutPrefix(ref, fromFile); ok && !path.IsAbs(file) {
-			return fault.New(fault.Invalid, "Write the whole path, from / on.", "check job: secret %s: its path is not absolute", name)
-		}
-		if _, both := s.Env[name]; both {
-			return fault.New(fault.Invalid, "Leave one of them out.", "check job: %s is both a secret and an environment variable", name)
-		}
-	}
-	return nil
+	return ""
 }
 
-// checkPlainEnv refuses variables that look like secrets: a spec is stored as it
-// is, and shown to every user that may read the store.
-func checkPlainEnv(s Spec) error {
-	if s.PlainEnv {
-		return nil
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
-		why := ""
-		switch value := s.Env[name]; {
-		case secretValue(value):
-			why = "value"
-		case secretName(name) && !harmless(value):
-			why = "name"
-		default:
-			continue
-		}
-		return fault.New(fault.Invalid, "Use --secret "+name+", which keeps it out of drover, or --plain-env.", "check job: environment variable %s looks like a secret by its %s", name, why)
-	}
-	return nil
-}
-
-// LooksSecret says whether a variable looks like a secret by its name or its value.
-func LooksSecret(name, value string) bool {
-	return secretValue(value) || secretName(name) && !harmless(value)
-}
-
-// SuspiciousArg gives the first argument that looks like a secret, for a note:
+// FindArgument gives the first argument that looks like a secret, for a note:
 // arguments are stored, and every user of the machine can list them.
-func SuspiciousArg(args []string) (i int, ok bool) {
+func FindArgument(args []string) (i int, ok bool) {
 	for i, a := range args {
 		flag, value, joined := strings.Cut(a, "=")
 		if !joined {
@@ -149,7 +119,7 @@ func Resolve(secrets map[string]string, environ []string, read func(path string)
 	values = map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
 		ref := secrets[name]
-		if err := validRef("read secret", name, ref); err != nil {
+		if err := CheckReference("read secret", name, ref); err != nil {
 			return nil, err
 		}
 		var value string

@@ -1,21 +1,23 @@
-package job_test
+package option_test
 
 import (
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/option"
 )
 
 // A field of Spec that no class was given is compared with nothing: a command that sets
 // it would run, or attach, with another value than was typed.
 func TestEveryFieldOfASpecHasAClass(t *testing.T) {
 	names := map[string]bool{}
-	for _, f := range job.Fields() {
+	for _, f := range option.Fields() {
 		if f.Class == 0 {
-			t.Errorf("field %s of job.Spec is not in options of option.go: say there what another value of it means to a second command", f.Name)
+			t.Errorf("field %s of job.Spec is not in the table of options: say there what another value of it means to a second command", f.Name)
 		}
 		if names[f.Name] {
 			t.Errorf("two fields are named %s", f.Name)
@@ -27,7 +29,7 @@ func TestEveryFieldOfASpecHasAClass(t *testing.T) {
 			t.Errorf("field %s of job.Spec is not among its Fields", f.Name)
 		}
 	}
-	for _, o := range job.Options() {
+	for _, o := range option.All() {
 		if !names[o.Field] {
 			t.Errorf("options names %s, which job.Spec has not", o.Field)
 		}
@@ -66,36 +68,50 @@ func fieldOf(s *job.Spec, name string) reflect.Value {
 	return reflect.ValueOf(s).Elem().FieldByName(name)
 }
 
+// full is a command with most of its fields set.
+func full() job.Spec {
+	return job.Spec{
+		Project: "demo", Task: "digits", Named: true, Verb: job.Run, Program: "train.py",
+		Args: []string{"--lr", "0.1", ""}, Source: "src", Deps: []string{"lib"},
+		Inputs: []job.Input{{Name: "data", Path: "d"}, {Name: "more", Path: "d"}},
+		Env:    map[string]string{"A_1": "x=y", "_": ""}, Python: "python3.12",
+		Nodes: 1000, Retries: 1000, Timeout: job.Duration(time.Hour), Grace: job.Duration(time.Second),
+		Procs: 2, Launcher: job.Torch, GPUs: 2, Machine: "ml.p3.2xlarge", NoMounts: true,
+		Queue: "night", Priority: 5, Limits: job.Limits{CPUs: 0.5, Memory: 1 << 30},
+		On: "batch/gpu", Output: "out",
+	}
+}
+
 func TestEachFieldThatDiffersIsFoundByItsClass(t *testing.T) {
-	for _, f := range job.Fields() {
+	for _, f := range option.Fields() {
 		s := full()
 		v := fieldOf(&s, f.Name)
 		v.Set(another(t, v))
 		var got []string
-		for _, d := range s.Differences(full()) {
+		for _, d := range option.Differences(s, full()) {
 			got = append(got, d.Name)
 			if d.String() == "" || d.Class != f.Class {
 				t.Errorf("%s: %q of class %d", f.Name, d, d.Class)
 			}
 		}
 		want := []string{f.Name}
-		if f.Name == "Project" || f.Name == "Task" || f.Class == job.ClassOnce && f.Name != "CleanState" || f.Name == "CleanState" && full().CleanState {
+		if f.Name == "Project" || f.Name == "Task" || f.Class == option.ClassOnce && f.Name != "CleanState" || f.Name == "CleanState" && full().CleanState {
 			want = nil
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("with another %s there differ %v", f.Name, got)
 		}
-		if same := s.Same(full()); same != (f.Class != job.ClassCommand || want == nil) {
+		if same := option.SameCommand(s, full()); same != (f.Class != option.ClassCommand || want == nil) {
 			t.Errorf("with another %s it is the same command: %v", f.Name, same)
 		}
-		// With takes what is no part of the command, and nothing else.
-		with := full().With(s)
+		// WithSettings takes what is no part of the command, and nothing else.
+		with := option.WithSettings(full(), s)
 		taken := reflect.DeepEqual(fieldOf(&with, f.Name).Interface(), v.Interface())
-		if taken != (f.Class == job.ClassSetting || f.Class == job.ClassBound || f.Class == job.ClassLabel) {
-			t.Errorf("With took %s: %v", f.Name, taken)
+		if taken != (f.Class == option.ClassSetting || f.Class == option.ClassBound || f.Class == option.ClassLabel) {
+			t.Errorf("WithSettings took %s: %v", f.Name, taken)
 		}
-		if rest := with.With(full()); !reflect.DeepEqual(rest, full()) {
-			t.Errorf("With changed more than %s", f.Name)
+		if rest := option.WithSettings(with, full()); !reflect.DeepEqual(rest, full()) {
+			t.Errorf("WithSettings changed more than %s", f.Name)
 		}
 	}
 }
@@ -128,7 +144,7 @@ func TestDifferencesInWords(t *testing.T) {
 		is := was
 		row.change(&is)
 		var got []string
-		for _, d := range is.Differences(was) {
+		for _, d := range option.Differences(is, was) {
 			got = append(got, d.String())
 		}
 		if strings.Join(got, "; ") != row.want {
@@ -136,7 +152,31 @@ func TestDifferencesInWords(t *testing.T) {
 		}
 	}
 	// A state that is to be empty once is not asked for by a command that does not say so.
-	if d := (job.Spec{}).Differences(job.Spec{CleanState: true}); len(d) > 0 {
+	if d := option.Differences(job.Spec{}, job.Spec{CleanState: true}); len(d) > 0 {
 		t.Errorf("%v", d)
+	}
+}
+
+func TestSameComparesTheCommandAlone(t *testing.T) {
+	for name, change := range map[string]func(*job.Spec){
+		"verb":    func(s *job.Spec) { s.Verb = job.Shell },
+		"program": func(s *job.Spec) { s.Program = "eval.py" },
+		"args":    func(s *job.Spec) { s.Args = []string{"--lr", "0.2", ""} },
+		"source":  func(s *job.Spec) { s.Source = "other" },
+		"deps":    func(s *job.Spec) { s.Deps = nil },
+		"inputs":  func(s *job.Spec) { s.Inputs = []job.Input{{Name: "data", Path: "e"}, {Name: "more", Path: "d"}} },
+		"nodes":   func(s *job.Spec) { s.Nodes = 2 },
+		"procs":   func(s *job.Spec) { s.Procs = 4 },
+	} {
+		s := full()
+		change(&s)
+		if option.SameCommand(s, full()) || option.SameCommand(full(), s) {
+			t.Errorf("specs with different %s are called the same", name)
+		}
+	}
+	s := full()
+	s.Output, s.On, s.Env, s.Timeout, s.Retries, s.GPUs, s.Image = "elsewhere", "local", nil, 0, 0, 4, "a:1"
+	if !option.SameCommand(s, full()) || !option.SameCommand(full(), s) {
+		t.Error("specs that differ in settings and output alone are called different commands")
 	}
 }

@@ -1,9 +1,11 @@
-package job
+package option
 
 import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/drover-run/drover/job"
 )
 
 // Option is what is known of one field of Spec: what another value of it means to a second
@@ -118,7 +120,7 @@ var options = []Option{
 		Usage:      "time between SIGTERM and SIGKILL, and between the stop signal and SIGTERM (default 30s)",
 		ItemsUsage: "time between SIGTERM and SIGKILL of each item, and between the stop signal and SIGTERM (default 30s)"},
 	{Field: "StopSignal", Class: ClassBound, Flag: "stop-signal",
-		Usage: "what Ctrl-C sends first: " + strings.Join(StopSignals, ", ") + " (default SIGINT)"},
+		Usage: "what Ctrl-C sends first: " + strings.Join(job.StopSignals, ", ") + " (default SIGINT)"},
 	{Field: "Retries", Class: ClassBound, Flag: "retries",
 		Usage:      "how often the program may fail and start again; interruptions are free",
 		ItemsUsage: "how often an item may fail and be tried again; interruptions are free"},
@@ -161,9 +163,9 @@ var options = []Option{
 		ItemsUsage: "folder that receives what --out names, of items that have succeeded"},
 }
 
-// OptionOf returns the option of a field of Spec. A field that Spec does not have is a
+// Of returns the option of a field of Spec. A field that Spec does not have is a
 // mistake in the program.
-func OptionOf(field string) Option {
+func Of(field string) Option {
 	i := slices.IndexFunc(options, func(o Option) bool { return o.Field == field })
 	if i < 0 {
 		panic("no option is named " + field)
@@ -171,8 +173,8 @@ func OptionOf(field string) Option {
 	return options[i]
 }
 
-// Options returns all options, by class.
-func Options() []Option { return slices.Clone(options) }
+// All returns all options, by class.
+func All() []Option { return slices.Clone(options) }
 
 // displayName is what names the option in a difference.
 func (o Option) displayName() string {
@@ -184,7 +186,7 @@ func (o Option) displayName() string {
 
 // ConfigFields returns the fields of s that the config gives when nothing was typed, by
 // their keys.
-func (s *Spec) ConfigFields() map[string]*string {
+func ConfigFields(s *job.Spec) map[string]*string {
 	fields := map[string]*string{}
 	for _, o := range options {
 		if o.Config != "" {

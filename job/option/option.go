@@ -1,4 +1,10 @@
-package job
+// Package option holds the table of what is known of each field of a job's Spec: what
+// another value of it means to a second command, the flag that sets it and what that flag
+// says, the key of the config that gives it. Commands are compared by that table.
+//
+// It refuses to know how flags are read, and what follows from a difference. A test holds
+// the table against the struct.
+package option
 
 import (
 	"fmt"
@@ -8,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/drover-run/drover/job"
 )
 
 // Class says what a field of a Spec means to a second command that is typed while the
@@ -60,7 +68,7 @@ func Fields() []Field {
 			all = append(all, Field{f.Name, classes[f.Name], index})
 		}
 	}
-	walk(reflect.TypeFor[Spec](), nil)
+	walk(reflect.TypeFor[job.Spec](), nil)
 	return all
 }
 
@@ -87,7 +95,7 @@ func (d Difference) String() string {
 // order of Spec. Where the job lies (project and task) and what is said of one command
 // alone does not count; that the state is to be empty counts where o did not say so, and
 // what the program reads counts where s has something for it to read.
-func (s Spec) Differences(o Spec) (all []Difference) {
+func Differences(s, o job.Spec) (all []Difference) {
 	is, was := reflect.ValueOf(s), reflect.ValueOf(o)
 	for _, f := range fields() {
 		if f.Name == "Project" || f.Name == "Task" || f.Class == ClassOnce && !(f.Name == "CleanState" && s.CleanState) {
@@ -97,10 +105,10 @@ func (s Spec) Differences(o Spec) (all []Difference) {
 		if same(a, b) || f.Name == "StdinOf" && s.StdinOf == "" {
 			continue
 		}
-		d := Difference{Name: f.Name, Class: f.Class, words: OptionOf(f.Name).displayName()}
+		d := Difference{Name: f.Name, Class: f.Class, words: Of(f.Name).displayName()}
 		switch {
 		case f.Name == "Env" || f.Name == "Secrets": // values are not for notes
-			d.words = Variables(changedNames(a.Interface().(map[string]string), b.Interface().(map[string]string)))
+			d.words = Variables(job.ChangedNames(a.Interface().(map[string]string), b.Interface().(map[string]string)))
 		case f.Name == "CleanState" || f.Name == "StdinOf" || f.Class == ClassCommand:
 		default:
 			d.was, d.is = valueWords(b), valueWords(a)
@@ -136,7 +144,7 @@ func valueWords(v reflect.Value) string {
 		return strconv.FormatFloat(v, 'g', -1, 64)
 	case []string:
 		return strings.Join(v, " ")
-	case RetryOn:
+	case job.RetryOn:
 		return strings.Join(v, ",")
 	case map[string]string:
 		var pairs []string
@@ -150,7 +158,7 @@ func valueWords(v reflect.Value) string {
 			words = append(words, v[k]...)
 		}
 		return strings.Join(words, " ")
-	case []Metric:
+	case []job.Metric:
 		var names []string
 		for _, m := range v {
 			names = append(names, m.Name)
@@ -158,23 +166,6 @@ func valueWords(v reflect.Value) string {
 		return strings.Join(names, " ")
 	}
 	return fmt.Sprint(v.Interface())
-}
-
-// changedNames are the keys that two maps do not have in common, or with other values,
-// in order.
-func changedNames(a, b map[string]string) (names []string) {
-	for k, v := range a {
-		if w, ok := b[k]; !ok || w != v {
-			names = append(names, k)
-		}
-	}
-	for k := range b {
-		if _, ok := a[k]; !ok {
-			names = append(names, k)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // Variables says which environment variables differ: "variable A", "variables A and B",
@@ -191,14 +182,14 @@ func Variables(names []string) string {
 	return "variables"
 }
 
-// Same says whether two specs in normal form ask for the same command, by the fields
+// SameCommand says whether two specs in normal form ask for the same command, by the fields
 // of ClassCommand: another one is never taken for it.
-func (s Spec) Same(o Spec) bool {
-	return !slices.ContainsFunc(s.Differences(o), func(d Difference) bool { return d.Class == ClassCommand })
+func SameCommand(s, o job.Spec) bool {
+	return !slices.ContainsFunc(Differences(s, o), func(d Difference) bool { return d.Class == ClassCommand })
 }
 
-// With is the command of s with the settings, bounds and labels of o.
-func (s Spec) With(o Spec) Spec {
+// WithSettings is the command of s with the settings, bounds and labels of o.
+func WithSettings(s, o job.Spec) job.Spec {
 	to, from := reflect.ValueOf(&s).Elem(), reflect.ValueOf(o)
 	for _, f := range fields() {
 		if f.Class == ClassSetting || f.Class == ClassBound || f.Class == ClassLabel {
@@ -208,5 +199,5 @@ func (s Spec) With(o Spec) Spec {
 	return s
 }
 
-// Settings are the settings, bounds and labels of s alone: what With takes of it.
-func (s Spec) Settings() Spec { return Spec{}.With(s) }
+// Settings are the settings, bounds and labels of s alone: what WithSettings takes of it.
+func Settings(s job.Spec) job.Spec { return WithSettings(job.Spec{}, s) }
