@@ -20,8 +20,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// The labels of what we make. Several users and stores share one daemon: what is
-// ours is what names our folder.
+// The labels of containers and networks that this driver makes. Several users and stores share
+// one daemon: those with our folder in a label are ours.
 const (
 	labelDesk      = "drover.desk" // Driver.dir
 	labelJob       = "drover.job"
@@ -31,8 +31,8 @@ const (
 	labelTags      = "drover.label." // of Needs.Labels
 )
 
-// patience bounds one call to the daemon, but for a pull: on a machine that swaps
-// a start has been seen to take half a minute.
+// patience bounds one call to the daemon, except a pull: on a machine that swaps, a start has
+// been seen to take half a minute.
 const patience = 2 * time.Minute
 
 // connectOnce makes the client once. It sends no request: the first call agrees with the
@@ -74,8 +74,8 @@ func ask[T any](ctx context.Context, d *daemonClient, call func(context.Context,
 	return got, err
 }
 
-// said makes a fault of what the daemon would not do. absent is the kind for a
-// daemon that does not answer.
+// said makes a fault of an error of the daemon. absent is the kind for a daemon that does not
+// answer.
 func said(doing string, err error, absent fault.Kind) error {
 	var known *fault.Fault
 	text := ""
@@ -113,7 +113,7 @@ func (d *daemonClient) readInfo(ctx context.Context) (system.Info, error) {
 	return r.Info, err
 }
 
-// inspectContainer gives nil for a container that is not there.
+// inspectContainer gives nil for a container that does not exist.
 func (d *daemonClient) inspectContainer(ctx context.Context, name string) (*container.InspectResponse, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerInspectResult, error) {
 		return api.ContainerInspect(ctx, name, client.ContainerInspectOptions{})
@@ -130,8 +130,8 @@ func (d *daemonClient) inspectContainer(ctx context.Context, name string) (*cont
 	return &r.Container, nil
 }
 
-// createContainer makes a container and does not start it. One of that name that a dead
-// starter of this placement has left, and that never ran, gives way.
+// createContainer makes a container and does not start it. It replaces one of that name that a
+// dead process has made for this placement and that never ran.
 func (d *daemonClient) createContainer(ctx context.Context, o client.ContainerCreateOptions) error {
 	for again := true; ; again = false {
 		_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerCreateResult, error) {
@@ -144,7 +144,7 @@ func (d *daemonClient) createContainer(ctx context.Context, o client.ContainerCr
 		switch {
 		case lookErr != nil:
 			return lookErr
-		case c == nil: // it has gone meanwhile
+		case c == nil: // it was removed meanwhile
 		case c.Config.Labels[labelDesk] != d.dir || c.State.Status != container.StateCreated:
 			return fault.New(fault.Denied, "Look at it: docker inspect "+o.Name+".", "start agents: there is a container %s that drover did not make", o.Name)
 		default:
@@ -155,7 +155,7 @@ func (d *daemonClient) createContainer(ctx context.Context, o client.ContainerCr
 	}
 }
 
-// startContainer starts a container. An answer that was lost is looked up.
+// startContainer starts a container. If the answer is lost, it looks whether the container runs.
 func (d *daemonClient) startContainer(ctx context.Context, name string) error {
 	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerStartResult, error) {
 		return api.ContainerStart(ctx, name, client.ContainerStartOptions{})
@@ -170,7 +170,7 @@ func (d *daemonClient) startContainer(ctx context.Context, name string) error {
 	return err
 }
 
-// signalContainer sends a signal. A container that does not run, or is not there, needs none.
+// signalContainer sends a signal. For a container that does not run or exist it does nothing.
 func (d *daemonClient) signalContainer(ctx context.Context, name, signal string) error {
 	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerKillResult, error) {
 		return api.ContainerKill(ctx, name, client.ContainerKillOptions{Signal: signal})
@@ -181,8 +181,8 @@ func (d *daemonClient) signalContainer(ctx context.Context, name, signal string)
 	return err
 }
 
-// removeContainer removes it with its volumes, whatever its state. One that is
-// not there, or is just going, is fine.
+// removeContainer removes a container with its volumes, whatever its state. It is no error if the
+// container does not exist or is being removed.
 func (d *daemonClient) removeContainer(ctx context.Context, name string) error {
 	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerRemoveResult, error) {
 		return api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{RemoveVolumes: true, Force: true})
@@ -193,7 +193,7 @@ func (d *daemonClient) removeContainer(ctx context.Context, name string) error {
 	return err
 }
 
-// containersOfOurs are the handles of all our containers, by their ids.
+// containersOfOurs gives the handles of all our containers, by their ids.
 func (d *daemonClient) containersOfOurs(ctx context.Context) (map[string]driver.Handle, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.ContainerListResult, error) {
 		return api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: d.labelFilter()})
@@ -214,7 +214,7 @@ func (d *daemonClient) labelFilter() client.Filters {
 	return make(client.Filters).Add("label", labelDesk+"="+d.dir)
 }
 
-// networksOfOurs are the jobs of all our networks, by the networks' ids.
+// networksOfOurs gives the jobs of all our networks, by the networks' ids.
 func (d *daemonClient) networksOfOurs(ctx context.Context) (map[string]string, error) {
 	r, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.NetworkListResult, error) {
 		return api.NetworkList(ctx, client.NetworkListOptions{Filters: d.labelFilter()})
@@ -231,8 +231,8 @@ func (d *daemonClient) networksOfOurs(ctx context.Context) (map[string]string, e
 	return jobs, nil
 }
 
-// ensureNetwork makes the job's network, unless it is there. Docker gives many
-// networks one name: the caller that checks and makes holds the lock of networks.
+// ensureNetwork makes the job's network, if it does not exist. Docker allows several networks of
+// one name, so the caller holds the lock of networks while it checks and makes.
 func (d *daemonClient) ensureNetwork(ctx context.Context, job string) (name string, err error) {
 	jobs, err := d.networksOfOurs(ctx)
 	if err != nil {
@@ -251,7 +251,7 @@ func (d *daemonClient) ensureNetwork(ctx context.Context, job string) (name stri
 
 func networkName(job string) string { return "drover-" + job }
 
-// deleteNetwork removes a network by its id. One that is not there is fine.
+// deleteNetwork removes a network by its id. It is no error if the network does not exist.
 func (d *daemonClient) deleteNetwork(ctx context.Context, id string) error {
 	_, err := ask(ctx, d, func(ctx context.Context, api *client.Client) (client.NetworkRemoveResult, error) {
 		return api.NetworkRemove(ctx, id, client.NetworkRemoveOptions{})
@@ -262,7 +262,7 @@ func (d *daemonClient) deleteNetwork(ctx context.Context, id string) error {
 	return err
 }
 
-// daemonClient is the client of the docker daemon: what is asked of it, about what is ours.
+// daemonClient is the client of the docker daemon, for containers and networks of ours.
 type daemonClient struct {
 	dir string // Driver.dir, which labels name
 

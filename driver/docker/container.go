@@ -21,25 +21,24 @@ func containerName(h driver.Handle, i int) string {
 }
 
 const (
-	// agentMemory is what a container may have beyond what its program was
-	// promised: the agent and process 1 use a tenth of a GB. Without it the kernel
-	// would end programs that keep to their limit, and the agent could not say why.
+	// agentMemory is what a container may have beyond what its program was promised: the
+	// agent and process 1 use a tenth of a GB. Without it the kernel would end programs that
+	// stay within their limit, and the agent could not say why.
 	agentMemory = 256 << 20
-	// mostProcesses is what one container may have of the machine's process
-	// numbers, of which a plain kernel has four million: enough for any program,
-	// and a fork bomb stops there.
+	// mostProcesses is how many of the machine's process numbers one container may use. A
+	// plain kernel has four million: it is enough for any program, and stops a fork bomb.
 	mostProcesses = 32768
 )
 
 // kept are the capabilities that an agent of root has; a plain user's has none.
 //
 //   - CHOWN, DAC_OVERRIDE, FOWNER, SETGID, SETUID: --packages installs the image's
-//     Linux packages, which means to unpack files of any owner, as another user.
-//   - KILL: what has changed its user so must still end with its tree.
+//     Linux packages, and so unpacks files of any owner, as another user.
+//   - KILL: to end processes of the tree that have changed their user.
 var kept = []string{"CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID"}
 
-// caller is the user that the agents run as: the one that starts them, so that what
-// they write belongs to that user.
+// caller is the user that the agents run as: the user of this process, so that files which they
+// write belong to that user.
 type caller struct {
 	uid, gid int
 	groups   []int
@@ -49,7 +48,7 @@ type caller struct {
 func whoami() caller {
 	c := caller{uid: os.Geteuid(), gid: os.Getegid(), name: os.Getenv("USER")}
 	if c.uid != 0 {
-		c.groups, _ = os.Getgroups() // what the caller reads by a group it reads there, too
+		c.groups, _ = os.Getgroups() // the caller's groups may read the same files there
 	}
 	if c.name == "" {
 		c.name = "drover"
@@ -57,7 +56,7 @@ func whoami() caller {
 	return c
 }
 
-// made is what all containers of a placement have in common.
+// made are the properties that all containers of a placement share.
 type made struct {
 	request driver.Request
 	image   string
@@ -68,7 +67,7 @@ type made struct {
 	who     caller
 }
 
-// container is the order for one container.
+// container is the request for one container.
 func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []mount.Mount) client.ContainerCreateOptions {
 	r := m.request
 	r.Run.Binary = program
@@ -78,30 +77,30 @@ func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []
 	no, processes := false, int64(mostProcesses)
 	host := &container.HostConfig{
 		NetworkMode:   container.NetworkMode(m.network),
-		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, // a lost agent is replaced by name, never in silence
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled}, // a lost agent is replaced under a new name, and never restarted
 		IpcMode:       container.IPCModePrivate,
 		CapDrop:       []string{"ALL"},
 		CapAdd:        capabilities,
 		GroupAdd:      groups,
 		SecurityOpt:   []string{"no-new-privileges"},
-		Init:          &no, // ours keeps the time of a Stop
+		Init:          &no, // process 1 is ours, which keeps the time of a Stop
 		ShmSize:       m.sharedMemory(),
 		Mounts:        shows,
 		Resources:     container.Resources{PidsLimit: &processes, NanoCPUs: int64(r.Needs.CPUs * 1e9)},
 	}
 	if m.daemonHasOption("selinux") {
-		// Its labels would have to be changed on the person's own files instead.
+		// Otherwise the labels of the user's own files would have to be changed.
 		host.SecurityOpt = append(host.SecurityOpt, "label=disable")
 	}
 	if m.daemonHasOption("userns") {
-		host.UsernsMode = "host" // or the caller's files on the machine have no owner in it
+		host.UsernsMode = "host" // or the caller's files on the machine would have no owner in it
 	}
 	if r.Needs.Memory > 0 {
 		host.Memory = r.Needs.Memory + agentMemory
-		host.MemorySwap = host.Memory // no swap beside it
+		host.MemorySwap = host.Memory // no swap in addition
 	}
 	if r.Needs.GPUs > 0 {
-		// All: docker does not know which are free. The agent does, and pins.
+		// All: docker does not know which are free. The agent knows, and selects its own.
 		host.DeviceRequests = []container.DeviceRequest{{Count: -1, Capabilities: [][]string{{"gpu", "compute", "utility"}}}}
 	}
 	return client.ContainerCreateOptions{
@@ -112,7 +111,7 @@ func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []
 			Image:       m.image,
 			Entrypoint:  line[:1],
 			Cmd:         line[1:],
-			WorkingDir:  "/", // the image's own may be closed to the caller; programs run in their code's folder
+			WorkingDir:  "/", // the caller may have no right to the image's own; programs run in their code's folder
 			Env:         m.agentEnviron(dir),
 			StopSignal:  "SIGTERM",
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}}, // the image's is for the program it was made for
@@ -122,7 +121,7 @@ func (d *Driver) container(m made, h driver.Handle, base string, i int, shows []
 	}
 }
 
-// containerLabels are those of one container: what finds it again, and the job's names and tags.
+// containerLabels are the labels of one container: those by which it is found, and the job's names and tags.
 func (d *Driver) containerLabels(m made, h driver.Handle, i int) map[string]string {
 	all := map[string]string{}
 	for name, value := range m.request.Needs.Labels {
@@ -149,15 +148,15 @@ func (m made) containerUser() (user string, groups, capabilities []string) {
 	return fmt.Sprintf("%d:%d", m.who.uid, m.who.gid), groups, nil
 }
 
-// daemonHasOption says whether the daemon works in one of its special ways.
+// daemonHasOption says whether the daemon runs with one of its special options.
 func (m made) daemonHasOption(way string) bool {
 	return slices.ContainsFunc(m.info.SecurityOptions, func(o string) bool {
 		return o == "name="+way || strings.HasPrefix(o, "name="+way+",")
 	})
 }
 
-// sharedMemory is the size of /dev/shm. Without a request it is what Linux gives it on a machine:
-// half of the memory. What is put there counts as the container's memory.
+// sharedMemory is the size of /dev/shm. Without a request it is that of a Linux machine: half of
+// the memory. Files there count as the container's memory.
 func (m made) sharedMemory() int64 {
 	n := m.request.Needs
 	switch {
@@ -172,8 +171,8 @@ func (m made) sharedMemory() int64 {
 // defaultPath is docker's own for images that set none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// agentEnviron is what the container's environment has beside the image's own. The
-// image does not know a plain user, so the home folder is in the agent's folder.
+// agentEnviron is the container's environment beside the image's own. A plain user is not known
+// in the image, so that user's home folder is in the agent's folder.
 func (m made) agentEnviron(dir string) []string {
 	var env []string
 	set := func(kv string) {

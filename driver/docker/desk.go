@@ -9,7 +9,7 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// request is the file of that name.
+// request is the content of the file of that name.
 type request struct {
 	Agents  int       `json:"agents"`
 	Image   string    `json:"image"`
@@ -17,7 +17,7 @@ type request struct {
 	Started time.Time `json:"started"`
 }
 
-// orders are what the agent in a container is told of its place.
+// orders are what the agent in a container is told of its machine.
 type orders struct {
 	Cache  string  `json:"cache"`
 	Claims string  `json:"claims,omitempty"`
@@ -27,15 +27,15 @@ type orders struct {
 	Lost   string  `json:"lost,omitempty"`
 }
 
-// note is a line of an agent's file. The agent says Up and End; process 1 of its
-// container says Fate; the starter says End for one that never was.
+// note is a line of an agent's file. The agent writes Up and End; process 1 of its container writes
+// Fate; the process that starts the agent writes End for an agent that never started.
 type note struct {
 	Up   bool   `json:"up,omitempty"`
 	End  *end   `json:"end,omitempty"`
 	Fate string `json:"fate,omitempty"` // how the kernel says it ended
 }
 
-// end is a last word.
+// end is the last note.
 type end struct {
 	Code   int    `json:"code"` // exit status; -1: there was none
 	Reason string `json:"reason"`
@@ -53,14 +53,14 @@ func secretsFile(dir string) string { return filepath.Join(dir, "secrets") }
 func passFile(dir string) string    { return filepath.Join(dir, "pass") }
 func hostsFile(dir string) string   { return filepath.Join(dir, "hosts") }
 
-// The folders in it.
+// The folders in that folder.
 const (
 	rootDir, stateDir, homeDir, tmpDir = "root", "state", "home", "tmp"
 )
 
 func say(dir string, n note) error { return folder.SayIn(notesFile(dir), n) }
 
-// heard folds an agent's notes. The first End stands.
+// heard joins an agent's notes. The first End counts.
 func heard(dir string) (all note) {
 	for _, n := range folder.HearIn[note](notesFile(dir)) {
 		all.Up = all.Up || n.Up
@@ -74,7 +74,7 @@ func heard(dir string) (all note) {
 	return all
 }
 
-// publishFolder makes a desk, as folder.Publish.
+// publishFolder makes a placement folder, as folder.Publish.
 func (d *Driver) publishFolder(dir string, facts request) error {
 	return folder.Publish(dir, facts, func(dir string) error {
 		for i := range facts.Agents {

@@ -23,10 +23,9 @@ const inherited = "DROVER_DOCKER_AGENT"
 
 // Adopt makes this process the agent that this driver started it as.
 //
-// Process 1 of the container never comes back from it: it starts this program again
-// below it, passes SIGTERM on, reaps what others leave, kills all when the grace of a
-// Stop is over, and ends as the agent did. An agent that ends without its allocation's End
-// is lost.
+// In process 1 of the container it never returns: it starts this program again below it, passes
+// SIGTERM on, reaps orphaned processes, kills all when the grace of a Stop is over, and exits as
+// the agent did. An agent that ends without its allocation's End is lost.
 func Adopt() (*driver.Allocation, error) {
 	dir, ok := os.LookupEnv(inherited)
 	if !ok {
@@ -35,7 +34,7 @@ func Adopt() (*driver.Allocation, error) {
 	if os.Getpid() == 1 {
 		os.Exit(attend(dir))
 	}
-	os.Unsetenv(inherited) // an agent below us is not us
+	os.Unsetenv(inherited) // an agent below this process must not take it for its own
 	a, err := readAllocation(dir)
 	if err != nil {
 		return nil, err
@@ -58,8 +57,8 @@ func beside() *driver.Allocation {
 	return &driver.Allocation{Root: filepath.Join(dir, rootDir)}
 }
 
-// readAllocation reads what the starter left. The secrets go while they are read: no
-// process below this one finds them in a file.
+// readAllocation reads the files that the starting process has written. It removes the secrets as
+// it reads them, so that no process below this one finds them in a file.
 func readAllocation(dir string) (*driver.Allocation, error) {
 	var o orders
 	if err := folder.ReadJSON(ordersFile(dir), &o); err != nil {
@@ -68,7 +67,7 @@ func readAllocation(dir string) (*driver.Allocation, error) {
 	a := &driver.Allocation{Root: filepath.Join(dir, rootDir), State: filepath.Join(dir, stateDir), Cache: o.Cache, Lost: o.Lost,
 		OOMKills: func() int64 { return readOOMKills("/sys/fs/cgroup") },
 		Notice: func() driver.Notice {
-			grace, _ := folder.ReadWord(stopFile(dir)) // 0 without one: SIGTERM may come from others too
+			grace, _ := folder.ReadWord(stopFile(dir)) // 0 without a file: other processes may send SIGTERM too
 			return driver.Notice{Asked: true, Why: driver.AskedToStop, Left: grace}
 		},
 		End: func(code int, reason string) { say(dir, note{End: &end{Code: code, Reason: reason}}) }}
@@ -95,8 +94,8 @@ func readAllocation(dir string) (*driver.Allocation, error) {
 	return a, nil
 }
 
-// readOOMKills reads the count where a container sees its own group at root, in both
-// versions; 0 where the kernel does not show it.
+// readOOMKills reads the count for the container's own group, which is at root in both versions of
+// cgroups; 0 where the kernel does not show it.
 func readOOMKills(root string) int64 {
 	for _, file := range []string{"memory.events", "memory/memory.oom_control"} {
 		text, err := os.ReadFile(filepath.Join(root, file))
@@ -105,7 +104,7 @@ func readOOMKills(root string) int64 {
 		}
 		for line := range strings.Lines(string(text)) {
 			if number, ok := strings.CutPrefix(line, "oom_kill "); ok {
-				n, _ := strconv.ParseInt(strings.TrimSpace(number), 10, 64) // what is no number counts nothing
+				n, _ := strconv.ParseInt(strings.TrimSpace(number), 10, 64) // anything else counts as 0
 				return n
 			}
 		}
@@ -113,9 +112,8 @@ func readOOMKills(root string) int64 {
 	return 0
 }
 
-// nameSelf adds what docker would have written into /etc/hosts: many programs ask
-// for the address of their own host name. Where it cannot be, they ask docker's
-// name server.
+// nameSelf adds the line that docker would have written into /etc/hosts: many programs look up the
+// address of their own host name. Where it cannot be added, they ask docker's name server.
 func nameSelf(hosts string) {
 	name, err := os.Hostname()
 	if err != nil {
@@ -140,9 +138,9 @@ func nameSelf(hosts string) {
 // killed is the exit status of a container that process 1 has ended.
 const killed = 128 + int(unix.SIGKILL)
 
-// attend is process 1. A signal without a handler does not reach a process
-// 1, so it listens before it looks for a word: one that was left before is read,
-// one that is left later comes with a signal.
+// attend is process 1. A signal without a handler does not reach a process 1, so it listens before
+// it reads the stop file: a file that was written before is read, and one that is written later
+// comes with a signal.
 func attend(dir string) (status int) {
 	terms, deaths := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGINT)
@@ -167,12 +165,12 @@ func attend(dir string) (status int) {
 		select {
 		case <-terms:
 			grace, asked = folder.ReadWord(stopFile(dir))
-			// One that is just coming up looks for the word itself, once it listens.
+			// An agent that is just coming up reads the stop file itself, once it listens.
 			if heard(dir).Up {
 				unix.Kill(agent, unix.SIGTERM)
 			}
 		case <-over:
-			unix.Kill(-1, unix.SIGKILL) // all but us
+			unix.Kill(-1, unix.SIGKILL) // all but this process
 			over, asked = nil, false
 		case <-deaths:
 			asked = false

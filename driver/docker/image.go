@@ -21,10 +21,10 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// latestPython is what runs where no version was asked for.
+// latestPython is the version that runs where none was asked for.
 const latestPython = "3.13"
 
-// chooseImage is what a place runs: the image that was named, or Python's own small one.
+// chooseImage is the image of a place: the one that was named, or Python's own small one.
 func (d *Driver) chooseImage(p driver.Place) (string, error) {
 	if p.Image != "" {
 		return p.Image, nil
@@ -40,7 +40,7 @@ func (d *Driver) chooseImage(p driver.Place) (string, error) {
 	return "python:3." + minor + "-slim", nil
 }
 
-// found is what the machine has of an image.
+// found is what this machine has of an image.
 type found struct {
 	id  string   // its content's digest; "": the machine does not have it
 	env []string // the environment that it sets
@@ -60,8 +60,8 @@ func (d *daemonClient) findImage(ctx context.Context, name string) (found, error
 	return f, err
 }
 
-// registryPatience bounds the question whether a registry has an image: the user
-// waits for the plan.
+// registryPatience bounds the request that asks a registry for an image: the user waits for the
+// plan.
 const registryPatience = 20 * time.Second
 
 // checkPullable asks the registry for an image's name, and pulls nothing.
@@ -84,8 +84,8 @@ func (d *daemonClient) checkPullable(ctx context.Context, name string) error {
 	return err
 }
 
-// pullImage brings an image that the machine does not have, once: the daemon itself
-// lets two callers that want the same wait for one download.
+// pullImage pulls an image that the machine does not have. Two callers that need the same image
+// share one download of the daemon.
 func (d *daemonClient) pullImage(ctx context.Context, name string) error {
 	auth, err := credentials(name)
 	if err != nil {
@@ -105,7 +105,7 @@ func (d *daemonClient) pullImage(ctx context.Context, name string) error {
 	return notPulled(name, err)
 }
 
-// notPulled sorts a registry's words.
+// notPulled makes a fault of a registry's refusal.
 func notPulled(name string, err error) error {
 	if err == nil || client.IsErrConnectionFailed(err) {
 		return err
@@ -131,9 +131,8 @@ func notPulled(name string, err error) error {
 // hub is the key under which docker login keeps the credentials of its own registry.
 const hub = "https://index.docker.io/v1/"
 
-// credentials are those that docker login has left for an image's registry, as a
-// header takes them; "" without any. Those that a helper program keeps are not
-// asked for.
+// credentials are those that docker login has written for an image's registry, in the form of a
+// header; "" without any. Credential helpers are not asked.
 func credentials(name string) (header string, err error) {
 	ref, err := reference.ParseNormalizedNamed(name)
 	if err != nil {
@@ -149,7 +148,7 @@ func credentials(name string) (header string, err error) {
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "config.json"))
 	if err != nil {
-		return "", nil // a user without one pulls without it
+		return "", nil // without a config file, images are pulled without credentials
 	}
 	var file struct {
 		Auths map[string]struct {

@@ -14,9 +14,9 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// keepLost moves the root of an agent that has come up and ended without a word to where
-// the next agent of its task finds it. The agent's container is not running. Without a
-// folder for it, or where that is on another file system, it goes with the placement.
+// keepLost moves the root of an agent that has come up and ended without its End to where the next
+// agent of its task finds it. The agent's container does not run any more. Without a folder for
+// lost roots, or with one on another file system, the root is removed with the placement.
 func (d *Driver) keepLost(h driver.Handle, dir string, i int) error {
 	root := filepath.Join(agentDir(dir, i), rootDir)
 	said := heard(agentDir(dir, i))
@@ -37,8 +37,8 @@ func (d *Driver) keepLost(h driver.Handle, dir string, i int) error {
 	return err
 }
 
-// keepLostOf keeps what lost agents of earlier placements of the job have left, and returns
-// the folder in which it is; "": there is nothing.
+// keepLostOf keeps the roots of lost agents of earlier placements of the job, and returns the
+// folder in which they are; "": there are none.
 func (d *Driver) keepLostOf(ctx context.Context, h driver.Handle) (path string, err error) {
 	if d.work == "" {
 		return "", nil

@@ -18,9 +18,9 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Offer says whether the agents fit into this machine together, and whether their
-// image is here or to be had. It does not count what runs here already, and pulls
-// nothing. It costs nothing. Without a docker that answers it is a fault.
+// Offer says whether the agents fit into this machine together, and whether their image is here or
+// in its registry. It does not count what runs here already, and pulls nothing. There is no price.
+// If docker does not answer, that is a fault.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
 	const doing = "ask docker"
 	o := driver.Offer{}
@@ -64,7 +64,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	return o, nil
 }
 
-// offerImage looks for the image here, then at its registry.
+// offerImage looks for the image here, then in its registry.
 func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer) error {
 	name, err := d.chooseImage(p)
 	if err != nil {
@@ -72,7 +72,7 @@ func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer
 		return nil
 	}
 	if p.Later {
-		return nil // its name may change until it is made
+		return nil // its name may change before it is made
 	}
 	o.Machine += ", " + name
 	here, err := d.daemon.findImage(ctx, name)
@@ -93,7 +93,7 @@ func (d *Driver) offerImage(ctx context.Context, p driver.Place, o *driver.Offer
 	return nil
 }
 
-// remedy is what to do about a registry's refusal of an image.
+// remedy says what to do about a registry's refusal of an image.
 func remedy(name, says string) string {
 	says = strings.ToLower(says)
 	has := func(parts ...string) bool {
@@ -112,8 +112,8 @@ func remedy(name, says string) string {
 	return "Name one that docker can get: --image IMAGE."
 }
 
-// givesGPUs says whether docker was told how: by NVIDIA's toolkit, with a hook that
-// it finds on its PATH, as a runtime or as devices described to it (CDI).
+// givesGPUs says whether docker can give GPUs to containers: by NVIDIA's toolkit, with a hook on
+// its PATH, as a runtime, or as devices described to it (CDI).
 func givesGPUs(info system.Info) bool {
 	_, runtime := info.Runtimes["nvidia"]
 	_, err := exec.LookPath("nvidia-container-runtime-hook")

@@ -14,8 +14,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Where a container sees what is ours. The folder holds nothing else, so that it
-// can stand in PATH.
+// Where a container sees drover's own files. The folder holds nothing else, so that it can be part
+// of PATH.
 const (
 	tools   = "/.drover/bin"
 	program = tools + "/drover"
@@ -24,8 +24,8 @@ const (
 // own are the folders of the contract, which the driver shows itself.
 var own = []string{"/opt/ml", "/state", "/tmp", "/.drover"}
 
-// agentMounts are all folders and files of this machine that agent number i sees. Of
-// two that want one place the first has it.
+// agentMounts are all folders and files of this machine that agent number i sees. Of two mounts at
+// one place the first counts.
 func (d *Driver) agentMounts(r driver.Request, base string, i int) ([]mount.Mount, error) {
 	dir := agentDir(base, i)
 	var all []mount.Mount
@@ -66,15 +66,15 @@ func (d *Driver) agentMounts(r driver.Request, base string, i int) ([]mount.Moun
 	}
 	for _, s := range r.Needs.Place.Seen {
 		s = filepath.Clean(s)
-		if !within(s, shared) && !within(s, targets(r.Needs.Place)) { // else shown with what lies around it
+		if !within(s, shared) && !within(s, targets(r.Needs.Place)) { // else it is shown with the folder around it
 			add(s, s, true)
 		}
 	}
 	return all, nil
 }
 
-// beneath is the socket of the containerd that a daemon uses: where it started its
-// own one, only it knows. "": it does not say.
+// beneath is the socket of the containerd that a daemon uses, as only the daemon knows it if it
+// has started its own. "": the daemon does not say.
 func beneath(info system.Info) string {
 	if info.Containerd == nil {
 		return ""
@@ -115,8 +115,8 @@ func within(path string, folders []string) bool {
 	return false
 }
 
-// showable refuses what cannot be shown, and whatever would hand the daemon's own
-// socket to a program: with it, it is root on this machine.
+// showable refuses sources that cannot be shown, and those that would give a program the daemon's
+// socket: with it, a program is root on this machine.
 func showable(source, target string, engines []engine) error {
 	doing := "show " + source + " in the container"
 	if !filepath.IsAbs(source) || !filepath.IsAbs(target) || filepath.Clean(target) == "/" {
@@ -146,15 +146,14 @@ func showable(source, target string, engines []engine) error {
 	return nil
 }
 
-// engine is the socket of one that runs containers, and all folders it lies in.
+// engine is the socket of a container engine, and all folders in which it lies.
 type engine struct {
 	path  string
 	parts []os.FileInfo
 }
 
-// sockets are those of the engines that there may be, and of one that docker has
-// told of; "" for none. By their files, and those of the folders they lie in, they
-// are known under any name.
+// sockets are those of the engines that may be on this machine, and the one that docker has named
+// (told); "": none. Engines are compared as files, so that they are recognised under any name.
 func sockets(told string) (all []engine) {
 	paths := []string{"/var/run/docker.sock", "/run/containerd/containerd.sock", "/run/docker/containerd/containerd.sock",
 		"/run/podman/podman.sock", "/run/crio/crio.sock"}
@@ -171,7 +170,7 @@ func sockets(told string) (all []engine) {
 	for _, path := range paths {
 		real, err := filepath.EvalSymlinks(path)
 		if err != nil {
-			continue // it is not there
+			continue // it does not exist
 		}
 		e := engine{path: path}
 		for at := real; ; at = filepath.Dir(at) {

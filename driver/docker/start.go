@@ -17,14 +17,14 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Start makes the placement durable, brings its image, makes all containers and
-// then starts them. A pull takes as long as it takes: ctx bounds it. An agent's
-// environment is the image's and Boot.Env, its standard input is empty.
+// Start makes the placement durable, pulls its image, makes all containers and then starts them.
+// Only ctx bounds the time of a pull. An agent's environment is the image's and Boot.Env, its
+// standard input is empty.
 //
-// The Start that holds the folder does the work; another waits for it. If it dies before
-// it begins to start containers, the next Start does it all again, as none of them
-// has ever run. After that no Start starts another: what the dead one did not
-// come to is Lost, "never started".
+// The Start that has locked the folder does the work; another one waits for it. If it dies before
+// it has started a container, the next Start does everything again, as no container has run.
+// After that no Start starts a container: agents that the dead one did not start are Lost, "never
+// started".
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
 	h, dir, err := folder.Begin(ctx, d.dir, Name, r)
 	if err != nil {
@@ -47,7 +47,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	}
 	if err := d.launchAgents(ctx, p); err != nil {
 		if gone := d.removePlacement(context.WithoutCancel(ctx), h, dir, p.facts); gone != nil {
-			// What is left is never started; List and the next Start meet it.
+			// What is left is never started; List and the next Start remove it.
 			err = errors.Join(err, gone)
 		}
 		return driver.Handle{}, err
@@ -55,13 +55,13 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	return h, nil
 }
 
-// syncPlacements is what a Start that found the placement owes its caller.
+// syncPlacements makes a placement durable that Start has found.
 func (d *Driver) syncPlacements() error {
 	return d.wrapFileError("start agents", folder.SyncFolder(d.dir))
 }
 
-// renewCredential gives the agents that there are a newer pass. Theirs may have ended, so
-// one that cannot be made is an error.
+// renewCredential gives running agents a newer credential. Theirs may have ended, so it is an error
+// if none can be made.
 func (d *Driver) renewCredential(ctx context.Context, r driver.Request, dir string) error {
 	if r.Run.Pass == nil {
 		return nil
@@ -78,20 +78,19 @@ func (d *Driver) renewCredential(ctx context.Context, r driver.Request, dir stri
 	return nil
 }
 
-// plan is a Start that was looked through.
+// plan is a Start that was checked.
 type plan struct {
 	made
 	handle  driver.Handle
 	folder  string
 	facts   request
 	shows   [][]mount.Mount // by agent
-	lost    string          // the folder of what lost agents of the job have left; "": there is none
+	lost    string          // the folder with the roots of lost agents of the job; "": there is none
 	secrets []byte          // JSON; nil: none
-	pass    []byte          // for the store; nil: none
+	pass    []byte          // the credential for the store; nil: none
 }
 
-// prepareStart refuses what this machine can see to be wrong, while nothing has been
-// made.
+// prepareStart refuses what this machine can see to be wrong, before anything is made.
 func (d *Driver) prepareStart(ctx context.Context, r driver.Request, h driver.Handle, dir string) (p plan, err error) {
 	if err := folder.Runnable(r.Run.Binary); err != nil {
 		return p, err
@@ -130,7 +129,7 @@ func (d *Driver) prepareStart(ctx context.Context, r driver.Request, h driver.Ha
 	return p, err
 }
 
-// launchAgents does what a Start is for; its caller holds the desk. An error says that
+// launchAgents pulls, makes and starts; its caller holds the placement folder. An error says that
 // no agent has run.
 func (d *Driver) launchAgents(ctx context.Context, p plan) (err error) {
 	const doing = "start agents"
@@ -184,9 +183,9 @@ func (d *Driver) launchAgents(ctx context.Context, p plan) (err error) {
 	return d.startAgents(context.WithoutCancel(ctx), p)
 }
 
-// startAgents starts the agents that were not asked to stop meanwhile. What docker refuses for
-// the first it would refuse for all, so nothing is kept; a later one is a member
-// that has ended, with the reason.
+// startAgents starts the agents that were not asked to stop meanwhile. If docker refuses the first,
+// it would refuse all, so nothing is kept; a later one that it refuses is a member that has ended,
+// with the reason.
 func (d *Driver) startAgents(ctx context.Context, p plan) error {
 	ran := false
 	for i := range p.request.Agents {
@@ -209,7 +208,7 @@ func (d *Driver) startAgents(ctx context.Context, p plan) error {
 	return nil
 }
 
-// fillAgentFolder fills an agent's folder. What a dead starter has left there is made anew.
+// fillAgentFolder fills an agent's folder. It makes anew what a dead process has left there.
 func (d *Driver) fillAgentFolder(p plan, i int) error {
 	dir := agentDir(p.folder, i)
 	for _, sub := range []string{rootDir + "/opt/ml", rootDir + "/state", stateDir, homeDir, tmpDir} {
@@ -246,12 +245,12 @@ func (d *Driver) fillAgentFolder(p plan, i int) error {
 	return mountPoints(append(p.shows[i], mount.Mount{Source: p.cache, Target: p.cache}))
 }
 
-// loopbackHosts is what every /etc/hosts begins with.
+// loopbackHosts is the beginning of every /etc/hosts.
 const loopbackHosts = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
 
-// mountPoints makes what docker would make to show one thing in another: as root,
-// and then a plain user could not remove it; in what is shown read-only, not at
-// all. What we may not make there is left to docker.
+// mountPoints makes the folders and files on which mounts inside other mounts lie. Docker would make
+// them as root, so that a plain user could not remove them, and in a read-only mount it could not
+// make them at all. Those that this process may not make are left to docker.
 func mountPoints(shows []mount.Mount) error {
 	for _, s := range shows {
 		around := mount.Mount{}
@@ -271,7 +270,7 @@ func mountPoints(shows []mount.Mount) error {
 	return nil
 }
 
-// mountPoint makes a place at path where source can be shown, unless there is one.
+// mountPoint makes a folder or file at path on which source can be mounted, unless there is one.
 func mountPoint(source, path string) error {
 	info, err := os.Stat(source)
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Status asks docker about every agent's container, and reads what the agent has
-// noted.
+// Status asks docker about every agent's container, and reads the agent's notes.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
 	const doing = "look at agents"
 	dir, ok := d.placementFolder(h)
@@ -47,21 +46,21 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 		}
 	}
 	if !folder.Exists(dir) {
-		return nil, nil // removed while we looked
+		return nil, nil // removed meanwhile
 	}
 	return members, nil
 }
 
-// agentMember is one agent.
+// agentMember is the member for one agent.
 func (d *Driver) agentMember(ctx context.Context, h driver.Handle, base string, i int) (driver.Member, error) {
-	// In this order: its starter holds the folder from before until after.
+	// In this order: the process that starts it holds the folder from before until after.
 	starting := folder.IsHeld(base)
 	c, err := d.daemon.inspectContainer(ctx, containerName(h, i))
 	if err != nil {
 		return driver.Member{}, err
 	}
 	if c != nil && c.Config.Labels[labelDesk] != d.dir {
-		c = nil // another's, of that name
+		c = nil // it has that name, and belongs to something else
 	}
 	dir := agentDir(base, i)
 	_, asked := folder.ReadWord(stopFile(dir))
@@ -77,8 +76,8 @@ func (d *Driver) agentMember(ctx context.Context, h driver.Handle, base string, 
 	return m, nil
 }
 
-// enter is docker's own command, which has the terminal's size and its keys; it asks
-// for a terminal in the container where there is one here.
+// enter is docker's own command, which passes on the terminal's size and keys; it asks for a
+// terminal in the container if there is one here.
 func enter(h driver.Handle, i int, s driver.State) []string {
 	if s != driver.Running {
 		return nil
@@ -90,9 +89,8 @@ func enter(h driver.Handle, i int, s driver.State) []string {
 	return append([]string{"docker", "exec", keys, containerName(h, i)}, h.Enter(program, i)...)
 }
 
-// judge says where an agent stands: what docker says of its container (nil: there
-// is none), what it noted, whether it was asked to stop, and whether a command
-// is just starting it.
+// judge gives the state of an agent: from what docker says of its container (nil: there is none),
+// its notes, whether it was asked to stop, and whether a command is just starting it.
 func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Member {
 	m := driver.Member{Code: -1}
 	switch {
@@ -155,8 +153,7 @@ func judgeUnstarted(m driver.Member, c *container.InspectResponse, n note, asked
 	return m
 }
 
-// runs says whether a container lives. A paused one does, and is
-// not ours to judge.
+// runs says whether a container lives. A paused one does: this driver neither pauses nor resumes.
 func runs(s container.ContainerState) bool {
 	return s == container.StateRunning || s == container.StatePaused || s == container.StateRestarting
 }

@@ -17,12 +17,11 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Stop leaves each live agent the word that it has to stop, with its grace, and
-// sends SIGTERM to its container, or SIGKILL when there is no grace. Process 1 of
-// the container keeps the time, so Stop does not wait and its caller may go.
+// Stop writes the grace for each live agent into its stop file, and sends SIGTERM to its container,
+// or SIGKILL when there is no grace. Process 1 of the container keeps the time, so Stop does not
+// wait and its caller may exit.
 //
-// With remove, the next Status, List or Stop after the last agent has gone
-// removes everything.
+// With remove, the next Status, List or Stop after the last agent has ended removes everything.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	const doing = "stop agents"
 	dir, ok := d.placementFolder(h)
@@ -52,8 +51,8 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	return said(doing, err, fault.Lost)
 }
 
-// stopAgent leaves the word before it sends a signal; process 1 listens before it
-// looks for a word. So one that is just coming up hears of it on one of two ways.
+// stopAgent writes the stop file before it sends a signal; process 1 listens before it reads the
+// stop file. So an agent that is just coming up gets the order on one of the two ways.
 func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, dir string, i int, grace time.Duration) error {
 	m, err := d.agentMember(ctx, h, dir, i)
 	if err != nil || !m.State.Alive() {
@@ -69,9 +68,9 @@ func (d *Driver) stopAgent(ctx context.Context, h driver.Handle, dir string, i i
 	return d.daemon.signalContainer(ctx, containerName(h, i), signal)
 }
 
-// sweepPlacement removes a placement that is to be removed, once all its agents have
-// gone. It checks before it locks the folder: agents of a locked one look as if they were
-// about to start.
+// sweepPlacement removes a placement that is to be removed, once all its agents have ended. It
+// checks before it locks the folder: agents of a locked folder look as if they were about to
+// start.
 func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
 	var facts request
 	return folder.Sweep(dir, folder.Hold, func() (bool, error) {
@@ -88,14 +87,14 @@ func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string
 	}, func() error { return d.removePlacement(ctx, h, dir, facts) })
 }
 
-// removePlacement removes containers, desk and, for the last of a job, its network. Its
-// caller holds the desk. The desk goes after the containers, so that what a dead
-// remover leaves is found again.
+// removePlacement removes containers, the placement folder and, for the last placement of a job, its
+// network. Its caller holds the folder. The folder is removed after the containers, so that what a
+// dead process leaves is found again.
 func (d *Driver) removePlacement(ctx context.Context, h driver.Handle, dir string, facts request) error {
 	for i := range facts.Agents {
 		err := d.daemon.removeContainer(ctx, containerName(h, i))
 		if client.IsErrConnectionFailed(err) && !folder.Exists(begunFile(dir)) {
-			break // none has run, and List finds what was made of them
+			break // no container has run, and List finds those that were made
 		}
 		if err != nil {
 			return err
@@ -110,14 +109,14 @@ func (d *Driver) removePlacement(ctx context.Context, h driver.Handle, dir strin
 		return err
 	}
 	if d.work != "" {
-		_ = os.Remove(filepath.Join(d.work, h.Job)) // fails while an agent or something lost is in it
+		_ = os.Remove(filepath.Join(d.work, h.Job)) // fails while a folder of an agent is in it
 	}
 	if facts.Network == "" {
 		return nil
 	}
 	jobs, err := d.daemon.networksOfOurs(ctx)
 	if err != nil {
-		return nil // what is left, the next List removes
+		return nil // the next List removes the rest
 	}
 	for id, job := range jobs {
 		if job == h.Job {
@@ -127,7 +126,7 @@ func (d *Driver) removePlacement(ctx context.Context, h driver.Handle, dir strin
 	return nil
 }
 
-// jobHasPlacement says whether a job has a placement left.
+// jobHasPlacement says whether a job still has a placement.
 func (d *Driver) jobHasPlacement(job string) bool {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -141,8 +140,8 @@ func (d *Driver) jobHasPlacement(job string) bool {
 	return false
 }
 
-// lockNetworks is for a caller that makes or removes networks, from before it looks until
-// containers use what it has made. folder.ErrHeld says that another caller has the lock.
+// lockNetworks locks networks, for a caller that makes or removes one: from before it looks until
+// containers use the network. folder.ErrHeld says that another caller has the lock.
 func (d *Driver) lockNetworks() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(d.dir, ".networks"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -155,14 +154,14 @@ func (d *Driver) lockNetworks() (*os.File, error) {
 	return f, nil
 }
 
-// removeNetwork removes a network by its id, if its job has no desk left.
+// removeNetwork removes a network by its id, if its job has no placement left.
 func (d *Driver) removeNetwork(ctx context.Context, id string) error {
 	lock, err := d.lockNetworks()
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	jobs, err := d.daemon.networksOfOurs(ctx) // under the lock: what was seen before counts for nothing
+	jobs, err := d.daemon.networksOfOurs(ctx) // under the lock: what was read before may be wrong by now
 	if err != nil {
 		return err
 	}
