@@ -16,8 +16,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// runCommand runs one of Slurm's commands, without a shell. What it printed as its error
-// is the error's text. It never waits longer than the driver's patience.
+// runCommand runs one of Slurm's commands, without a shell. The error's text is what the command
+// printed to its standard error. It never waits longer than the driver's patience.
 func (d *Driver) runCommand(ctx context.Context, name string, args ...string) (string, error) {
 	return command(ctx, d.path, d.patience, clientEnv(os.Environ()), name, args...)
 }
@@ -56,32 +56,32 @@ func command(ctx context.Context, path string, patience time.Duration, env []str
 	return "", &refusal{filepath.Base(name), text}
 }
 
-// noSource is how a client says, below what its resolver says, that it knows no cluster.
-// That may pass, where slurmctld itself hands slurm.conf out; noConfig are our words.
+// noSource is how Slurm's commands report, below a message of their resolver, that they know no
+// cluster. That may be temporary, where slurmctld itself hands slurm.conf out; noConfig is our text.
 const (
 	noSource = "Could not establish a configuration source"
 	noConfig = "its commands find no slurm.conf here, and no server that has one"
 )
 
-// silent is a call that may or may not have been heard.
+// silent is the error of a call that may or may not have reached Slurm.
 type silent struct{ command, why string }
 
 func (e *silent) Error() string { return e.command + ": " + e.why }
 
-// refusal is Slurm's own no.
+// refusal is the error of a call that Slurm refused.
 type refusal struct{ command, text string }
 
 func (e *refusal) Error() string { return e.command + ": " + words(e.text) }
 
-// unreachable says whether a text of a client means that slurmctld was not reached,
-// or that its answer was lost.
+// unreachable says whether the output of a command means that slurmctld was not reached, or that
+// its answer was lost.
 func unreachable(text string) bool {
 	return slices.ContainsFunc([]string{"Unable to contact slurm controller", "Socket timed out", "Zero Bytes were transmitted", "Connection refused",
 		"Connection reset", "Communication connection failure", "Transport endpoint", "in standby mode"},
 		func(p string) bool { return strings.Contains(text, p) })
 }
 
-// words are what a client said, on one line and without what all its lines begin with.
+// words are the output of a command, on one line and without the common beginning of its lines.
 func words(text string) string {
 	var all []string
 	for line := range strings.Lines(text) {
@@ -96,13 +96,13 @@ func words(text string) string {
 	return strings.Join(all, "; ")
 }
 
-// clientEnv is what Slurm's commands are given of our environment, and so all that
-// Slurm keeps of it: what they want themselves, and what a person has set for
-// sbatch. Answers come in a form that we can read, and a job that we run in means
-// nothing.
+// clientEnv are the variables of our environment that Slurm's commands get, and so all that Slurm
+// stores of it: those that the commands need, and those that the user has set for sbatch. Some are
+// added or left out so that answers have a form that this package reads, and a Slurm job in which
+// this process itself runs has no effect.
 func clientEnv(environ []string) []string {
 	own := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "SLURM_CONF", "SLURM_CLUSTERS", "LD_LIBRARY_PATH", "SLURM_CONF_SERVER"}
-	// These would change what we ask for.
+	// These would change the request.
 	not := []string{"SBATCH_ARRAY_INX", "SBATCH_ERROR", "SBATCH_EXPORT", "SBATCH_GET_USER_ENV", "SBATCH_JOB_NAME", "SBATCH_NO_REQUEUE", "SBATCH_OPEN_MODE", "SBATCH_WAIT", "SBATCH_SIGNAL", "SBATCH_REQUEUE"}
 	var env []string
 	for _, kv := range environ {
@@ -127,11 +127,11 @@ type row struct {
 	End    time.Time // when it ended; zero: it has not, or that is unknown
 }
 
-// rowFields are the columns of squeue; a name, which comes last, may hold anything.
+// rowFields are the columns of squeue; a name may contain anything, so it comes last.
 const rowFields = "ArrayJobID:|,ArrayTaskID:|,JobID:|,State:|,RestartCnt:|,Reason:|,NodeList:|,EndTime:|,Name:|"
 
-// queryJobs asks Slurm about jobs, by their ids or their names. What it does not know is
-// left out.
+// queryJobs asks Slurm about jobs, by their ids or their names. Jobs that it does not know are left
+// out.
 func (d *Driver) queryJobs(ctx context.Context, by string, of ...string) ([]row, error) {
 	args := []string{"--noheader", "--array", "--all", "--states=all", "--Format=" + rowFields, by + "=" + strings.Join(of, ",")}
 	out, err := d.runCommand(ctx, "squeue", args...)
@@ -145,7 +145,7 @@ func (d *Driver) queryJobs(ctx context.Context, by string, of ...string) ([]row,
 	return parseRows(out), nil
 }
 
-// parseRows reads what squeue printed. A line that is none of a task's says nothing.
+// parseRows reads the output of squeue. It ignores lines that are not about a task.
 func parseRows(out string) (rows []row) {
 	for line := range strings.Lines(out) {
 		f := strings.SplitN(strings.TrimSuffix(strings.TrimSpace(line), "|"), "|", 9)
@@ -170,8 +170,8 @@ func parseRows(out string) (rows []row) {
 	return rows
 }
 
-// accounted asks what Slurm has written down of jobs that it has forgotten; nothing
-// where accounting is off.
+// accounted asks Slurm's accounting about jobs that slurmctld has forgotten; it gives none where
+// accounting is off.
 func (d *Driver) accounted(ctx context.Context, ids ...string) []row {
 	out, err := d.runCommand(ctx, "sacct", "-X", "-P", "-n", "-j", strings.Join(ids, ","), "--format=JobID,State,ExitCode,NodeList,JobName")
 	if err != nil {
@@ -180,9 +180,9 @@ func (d *Driver) accounted(ctx context.Context, ids ...string) []row {
 	return parseAccounts(out)
 }
 
-// parseAccounts reads what sacct printed. Of a task that Slurm started several times
-// the last line stands. A task that is said to run or to wait is left out: it is asked about
-// what slurmctld itself does not know any more, and hears of things late.
+// parseAccounts reads the output of sacct. For a task that Slurm started several times the last line
+// counts. A task that runs or waits according to sacct is left out: slurmctld does not know it any
+// more, and accounting is late.
 func parseAccounts(out string) (rows []row) {
 	at := map[[2]int]int{} // in rows
 	for line := range strings.Lines(out) {
@@ -226,7 +226,7 @@ func parseAccounts(out string) (rows []row) {
 // mostTasks is more than an array may have.
 const mostTasks = 5_000_000
 
-// taskNumbers reads 7, and what never began: [0,2-4,9-20%5].
+// taskNumbers reads 7, and the numbers of tasks that never began: [0,2-4,9-20%5].
 func taskNumbers(text string) (all []int) {
 	text, _, _ = strings.Cut(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"), "%")
 	for part := range strings.SplitSeq(text, ",") {
@@ -246,12 +246,12 @@ func taskNumbers(text string) (all []int) {
 	return all
 }
 
-// config is what we need of slurm.conf.
+// config is the part of slurm.conf that this driver needs.
 type config struct {
 	MaxArray int // the largest number of a task, and one
 }
 
-// configuration asks once; what cannot be asked is Slurm's default.
+// configuration asks Slurm once; if it does not answer, Slurm's defaults are used.
 func (d *Driver) configuration(ctx context.Context) (config, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,17 +12,16 @@ import (
 )
 
 const (
-	// agentMemory is what Slurm is asked for beyond what the program was promised: the
-	// agent and its minder use a tenth of a GB, and where Slurm holds jobs to their
-	// memory it would end all.
+	// agentMemory is the memory that is requested beyond what the program was promised: the
+	// agent and its supervisor use a tenth of a GB, and where Slurm enforces the limit it
+	// would end them all.
 	agentMemory = 256 << 20
-	// aroundTime is what a job may take beyond its program's own limit: to fetch what
-	// it needs, and to save.
+	// aroundTime is what a job may take beyond its program's own limit: to fetch what it
+	// needs, and to save.
 	aroundTime = 10 * time.Minute
 )
 
-// sbatchArgs are the words after sbatch. What a person has said of Slurm comes last,
-// so that it stands.
+// sbatchArgs are the arguments of sbatch. The user's own options come last, so that they win.
 func sbatchArgs(p plan, k int) []string {
 	n, size := p.request.Needs, p.facts.Arrays[k]
 	args := []string{"--parsable", "--job-name=" + nameOf(p.handle, k), "--comment=drover", "--chdir=/", "--export=ALL", "--input=/dev/null",
@@ -39,10 +38,10 @@ func sbatchArgs(p plan, k int) []string {
 	return append(append(args, n.Args...), scriptFile(p.folder, k))
 }
 
-// cores returns how many cores each agent is asked for; 0 leaves it to Slurm, which
-// mostly gives one. An agent that is to run items side by side is asked one core for each,
-// unless the user's own options say what it gets: those that sbatch cannot combine with
-// a number of cores, and those that give whole nodes.
+// cores returns how many cores are requested for each agent; 0 leaves it to Slurm, which mostly
+// gives one. For an agent that runs items side by side it is one core each, unless the user's own
+// options decide: those that sbatch cannot combine with a number of cores, and those that give
+// whole nodes.
 func cores(n driver.Needs) int {
 	switch {
 	case n.CPUs > 0:
@@ -73,8 +72,8 @@ func needArgs(n driver.Needs) (args []string) {
 	return args
 }
 
-// taken are options of sbatch that say what drover itself decides, and what says it
-// to drover.
+// taken are options of sbatch for things that drover itself decides, each with the option of
+// drover's that decides it.
 var taken = []struct {
 	names []string
 	hint  string
@@ -102,7 +101,7 @@ func longArgs(args []string) (long []string) {
 	return long
 }
 
-// checkArgs refuses options that would undo what drover relies on.
+// checkArgs refuses options that contradict what drover relies on.
 func checkArgs(args []string) error {
 	for _, a := range args {
 		name, _, _ := strings.Cut(a, "=")
@@ -124,8 +123,8 @@ func checkArgs(args []string) error {
 	return nil
 }
 
-// option is what a person has said of one thing in Args: the value of the last option
-// with one of the names; "" without any.
+// option is what the user's Args say of one thing: the value of the last option with one of the
+// names; "" without any.
 func option(args []string, names ...string) (value string) {
 	for _, a := range args {
 		for _, n := range names {

@@ -11,11 +11,10 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// findStopCause finds out why Slurm has sent SIGTERM; known is false if nothing says that it
-// has. What it writes into the output of a task before that says it; of a job on
-// several nodes only the first hears of it, so the others ask. So does the first if it
-// hears of no cause: when a preempted job's grace begins, its steps get a signal that
-// nothing tells from scancel's.
+// findStopCause finds out why Slurm has sent SIGTERM; known is false if nothing says that Slurm has.
+// Slurm writes the reason into the output of a task first; in a job on several nodes only into that
+// of the first node, so the others ask Slurm. The first asks too if it finds no reason: when a
+// preempted job's grace begins, its steps get a signal that looks like that of scancel.
 func (m *minder) findStopCause() (n notice, known bool) {
 	out := outFile(m.folder, m.place.slurm, m.task)
 	said, heard := causeOf(folder.Tail(out))
@@ -37,11 +36,11 @@ func (m *minder) findStopCause() (n notice, known bool) {
 
 const unexplained = "Slurm has sent SIGTERM"
 
-// askPatience is for questions that SIGTERM leads to: Slurm kills after KillWait, 30
-// seconds by default.
+// askPatience is for requests after a SIGTERM: Slurm kills after KillWait, 30 seconds by
+// default.
 const askPatience = 5 * time.Second
 
-// causeOf reads it from a line such as
+// causeOf reads the reason from a line such as
 //
 //	slurmstepd: error: *** JOB 6 ON n1 CANCELLED AT 2026-11-22T15:02:23 DUE TO TIME LIMIT ***
 func causeOf(out string) (n notice, ok bool) {
@@ -69,7 +68,7 @@ func causeOf(out string) (n notice, ok bool) {
 	return notice{Why: "Slurm ended it, due to " + strings.ToLower(due)}, true
 }
 
-// causeInRecord reads it from what scontrol shows of a job.
+// causeInRecord reads the reason from the output of scontrol for a job.
 func causeInRecord(text string, restart int) (n notice, known bool) {
 	f := fields(text)
 	restarts, _ := strconv.Atoi(f["Restarts"])
@@ -89,8 +88,8 @@ func causeInRecord(text string, restart int) (n notice, known bool) {
 	return notice{Why: unexplained}, false
 }
 
-// fields reads a line of scontrol's: NAME=VALUE NAME=VALUE. A value with spaces ends
-// at the first; none that is looked for has any.
+// fields reads a line of scontrol's: NAME=VALUE NAME=VALUE. A value with spaces ends at the first
+// space; no value that is needed has any.
 func fields(text string) map[string]string {
 	all := map[string]string{}
 	for _, word := range strings.Fields(text) {
@@ -103,8 +102,8 @@ func fields(text string) map[string]string {
 	return all
 }
 
-// timeLeft asks how long a job may still run; ok is false where Slurm does not say, or it
-// is for ever.
+// timeLeft asks how long a job may still run; ok is false where Slurm does not say, or where there
+// is no limit.
 func timeLeft(ctx context.Context, name string) (left time.Duration, ok bool) {
 	out, err := command(ctx, "", patience, os.Environ(), "squeue", "--noheader", "--jobs="+name, "--format=%L")
 	if err != nil {
@@ -113,8 +112,8 @@ func timeLeft(ctx context.Context, name string) (left time.Duration, ok bool) {
 	return parseTime(strings.TrimSpace(out))
 }
 
-// parseTime reads [D-]HH:MM:SS, MM:SS and what leaves parts of these out, as Slurm
-// prints and takes times. ok is false for what is none, such as UNLIMITED.
+// parseTime reads [D-]HH:MM:SS, MM:SS and shorter forms, as Slurm prints and accepts times. ok is
+// false for anything else, such as UNLIMITED.
 func parseTime(text string) (t time.Duration, ok bool) {
 	days, rest, hasDays := strings.Cut(text, "-")
 	if !hasDays {

@@ -14,10 +14,10 @@ import (
 // mark is what a line for sbatch begins with.
 const mark = "#SBATCH"
 
-// Directives reads the #SBATCH lines at a script's head, up to its first command, with
-// sbatch's own rules of quoting. Options come long, each in one word. What n says already
-// stands, and what drover decides itself is not taken: both are in Left. It refuses
-// what sbatch would, and what no job of drover's can be.
+// Directives reads the #SBATCH lines at a script's head, up to its first command, with sbatch's own
+// rules of quoting. It gives options in their long form, each in one word. Options that n has
+// already, and those for things that drover itself decides, are not used: both are in Left. It
+// refuses what sbatch would refuse, and what no job of drover's can be.
 func Directives(head []byte, n driver.Needs) (driver.Said, error) {
 	said := driver.Said{Mark: mark}
 	words, err := marked(head)
@@ -29,7 +29,7 @@ func Directives(head []byte, n driver.Needs) (driver.Said, error) {
 		return said, err
 	}
 	own := needArgs(n)
-	if typed, err := options(longArgs(n.Args)); err == nil { // what is wrong with it, Offer says
+	if typed, err := options(longArgs(n.Args)); err == nil { // Offer reports an error in it
 		own = append(own, typed...)
 	}
 	var whys []string
@@ -75,14 +75,14 @@ func Directives(head []byte, n driver.Needs) (driver.Said, error) {
 var (
 	// impossible are options without which a job would be another one.
 	impossible = []string{"--dependency", "--hold"}
-	// byItself are what drover sees to, whatever is asked for.
+	// byItself are options for things that drover always decides.
 	byItself = []string{"--requeue", "--no-requeue", "--comment"}
-	// kins are options that say one thing in several ways: the command's own takes
-	// the place of all.
+	// kins are options that say one thing in several ways: one of them in the command replaces
+	// all of them in the script.
 	kins = [][]string{{"--mem", "--mem-per-cpu", "--mem-per-gpu"}, {"--gres", "--gpus", "--gpus-per-node", "--gpus-per-task", "--gpus-per-socket"}}
 )
 
-// kin is what an option is about.
+// kin is the group that an option belongs to.
 func kin(option string) string {
 	name, _, _ := strings.Cut(option, "=")
 	for _, k := range kins {
@@ -93,7 +93,7 @@ func kin(option string) string {
 	return name
 }
 
-// hintOf is what to say to drover in the place of an option; "": sbatch is told.
+// hintOf is the option of drover's to use in place of an option; "": sbatch gets the option.
 func hintOf(name string) string {
 	for _, t := range taken {
 		if slices.Contains(t.names, name) {
@@ -129,7 +129,7 @@ func nodes(value string) (int, error) {
 	return n, nil
 }
 
-// marked are the words of the lines for sbatch.
+// marked are the words of the #SBATCH lines.
 func marked(head []byte) (words []string, err error) {
 	for line := range strings.Lines(string(head)) {
 		rest, ok := strings.CutPrefix(line, mark)
@@ -199,8 +199,8 @@ var (
 		't': "--time", 'u': "--usage", 'V': "--version", 'v': "--verbose", 'W': "--wait", 'w': "--nodelist", 'x': "--exclude"}
 )
 
-// whole is the option that a name stands for, as sbatch takes a beginning that only one
-// option has: --arr is --array. One that we need not know is itself.
+// whole is the full name of an option: sbatch accepts a beginning that only one option has, so --arr
+// is --array. The name of an option that this package does not know is given back.
 func whole(name string) string {
 	known := slices.Concat(bare, maybe, slices.Collect(maps.Values(long)))
 	for _, t := range taken {
@@ -218,7 +218,7 @@ func whole(name string) string {
 	return known[0]
 }
 
-// options makes words long options, each with its value behind =.
+// options makes long options of words, each with its value after =.
 func options(words []string) (all []string, err error) {
 	for i := 0; i < len(words); i++ {
 		name, value, valued := strings.Cut(words[i], "=")

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// request is the file of that name.
+// request is the content of the file of that name.
 type request struct {
 	Agents  int       `json:"agents"`
 	Gang    bool      `json:"gang"` // one job on as many nodes
@@ -31,14 +31,14 @@ func (r request) firstAgentOf(k int) (n int) {
 	return n
 }
 
-// submitted is the file job-<k>.
+// submitted is the content of the file job-<k>.
 type submitted struct {
 	ID      int    `json:"id"`                // Slurm's; 0: it was refused
 	Refused string `json:"refused,omitempty"` // why
 	Hint    string `json:"hint,omitempty"`
 }
 
-// orders are what an agent's minder is told.
+// orders are what an agent's supervisor is told.
 type orders struct {
 	Binary    string   `json:"binary"`
 	Store     string   `json:"store"`
@@ -54,8 +54,7 @@ func (o orders) bootFields() driver.Boot {
 	return driver.Boot{Binary: o.Binary, Store: o.Store, Job: o.Job}
 }
 
-// note is a line of an agent's file. The agent says End; its minder Up, Fate and
-// Asked.
+// note is a line of an agent's file. The agent writes End; its supervisor writes Up, Fate and Asked.
 type note struct {
 	Up      *up    `json:"up,omitempty"`
 	End     *end   `json:"end,omitempty"`
@@ -66,7 +65,7 @@ type note struct {
 	Why     string `json:"why,omitempty"`     // of Asked and Taken
 }
 
-// up is what a minder says first.
+// up is the first note of a supervisor.
 type up struct {
 	Slurm   int    `json:"slurm"`   // the array's job id, or the job's
 	Job     int    `json:"job"`     // this task's own id
@@ -76,7 +75,7 @@ type up struct {
 	PID     int    `json:"pid"` // the agent's, on Host
 }
 
-// end is a last word.
+// end is the last note.
 type end struct {
 	Code   int    `json:"code"` // exit status; -1: there was none
 	Reason string `json:"reason"`
@@ -94,7 +93,7 @@ func jobFile(dir string, k int) string    { return filepath.Join(dir, "job-"+ito
 func scriptFile(dir string, k int) string { return filepath.Join(dir, "script-"+itoa(k)) }
 func againFile(dir string, i int) string  { return filepath.Join(dir, "again-"+itoa(i)) }
 
-// outFile is what Slurm itself writes for a task; its pattern is given to sbatch.
+// outFile is the file for Slurm's own output of a task; its pattern is given to sbatch.
 func outFile(dir string, slurm, task int) string {
 	return filepath.Join(dir, fmt.Sprintf("out-%d-%d", slurm, task))
 }
@@ -109,7 +108,7 @@ func say(dir string, i int, n note) error { return folder.SayIn(notesFile(dir, i
 
 func heard(dir string, i int) note { return fold(folder.HearIn[note](notesFile(dir, i))) }
 
-// fold makes one of an agent's notes. Of each kind the first stands.
+// fold joins an agent's notes. Of each kind the first counts.
 func fold(notes []note) (all note) {
 	for _, n := range notes {
 		if all.Up == nil {
@@ -145,8 +144,8 @@ func readRequest(dir string) (facts request, err error) {
 	return facts, err
 }
 
-// word is the grace of a Stop. The folder is opened before, or a file server's client
-// may go on believing for a minute that there is none.
+// word is the grace of a Stop. It opens the folder first: otherwise a file server's client may answer
+// for a minute, from its cache, that there is no such file.
 func word(dir string) (grace time.Duration, ok bool) {
 	if f, err := os.Open(dir); err == nil {
 		f.Close()
@@ -154,8 +153,8 @@ func word(dir string) (grace time.Duration, ok bool) {
 	return folder.ReadWord(stopFile(dir))
 }
 
-// again lists, in order, the agents that Slurm started anew: of the new ones, the
-// first has the number that follows the last that was asked for.
+// again lists, in order, the agents whose tasks Slurm has started again. The first of the new agents
+// has the number after the last that was asked for.
 func again(dir string, agents int) (of []int, err error) {
 	for {
 		var base int
@@ -171,7 +170,7 @@ func again(dir string, agents int) (of []int, err error) {
 	}
 }
 
-// newest is the number of the agent that stands in base's place.
+// newest is the number of the newest agent in base's place.
 func newest(of []int, agents, base int) int {
 	n := base
 	for i, b := range of {
@@ -204,8 +203,8 @@ func succeed(dir string, agents, base, was int) (int, error) {
 	}
 }
 
-// hold is folder.Hold. Where a file system has no locks two may be at it; what they
-// submit twice, the agents find out.
+// hold is folder.Hold. On a file system without locks two processes may work at once; what they
+// submit twice, the agents notice.
 func hold(dir string) (lock *os.File, err error) {
 	lock, err = folder.Hold(dir)
 	if errors.Is(err, folder.ErrNoLocks) {
@@ -214,7 +213,7 @@ func hold(dir string) (lock *os.File, err error) {
 	return lock, err
 }
 
-// firstLine is what a sentence may quote of a command's output.
+// firstLine is the part of a command's output that a sentence quotes.
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	return line

@@ -16,12 +16,11 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// A job on several nodes has one script, on its first node, which starts a minder on
-// each with srun. While srun is there it makes of every SIGTERM that Slurm sends a
-// SIGKILL for all its tasks: nothing could be saved. So once the tasks are up, srun is
-// ended with SIGKILL, with the process that watches over it (its shepherd) first, and
-// the script stays until Slurm says that the step is over. The tasks then get
-// Slurm's signals as they are, and its thirty seconds.
+// A job on several nodes has one script, on its first node, which starts a supervisor on each node
+// with srun. While srun runs, it turns every SIGTERM that Slurm sends into a SIGKILL for all its
+// tasks: nothing could be saved. So once the tasks are up, srun is ended with SIGKILL, after the
+// process that watches over it (its shepherd), and the script stays until Slurm says that the step
+// has ended. Then the tasks get Slurm's signals unchanged, and its thirty seconds.
 
 const (
 	leadPause  = time.Second      // between two looks at what the tasks have noted
@@ -109,7 +108,7 @@ func allUp(p place, o orders, gone <-chan error, terms <-chan os.Signal) bool {
 	}
 }
 
-// release ends srun so that its tasks do not notice.
+// release ends srun in such a way that its tasks go on.
 func release(srun int) {
 	unix.Kill(srun, unix.SIGSTOP)
 	for _, child := range children(srun) {
@@ -138,8 +137,8 @@ func children(pid int) (all []int) {
 	return all
 }
 
-// outlast waits until all tasks have ended. It gives the worst of their statuses, and
-// whether Slurm has told us to go.
+// outlast waits until all tasks have ended. It returns the worst of their statuses, and whether
+// Slurm has told the job to stop.
 func outlast(p place, o orders, terms <-chan os.Signal) (code int, asked bool) {
 	look, ask := time.NewTicker(leadPause), time.NewTicker(stepsEvery)
 	defer look.Stop()
@@ -171,8 +170,8 @@ func outlast(p place, o orders, terms <-chan os.Signal) (code int, asked bool) {
 	}
 }
 
-// hasSteps asks whether Slurm still has a step of this job beside its script. If
-// Slurm does not answer, it has.
+// hasSteps asks whether Slurm still has a step of this job beside its script. Without an answer of
+// Slurm it returns true.
 func hasSteps(p place) bool {
 	out, err := command(context.Background(), "", patience, os.Environ(), "squeue", "--noheader", "--steps", "--jobs="+itoa(p.job), "--format=%i")
 	if err != nil {

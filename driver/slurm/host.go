@@ -14,10 +14,10 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// The variables that tell a process which part it has. envFolder is the placement's;
-// with envIndex it is an agent, with envStep it minds one of a job on several nodes,
-// and else an array's task, or the whole of such a job. envFrom is the number of an
-// array's first agent.
+// The variables that tell a process what it is. envFolder is the placement's folder; with envIndex
+// the process is an agent, with envStep it supervises one agent of a job on several nodes, and
+// else it is an array's task, or the whole of such a job. envFrom is the number of an array's
+// first agent.
 const (
 	envFolder = "DROVER_SLURM_PLACEMENT"
 	envFrom   = "DROVER_SLURM_FROM"
@@ -27,10 +27,9 @@ const (
 
 // Adopt makes this process the agent that this driver started it as.
 //
-// A process that Slurm itself has started never comes back from it: it takes its number,
-// starts this program again below it, and supervises it: it keeps the time of a Stop and of
-// Slurm's limit, and ends as the agent did. An agent that ends without its allocation's End
-// is lost.
+// In a process that Slurm itself has started it never returns: the process takes its number, starts
+// this program again below it, and supervises that: it keeps the time of a Stop and of Slurm's
+// limit, and exits as the agent did. An agent that ends without its allocation's End is lost.
 func Adopt() (*driver.Allocation, error) {
 	dir, ok := os.LookupEnv(envFolder)
 	if !ok {
@@ -41,7 +40,7 @@ func Adopt() (*driver.Allocation, error) {
 		os.Exit(attend(dir))
 	}
 	for _, name := range []string{envFolder, envFrom, envStep, envIndex} {
-		os.Unsetenv(name) // an agent below us is not us
+		os.Unsetenv(name) // an agent below this process must not take it for its own
 	}
 	i, err := strconv.Atoi(text)
 	if err != nil {
@@ -62,12 +61,12 @@ func Adopt() (*driver.Allocation, error) {
 	return a, nil
 }
 
-// beside is where agents on this machine work, for a process of their Slurm job.
+// beside says where agents on this machine work, for a process of their Slurm job.
 func beside() *driver.Allocation {
 	return &driver.Allocation{Scratch: scratch(os.Getenv)}
 }
 
-// allocation reads what Slurm has set for a task.
+// allocation reads the variables that Slurm has set for a task.
 func allocation(get func(string) string) *driver.Allocation {
 	number := func(names ...string) int {
 		for _, name := range names {
@@ -105,8 +104,8 @@ func scratch(get func(string) string) string {
 // to all processes at once, and the supervisor may have to ask Slurm first.
 const noticePatience = askPatience + time.Second
 
-// awaitNotice reads why an agent that has got SIGTERM was told to go: a person has asked for
-// it, or Slurm, which is an interruption.
+// awaitNotice reads why an agent that has got SIGTERM must end: because a person has asked, or
+// because Slurm takes the machine, which is an interruption.
 func awaitNotice(file string) driver.Notice {
 	look := time.NewTicker(noticePatience / 100)
 	defer look.Stop()
@@ -123,7 +122,7 @@ func awaitNotice(file string) driver.Notice {
 	return driver.Notice{Why: "Slurm has sent SIGTERM"}
 }
 
-// notice is the file of that name.
+// notice is the content of the file of that name.
 type notice struct {
 	Asked bool   `json:"asked"`
 	Why   string `json:"why"`

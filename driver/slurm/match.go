@@ -12,13 +12,13 @@ import (
 	"github.com/drover-run/drover/job/where"
 )
 
-// What Needs.Where and Needs.Machine ask of machines is held against each node, and mapped
-// to what sbatch has: features to --constraint, the kind of GPUs to --gres, all else to
-// the list of nodes that do not match (--exclude), or to the one that does (--nodelist).
-// Slurm has no types of machines; a node's features often are its type, as ParallelCluster
-// and others set them up, and so they count as its type.
+// The conditions of Needs.Where and Needs.Machine are evaluated for each node, and expressed in
+// options of sbatch: features by --constraint, the kind of GPUs by --gres, all else by the list of
+// nodes that do not match (--exclude), or by the one that does (--nodelist). Slurm has no types of
+// machines. A node's features often are its type, as ParallelCluster and others set them up, and
+// so they count as its type.
 
-// restriction is all that is asked of nodes; the zero Expr: nothing.
+// restriction is the condition for nodes; the zero Expr: none.
 func restriction(n driver.Needs) (where.Expr, error) {
 	types, err := where.OneOf(where.Type, n.Machine...)
 	if err != nil {
@@ -30,7 +30,7 @@ func restriction(n driver.Needs) (where.Expr, error) {
 // nodeFields follow groupFields in the lines of single nodes.
 const nodeFields = groupFields + "|%N|%f|%d"
 
-// node is what is known of a group's one node; the zero node: of a group of several.
+// node is what is known of the one node of a group; the zero node: the group has several.
 type node struct {
 	name     string
 	features []string
@@ -75,7 +75,7 @@ func gpuKinds(gres string) (kinds []string) {
 	return kinds
 }
 
-// match notes of single nodes why they do not match.
+// match notes for single nodes why they do not match.
 func match(groups []group, asked where.Expr) []group {
 	for i, g := range groups {
 		if why := asked.Unmet(g.attributes()); why != "" {
@@ -85,8 +85,8 @@ func match(groups []group, asked where.Expr) []group {
 	return groups
 }
 
-// listNodeGroups asks for the groups of nodes of all partitions: for each node by itself where
-// something is asked of nodes, or a disk.
+// listNodeGroups asks for the groups of nodes of all partitions. With a condition on nodes, or a disk,
+// each node is a group of its own.
 func (d *Driver) listNodeGroups(ctx context.Context, asked where.Expr, disk int64) ([]group, error) {
 	args := []string{"--noheader", "--exact", "--format=" + groupFields}
 	if !asked.IsZero() || disk > 0 {
@@ -102,8 +102,8 @@ func (d *Driver) listNodeGroups(ctx context.Context, asked where.Expr, disk int6
 	return match(parseGroups(out), asked), nil
 }
 
-// restrictNodes has a Start ask for nodes that match, and for a partition that has some. What
-// matches is found out anew for each Start: nodes change.
+// restrictNodes makes a Start ask for nodes that match, and for a partition that has some. It
+// evaluates the nodes for each Start, as they change.
 func (d *Driver) restrictNodes(ctx context.Context, p *plan) error {
 	n := p.request.Needs
 	asked, err := restriction(n)
@@ -134,10 +134,10 @@ func (d *Driver) restrictNodes(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// clashing are options that choose nodes, of which sbatch takes the last one alone.
+// clashing are options that choose nodes; sbatch uses only the last of them.
 var clashing = []string{"--exclude", "-x", "--nodelist", "-w", "--nodefile", "-F"}
 
-// clash refuses what is asked of nodes twice.
+// clash refuses options and conditions that both choose nodes.
 func clash(asked where.Expr, args []string) error {
 	if asked.IsZero() {
 		return nil
@@ -150,9 +150,9 @@ func clash(asked where.Expr, args []string) error {
 	return nil
 }
 
-// matchArgs are the options of sbatch that restrict a job to the nodes of a partition that
-// match. What the user's own options say of features or GPUs would take the place of ours:
-// then nodes are excluded by name.
+// matchArgs are the options of sbatch that restrict a job to the nodes of a partition that match.
+// Where the user's own options name features or GPUs, they would replace ours: then nodes are
+// excluded by name.
 func matchArgs(asked where.Expr, nodes []group, n driver.Needs) (args []string) {
 	var constraints []string
 	rest := where.Expr{}
@@ -193,8 +193,8 @@ func matchArgs(asked where.Expr, nodes []group, n driver.Needs) (args []string) 
 	return args
 }
 
-// constraint is a part of an expression in the language of --constraint, where it is about
-// features that nodes must have: Slurm has no not.
+// constraint is a part of an expression in the language of --constraint, if it is about features that
+// nodes must have: Slurm's language has no negation.
 func constraint(part where.Expr, nodes []group) (string, bool) {
 	var ways []string
 	for _, clause := range part.Normal() {
@@ -221,8 +221,8 @@ func alternatives(ways []string) string {
 	return "(" + strings.Join(ways, "|") + ")"
 }
 
-// featuresOf are the features of which a node must have one to meet a term; ok is false if
-// the term says something else, or names what is no feature's name.
+// featuresOf are the features of which a node must have one to meet a term; ok is false if the term is
+// about something else, or has a value that cannot be a feature's name.
 func featuresOf(t where.Term, nodes []group) (names []string, ok bool) {
 	if t.Name != where.Feature && t.Name != where.Type {
 		return nil, false

@@ -20,7 +20,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// place is what Slurm says of a task that it has started.
+// place is a task that Slurm has started, as Slurm describes it.
 type place struct {
 	folder  string
 	slurm   int // the array's job id, or the job's
@@ -57,7 +57,7 @@ func (p place) slurmTaskID() string {
 	return itoa(p.job)
 }
 
-// attend is the process that Slurm has started. It gives the status that it ends with.
+// attend is the process that Slurm has started. It returns the exit status.
 func attend(dir string) int {
 	terms := make(chan os.Signal, 4)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2)
@@ -87,8 +87,8 @@ func attend(dir string) int {
 	return m.superviseAgent()
 }
 
-// number takes the number of an agent that stands in base's place, for this job of
-// Slurm's alone: -1 when another job has it. One that Slurm starts again gets another.
+// number takes the number of an agent in base's place, which only one of Slurm's jobs can: -1 when
+// another job has it. A task that Slurm starts again gets another number.
 func number(p place, agents, base int) (int, error) {
 	of, err := again(p.folder, agents)
 	if err != nil {
@@ -115,7 +115,7 @@ func number(p place, agents, base int) (int, error) {
 	}
 }
 
-// minder minds one agent.
+// minder supervises one agent.
 type minder struct {
 	place
 	orders orders
@@ -123,18 +123,17 @@ type minder struct {
 	terms  <-chan os.Signal
 
 	agent   int           // its pid
-	stopped bool          // by a Stop
-	told    bool          // it was told to go
-	slurm   bool          // by Slurm
+	stopped bool          // a Stop has asked it to stop
+	told    bool          // it was told to stop
+	slurm   bool          // Slurm has told it to stop
 	margin  time.Duration // before the time limit; 0: not known yet
-	until   time.Time     // and then it is killed; zero: it has as long as Slurm gives it
+	until   time.Time     // when it is killed; zero: it has as long as Slurm gives it
 }
 
-// wordEvery is how often a minder looks whether a Stop was left: its signal may be
-// lost.
+// wordEvery is how often a supervisor reads the stop file: the signal of a Stop may be lost.
 const wordEvery = 2 * time.Second
 
-// superviseAgent starts the agent and is there until it has ended.
+// superviseAgent starts the agent and waits until it has ended.
 func (m *minder) superviseAgent() int {
 	if _, asked := word(m.folder); asked {
 		say(m.folder, m.index, note{End: &end{Code: -1, Reason: "stopped before it began"}})
@@ -183,7 +182,7 @@ func (m *minder) superviseAgent() int {
 	}
 }
 
-// applyStop carries a Stop out, if there is one. The sooner of two ends stands.
+// applyStop does what a Stop asks for, if there is one. Of two ends the sooner counts.
 func (m *minder) applyStop() bool {
 	grace, ok := word(m.folder)
 	if !ok {
@@ -199,7 +198,7 @@ func (m *minder) applyStop() bool {
 	return true
 }
 
-// signalled is for a signal that no Stop explains.
+// signalled handles a signal that no Stop explains.
 func (m *minder) signalled(s os.Signal) {
 	if m.told {
 		return
@@ -213,15 +212,15 @@ func (m *minder) signalled(s os.Signal) {
 	m.signalAgent(n)
 }
 
-// recordSlurmStop notes that Slurm ends the agent. It is noted before the agent
-// is told: one that has ended is judged by what is there then.
+// recordSlurmStop notes that Slurm ends the agent. It writes the note before it signals the agent,
+// as the state of an agent that has ended is taken from the notes that exist then.
 func (m *minder) recordSlurmStop(n notice) {
 	m.slurm = true
 	say(m.folder, m.index, note{Asked: n.Asked, Taken: !n.Asked, Why: n.Why})
 }
 
-// overtaken is for an agent that has left before its minder told it to: Slurm signals
-// all processes of a task, in no order, and the agent may have been quicker.
+// overtaken is for an agent that has ended before its supervisor signalled it: Slurm signals all
+// processes of a task, in no order, and the agent may have been faster.
 func (m *minder) overtaken(status unix.WaitStatus) {
 	if m.told || m.stopped || folder.ShellStatus(status) != exitLater {
 		return
@@ -231,7 +230,7 @@ func (m *minder) overtaken(status unix.WaitStatus) {
 	}
 }
 
-// signalAgent has the agent go, once; why is there before the signal.
+// signalAgent tells the agent to stop, once; the reason is written before the signal.
 func (m *minder) signalAgent(n notice) {
 	if m.told {
 		return
@@ -243,9 +242,8 @@ func (m *minder) signalAgent(n notice) {
 	unix.Kill(m.agent, unix.SIGTERM)
 }
 
-// nearLimit tells the agent to go when its time is nearly over, and else says in
-// how long to look again. A limit may be changed while a job runs, so it is asked
-// for anew.
+// nearLimit tells the agent to stop when its time is nearly over, and else says when to look again.
+// A limit may be changed while a job runs, so it is read each time.
 func (m *minder) nearLimit() (again time.Duration) {
 	if m.told {
 		return 0
@@ -264,12 +262,12 @@ func (m *minder) nearLimit() (again time.Duration) {
 	return min(left-m.margin, time.Hour)
 }
 
-// mostMargin is how long before Slurm's time limit an agent is told to go: enough to
-// store a large checkpoint. Of a short time it is a fifth.
+// mostMargin is how long before Slurm's time limit an agent is told to stop: enough to store a
+// large checkpoint. For a short limit it is a fifth of that.
 const mostMargin = 2 * time.Minute
 
-// recordEnd notes how the agent went, and gives the status that Slurm is shown. One that
-// left work behind is started again by Slurm, if we ask for it.
+// recordEnd notes how the agent ended, and returns the status for Slurm. If the agent left work
+// behind, it asks Slurm to start the task again.
 func (m *minder) recordEnd(status unix.WaitStatus) int {
 	fate := end{Code: folder.ShellStatus(status), Reason: folder.Fate(status)}
 	say(m.folder, m.index, note{Fate: &fate, Stopped: m.stopped})
@@ -282,11 +280,11 @@ func (m *minder) recordEnd(status unix.WaitStatus) int {
 // exitLater is the status of an agent that leaves work behind (EX_TEMPFAIL).
 const exitLater = 75
 
-// mostRestarts is how often one agent's place is taken again by itself: as often as
-// a job may be interrupted.
+// mostRestarts is how often the agent in one place is replaced without a command: as often as a job
+// may be interrupted.
 const mostRestarts = 20
 
-// requeue has Slurm start a job again. If it will not, the user has to resume.
+// requeue makes Slurm start a job again. If Slurm refuses, the user has to resume.
 func requeue(name string, restarts int) {
 	if restarts >= mostRestarts {
 		return
@@ -307,8 +305,8 @@ func (m *minder) startAgent() (pid int, err error) {
 	return folder.Spawn(self, argv, m.agentEnviron(os.Environ()), logFile(m.folder, m.index))
 }
 
-// agentEnviron is the agent's: what Slurm has set for this task, and over it what came
-// along.
+// agentEnviron is the agent's environment: the variables that Slurm has set for this task, and over
+// them those from the submitting machine.
 func (m *minder) agentEnviron(slurms []string) (env []string) {
 	own := map[string]bool{envIndex: true}
 	for _, kv := range m.orders.Env {

@@ -14,9 +14,9 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Offer says whether Slurm has machines for what is needed, in the partition that was
-// named or in its default one, and what its partitions have free. It goes by what
-// nodes are, not by what a person may use: that is found out at Start.
+// Offer says whether Slurm has machines for the needs, in the partition that was named or in the
+// default one, and what its partitions have free. It knows the nodes, and not what the user is
+// allowed to use: Start finds that out.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
 	const doing = "ask Slurm"
 	o := driver.Offer{Machine: "slurm"}
@@ -70,9 +70,9 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 	return o, nil
 }
 
-// choose is the partition that a job goes to: the one that was asked for, or the default
-// one. Where no node of that matches, it is the first of which one does. reason and hint say
-// why there is none.
+// choose is the partition that a job goes to: the one that was asked for, or the default one. If no
+// node of the default one matches, it is the first partition with a node that does. reason and
+// hint say why there is none.
 func choose(all []driver.Choice, n driver.Needs) (at int, reason, hint string) {
 	if n.Spot == job.SpotOnly || n.Spot == job.SpotFirst {
 		return 0, "Slurm has no spot capacity", "Leave --spot out, or choose another target with --on."
@@ -117,7 +117,7 @@ func names(all []driver.Choice) (names []string) {
 	return names
 }
 
-// group is nodes of a partition that have and do the same.
+// group is nodes of a partition with the same properties and state.
 type group struct {
 	partition string
 	standard  bool // the default partition
@@ -130,12 +130,12 @@ type group struct {
 	gpus      int
 	idle      int // unused cores, on all nodes
 	node      node
-	unmet     string // why a single node is not what is asked for; "": it is
+	unmet     string // why a single node does not meet the conditions; "": it does
 }
 
 const groupFields = "%P|%a|%l|%D|%t|%c|%m|%C|%G"
 
-// parseGroups reads what sinfo printed. A line that is none of nodes says nothing.
+// parseGroups reads the output of sinfo. It ignores lines that are not about nodes.
 func parseGroups(out string) (all []group) {
 	for line := range strings.Lines(out) {
 		f := strings.Split(strings.TrimSpace(line), "|")
@@ -177,7 +177,7 @@ func countGPUs(gres string) (n int) {
 	return n
 }
 
-// gresWords are what stands between commas, without what is in parentheses.
+// gresWords are the words between commas, without what is in parentheses.
 func gresWords(gres string) (words []string) {
 	depth, word := 0, ""
 	for _, r := range gres {
@@ -317,7 +317,7 @@ func hours(t time.Duration) string {
 	return text
 }
 
-// refusal1 is why a partition does not do, "" if it does.
+// refusal1 says why a partition does not do; "": it does.
 func refusal1(name string, c driver.Choice, n driver.Needs, up bool, lack string) string {
 	limit := n.Time
 	if t, ok := parseTime(option(n.Args, "--time", "-t")); ok {

@@ -1,7 +1,7 @@
 package slurm
 
-// reasons are what Slurm may say of a task that waits, as sentences, and what to do
-// about each. The first that fits is it: a * stands for any end.
+// reasons are Slurm's reasons why a task waits, as sentences, and what to do about each. The first
+// that matches applies: a * stands for any end.
 var reasons = []struct{ code, sentence, hint string }{
 	{"None", "Slurm has accepted it and has not considered it yet", ""},
 	{"Priority", "other jobs come before it in Slurm's queue", "sprio -l shows the order, squeue --start --me when it may begin."},

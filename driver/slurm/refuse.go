@@ -9,8 +9,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// refusals are what Slurm may answer to a submission, by what can be done about it.
-// The first with words that occur in the answer applies.
+// refusals are Slurm's answers to a submission, by what a user can do about them. The first with
+// words that occur in the answer applies.
 var refusals = []struct {
 	words string
 	kind  fault.Kind
@@ -38,8 +38,8 @@ var refusals = []struct {
 	{"invalid option", fault.Invalid, "Check --target-arg, and the script's #SBATCH lines: man sbatch."},
 }
 
-// said makes a fault of what one of Slurm's commands answered. Faults, and the end
-// of a context, stay what they are.
+// said makes a fault of what one of Slurm's commands answered. It leaves faults, and the error of a
+// context, as they are.
 func said(doing string, err error) error {
 	var known *fault.Fault
 	var lost *silent

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// remote are the types of file systems that a cluster's nodes have as this machine
-// has them.
+// remote are the types of file systems that the nodes of a cluster usually have mounted as this
+// machine has.
 var remote = []string{"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "cifs", "smb3", "afs", "panfs", "wekafs", "9p", "gfs2", "ocfs2", "fuse.glusterfs", "orangefs", "pvfs2", "virtiofs", "fuse.juicefs", "fuse.mfs", "fuse.quobyte", "fuse.cvmfs2"}
 
-// shared are the folders where this machine has mounted what comes over a network.
-// Elsewhere than on Linux, none is known.
+// shared are the folders where this machine has mounted network file systems. On other systems than
+// Linux, none is known.
 func shared() []string {
 	text, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {

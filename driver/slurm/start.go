@@ -22,14 +22,13 @@ import (
 
 // Start makes the placement durable and has Slurm accept its jobs.
 //
-// The Start that holds the folder does the work; another waits for it. Before it submits
-// it looks whether Slurm has a job of that name, and after an answer that was lost it
-// looks again; what sbatch answered is noted. A job that was submitted twice all the
-// same does nothing the second time: an agent's minder takes its number before it
-// starts the agent, once.
+// The Start that has locked the folder does the work; another one waits for it. Before it submits
+// it looks whether Slurm has a job of that name, and after a lost answer it looks again; it notes
+// what sbatch answered. If a job was submitted twice all the same, the second one does nothing: an
+// agent's supervisor takes the agent's number, which only one can, before it starts the agent.
 //
-// If Slurm refuses the first array nothing is kept. If it refuses a later one, as
-// when only so many jobs are allowed, its agents have ended, with the reason.
+// If Slurm refuses the first array, nothing is kept. If it refuses a later one, as when only so
+// many jobs are allowed, the agents of that one have ended, with the reason.
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
 	h, dir, err := folder.Begin(ctx, d.dir, Name, r)
 	if err != nil {
@@ -57,7 +56,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	return h, nil
 }
 
-// plan is a Start that was looked through.
+// plan is a Start that was checked.
 type plan struct {
 	request driver.Request
 	handle  driver.Handle
@@ -68,7 +67,7 @@ type plan struct {
 	match   []string // options that restrict it to nodes that match
 }
 
-// prepareStart refuses what can be seen from here to be wrong, while nothing has been made.
+// prepareStart refuses what can be seen from here to be wrong, before anything is made.
 func (d *Driver) prepareStart(ctx context.Context, p *plan) error {
 	p.request.Needs.Args = longArgs(p.request.Needs.Args)
 	r := p.request
@@ -98,7 +97,7 @@ func arrays(r driver.Request, most int) (sizes []int) {
 	return sizes
 }
 
-// submitJobs has Slurm accept what it has not accepted yet; its caller holds the folder.
+// submitJobs submits the arrays that Slurm has not accepted yet; its caller holds the folder.
 func (d *Driver) submitJobs(ctx context.Context, p plan) error {
 	const doing = "start agents"
 	if folder.Exists(jobFile(p.folder, len(p.facts.Arrays)-1)) {
@@ -157,7 +156,7 @@ func (d *Driver) submitJobs(ctx context.Context, p plan) error {
 // after pauses that grow from the first.
 const lookFor, firstLook = 8 * time.Second, 250 * time.Millisecond
 
-// submitArray looks first, submits, and looks again when it does not know.
+// submitArray looks for an earlier job first, submits, and looks again if it gets no clear answer.
 func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	name := nameOf(p.handle, k)
 	if folder.Exists(askedFile(p.folder)) {
@@ -190,8 +189,8 @@ func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	return d.noteFound(p.folder, k, id)
 }
 
-// parseSubmitted reads the job's id from what sbatch printed: 12, or 12;cluster, on
-// a line of its own, of several the last, as a site may print more; 0: there is none.
+// parseSubmitted reads the job's id from what sbatch printed: 12, or 12;cluster, on a line of its
+// own. It takes the last such line, as a site may print more; 0: there is none.
 func parseSubmitted(out string) (id int) {
 	for line := range strings.Lines(out) {
 		text, _, _ := strings.Cut(strings.TrimSpace(line), ";")
@@ -216,8 +215,8 @@ func (d *Driver) recordJobID(dir string, k int, s submitted) error {
 	return d.wrapFileError("start agents", folder.SyncFolder(dir))
 }
 
-// findEarlierJob looks for a job that a starter before us may have submitted: in Slurm's
-// queue, in its books, and in what its agents have noted. Of several the oldest is it.
+// findEarlierJob looks for a job that an earlier process may have submitted: in Slurm's queue, in its
+// accounting, and in the notes of its agents. Of several it takes the oldest.
 func (d *Driver) findEarlierJob(ctx context.Context, p plan, k int) (id int, err error) {
 	rows, err := d.queryJobs(ctx, "--name", nameOf(p.handle, k))
 	if err != nil {
@@ -239,7 +238,7 @@ func (d *Driver) findEarlierJob(ctx context.Context, p plan, k int) (id int, err
 	return 0, nil
 }
 
-// writeAgentFiles writes what agents need, and what sbatch is given.
+// writeAgentFiles writes the files that agents need, and the script for sbatch.
 func (d *Driver) writeAgentFiles(p plan) error {
 	program, err := d.installProgram(p.request.Run.Binary)
 	if err != nil {
@@ -272,8 +271,7 @@ func (d *Driver) writeAgentFiles(p plan) error {
 	return nil
 }
 
-// script is what Slurm runs: an agent's minder in the place of the shell, so that
-// signals reach it.
+// script is what Slurm runs: an agent's supervisor replaces the shell, so that signals reach it.
 func script(p plan, k int, program string) []byte {
 	return fmt.Appendf(nil, "#!/bin/sh\n# drover: job %s, placement %d\n%s=%s %s=%d exec %s agent\n",
 		p.request.Job, p.request.Placement, envFolder, quoted(p.folder), envFrom, p.facts.firstAgentOf(k), quoted(program))
@@ -301,7 +299,7 @@ func (d *Driver) installProgram(binary string) (string, error) {
 	path := place()
 	if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 		now := time.Now()
-		return path, os.Chtimes(path, now, now) // or it would be taken for an unused one
+		return path, os.Chtimes(path, now, now) // or it would count as unused
 	}
 	if _, err := in.Seek(0, io.SeekStart); err != nil {
 		return "", err
@@ -314,7 +312,7 @@ func (d *Driver) installProgram(binary string) (string, error) {
 		return "", err
 	}
 	defer os.Remove(out.Name())
-	sum.Reset() // the file may have been replaced since: a name is of what was copied
+	sum.Reset() // the file may have been replaced since: the name follows from the copied bytes
 	_, err = io.Copy(io.MultiWriter(out, sum), in)
 	if err = errors.Join(err, out.Chmod(0o700), out.Sync(), out.Close()); err != nil {
 		return "", err
@@ -323,10 +321,10 @@ func (d *Driver) installProgram(binary string) (string, error) {
 	return path, os.Rename(out.Name(), path)
 }
 
-// unusedFor is how long a program is kept that no placement has any use for.
+// unusedFor is how long a program is kept that no placement uses.
 const unusedFor = 7 * 24 * time.Hour
 
-// dropPrograms is for a moment in which no placement is there.
+// dropPrograms removes unused programs. Call it only when no placement exists.
 func (d *Driver) dropPrograms() {
 	all, err := os.ReadDir(filepath.Join(d.dir, programs))
 	if err != nil {
@@ -339,9 +337,9 @@ func (d *Driver) dropPrograms() {
 	}
 }
 
-// agentEnv is what an agent's environment gets from here, beside what Slurm sets:
-// what says where programs and packages are. It is handed over in a file that only
-// its owner reads, not to Slurm, which keeps what it is given.
+// agentEnv are the variables that an agent gets from here, beside those that Slurm sets: those that
+// say where programs and packages are. They are handed over in a file that only its owner can read,
+// and not to Slurm, which stores what it gets.
 func agentEnv(environ []string, b driver.Boot) (env []string) {
 	own := []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH",
 		"MANPATH", "LOADEDMODULES", "_LMFILES_", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CUDA_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "AWS_CA_BUNDLE",

@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// look is an answer to Status that is still good.
+// look is an answer of Status that may be used again.
 type look struct {
 	at      time.Time
 	members []driver.Member
@@ -25,23 +25,21 @@ type look struct {
 	rows    []row
 }
 
-// How long an answer is good: a command line that waits asks four times a second, and
-// a cluster's controller and file server have others to serve. More agents take
-// longer to look at.
+// How long an answer may be used: a command line that waits asks four times a second, and a
+// cluster's controller and file server have other users. To look at more agents takes longer.
 func goodFor(agents int) (notes, slurm time.Duration) {
 	return 500*time.Millisecond + time.Duration(agents)*2*time.Millisecond, 3*time.Second + time.Duration(agents)*10*time.Millisecond
 }
 
-// forgetStatus has the next Status look anew.
+// forgetStatus makes the next Status look again.
 func (d *Driver) forgetStatus(h driver.Handle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.seen, h)
 }
 
-// Status reads what agents have noted, and asks Slurm about those that have noted no
-// end. An answer may be some seconds old. While Slurm does not answer, what it was
-// last heard of an agent stands.
+// Status reads the notes of agents, and asks Slurm about agents without a note of their end. An
+// answer may be some seconds old. While Slurm does not answer, its last answer about an agent counts.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
 	dir, ok := d.placementFolder(h)
 	if ctx.Err() != nil {
@@ -77,7 +75,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 		}
 	}
 	if !folder.Exists(dir) {
-		return nil, nil // removed while we looked
+		return nil, nil // removed meanwhile
 	}
 	d.mu.Lock()
 	d.seen[h] = s
@@ -188,7 +186,7 @@ func (d *Driver) querySlurm(ctx context.Context, v *view, s *look) error {
 	}
 	v.assignTasks(s.rows)
 	if !now || v.silent != nil {
-		return nil // what was said before an agent came up is not about it
+		return nil // a row from before the agent came up is not about it
 	}
 	v.hearAgain()
 	for base := range v.facts.Agents {
@@ -209,8 +207,8 @@ func (d *Driver) querySlurm(ctx context.Context, v *view, s *look) error {
 	return err
 }
 
-// hearAgain reads the notes of those anew that Slurm does not call alive: they may have
-// ended between two questions.
+// hearAgain reads the notes of those agents again that are not alive according to Slurm: they may
+// have ended between the two reads.
 func (v *view) hearAgain() {
 	for base := range v.facts.Agents {
 		i := newest(v.of, v.facts.Agents, base)
@@ -221,8 +219,7 @@ func (v *view) hearAgain() {
 	}
 }
 
-// returns says whether an agent has gone in such a way that Slurm starts its task
-// again.
+// returns says whether an agent has ended in a way after which Slurm starts its task again.
 func returns(n note) bool {
 	return n.Fate != nil && !n.Stopped && !n.Asked && (n.Taken || n.Fate.Code == exitLater)
 }
@@ -280,7 +277,7 @@ func (v *view) arrayOfAgent(base int) (k int) {
 	return k
 }
 
-// agentMember is one agent.
+// agentMember is the member for one agent.
 func (v *view) agentMember(i int) driver.Member {
 	base := i
 	if i >= v.facts.Agents {
@@ -290,7 +287,7 @@ func (v *view) agentMember(i int) driver.Member {
 	n := v.notes[i]
 	r, listed := v.rows[base]
 	if newest(v.of, v.facts.Agents, base) != i {
-		listed = false // what Slurm says is of another one
+		listed = false // Slurm's row is about another agent
 		m = judgeFormer(m, n)
 	} else {
 		m = v.judgeAgent(m, base, n, r, listed)
@@ -306,7 +303,7 @@ func (v *view) agentMember(i int) driver.Member {
 	return m
 }
 
-// slurmsWords is the end of what Slurm itself wrote of a task.
+// slurmsWords is the end of Slurm's own output for a task.
 func (v *view) slurmsWords(id, task int) string {
 	if !v.facts.Gang {
 		return folder.Tail(outFile(v.folder, id, task))
@@ -318,7 +315,7 @@ func (v *view) slurmsWords(id, task int) string {
 	return all.String()
 }
 
-// whereabouts says where it is, and how to get there.
+// whereabouts fills in the machine, and the command that opens a shell there.
 func (v *view) whereabouts(m *driver.Member, n note, r row, listed bool) {
 	if n.Up != nil {
 		m.Where = n.Up.Node
@@ -337,8 +334,7 @@ func (v *view) whereabouts(m *driver.Member, n note, r row, listed bool) {
 	}
 }
 
-// judgeFormer is of an agent that another replaced: Slurm has started its task
-// again.
+// judgeFormer is for an agent that another one has replaced: Slurm has started its task again.
 func judgeFormer(m driver.Member, n note) driver.Member {
 	switch {
 	case n.End != nil && n.Fate != nil && !n.Taken:
@@ -355,11 +351,11 @@ func judgeFormer(m driver.Member, n note) driver.Member {
 	return m
 }
 
-// judgeAgent says where an agent stands: what it and its minder noted, and what Slurm says.
+// judgeAgent gives the state of an agent: from its notes, its supervisor's, and what Slurm says.
 func (v *view) judgeAgent(m driver.Member, base int, n note, r row, listed bool) driver.Member {
 	switch {
 	case n.End != nil && n.Taken && n.Fate != nil:
-		m.State, m.Code, m.Reason = driver.Taken, n.End.Code, n.Why // it left in good order because it had to
+		m.State, m.Code, m.Reason = driver.Taken, n.End.Code, n.Why // it ended in good order because it had to
 		return m
 	case n.End != nil && (n.Fate != nil || n.Up == nil):
 		m.State, m.Code, m.Reason = driver.Ended, n.End.Code, n.End.Reason
@@ -383,8 +379,7 @@ func (v *view) judgeAgent(m driver.Member, base int, n note, r row, listed bool)
 	return judgeGone(m, n, r, listed)
 }
 
-// judgeSilent is of an agent that ended without a word of its own, under its minder's
-// eyes.
+// judgeSilent is for an agent that ended without a note of its own, while its supervisor watched.
 func judgeSilent(m driver.Member, n note) driver.Member {
 	m.Reason = n.Fate.Reason
 	switch {
@@ -403,7 +398,7 @@ func judgeSilent(m driver.Member, n note) driver.Member {
 	return m
 }
 
-// judgeGone is of an agent that was up: its minder has noted no more, and Slurm has
+// judgeGone is for an agent that was up: its supervisor has written no further note, and Slurm has
 // ended its task.
 func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
 	switch {
@@ -427,13 +422,13 @@ func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
 		if n.Taken {
 			m.State = driver.Taken
 		} else if n.Asked {
-			m.State = driver.Ended // its minder lived long enough to note it, and no longer
+			m.State = driver.Ended // its supervisor lived until it had noted that, and no longer
 		}
 	}
 	return m
 }
 
-// judgeUnborn is of an agent that has not come up.
+// judgeUnborn is for an agent that has not come up.
 func (v *view) judgeUnborn(m driver.Member, base int, r row, listed bool) driver.Member {
 	j := v.jobs[v.arrayOfAgent(base)]
 	switch {
@@ -471,8 +466,7 @@ func (v *view) judgeUnborn(m driver.Member, base int, r row, listed bool) driver
 	return m
 }
 
-// The states of a task, by what they mean for its agent. What is none of these has
-// ended.
+// The states of a task, by their meaning for its agent. A task in any other state has ended.
 func waits(state string) bool {
 	switch state {
 	case "PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT":

@@ -11,12 +11,11 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 )
 
-// Stop leaves the word that all have to stop, with their grace, and has Slurm signal
-// what runs and cancel what waits. The agents' minders keep the time, and look for the
-// word by themselves too, so Stop does not wait and its caller may go.
+// Stop writes the grace for all agents into the stop file, and makes Slurm signal running tasks and
+// cancel waiting ones. The agents' supervisors keep the time, and also read the file by themselves,
+// so Stop does not wait and its caller may exit.
 //
-// With remove, the next Status, List or Stop after the last agent has gone
-// removes everything.
+// With remove, the next Status, List or Stop after the last agent has ended removes everything.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
 	const doing = "stop agents"
 	dir, ok := d.placementFolder(h)
@@ -56,7 +55,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	return said(doing, err)
 }
 
-// signalAgents has Slurm pass the word on. That a task has ended meanwhile is no error.
+// signalAgents makes Slurm signal the agents. It is no error if a task has ended meanwhile.
 func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s *look, grace time.Duration) error {
 	jobs, err := readJobs(dir, facts)
 	if err != nil {
@@ -84,17 +83,17 @@ func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s 
 	switch {
 	case len(live) == 0:
 	case facts.Gang && grace <= 0:
-		calls = append(calls, []string{"--signal=KILL", live[0] + ".0"}) // its step, the script lets go of it
+		calls = append(calls, []string{"--signal=KILL", live[0] + ".0"}) // its step: its script survives
 	case facts.Gang:
 		calls = append(calls, append([]string{"--signal=TERM"}, live...)) // to its step
-	default: // a minder that hears of no grace kills
+	default: // a supervisor that reads a grace of 0 kills
 		calls = append(calls, append([]string{"--signal=TERM", "--batch"}, live...))
 	}
 	for _, args := range calls {
 		_, err := d.runCommand(ctx, "scancel", append([]string{"--quiet"}, args...)...)
 		var no *refusal
 		if errors.As(err, &no) {
-			continue // it has ended, or starts or ends just now: its minder looks for the word
+			continue // the task has ended, or is just starting or ending: its supervisor reads the file
 		}
 		if err != nil {
 			return err
@@ -103,7 +102,7 @@ func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s 
 	return nil
 }
 
-// sweepPlacement removes a placement that is to be removed, once all its agents have gone.
+// sweepPlacement removes a placement that is to be removed, once all its agents have ended.
 func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
 	return folder.Sweep(dir, hold, func() (bool, error) {
 		facts, err := readRequest(dir)
@@ -118,7 +117,7 @@ func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string
 	})
 }
 
-// why makes a sentence of Slurm's reason for a task that waits, and says what to do.
+// why makes a sentence of Slurm's reason why a task waits, and says what to do.
 func why(reason string) (sentence, hint string) {
 	code, _, _ := strings.Cut(strings.Trim(reason, "()"), ",")
 	code = strings.TrimSpace(code)
