@@ -153,7 +153,7 @@ func word(dir string) (grace time.Duration, ok bool) {
 	return folder.ReadWord(stopFile(dir))
 }
 
-// again lists, in order, the agents whose tasks Slurm has started again. The first of the new agents
+// again lists, in order, the agents with tasks that Slurm has started again. The first new agent
 // has the number after the last that was asked for.
 func again(dir string, agents int) (of []int, err error) {
 	for {

@@ -226,7 +226,7 @@ var broken = map[string][]struct{ files, want string }{
 		{longFiles(4), "store has 28"},
 	},
 	"comments have nouns as subjects": {
-		{"-- store/more.go --\npackage store\n" + strings.Repeat("// whoever reads\n", mostPronounLines+1), "store/more.go:4: // whoever reads"},
+		{"-- store/more.go --\npackage store\n" + strings.Repeat("// whoever reads\n", mostPronounLines+1), "store/more.go:3: // whoever reads"},
 	},
 	"contexts carry no values": {
 		{"-- store/more.go --\npackage store\nimport c \"context\"\nvar x = c.WithValue(nil, 1, 2)\n", "store/more.go:3: a value put into a context"},

@@ -44,7 +44,7 @@ var largePackages = map[string]struct {
 
 // mostPronounLines is how many lines of comments may have one of the words of pronoun: the
 // subject of a sentence is a noun. It may only become smaller.
-const mostPronounLines = 2
+const mostPronounLines = 1
 
 var pronoun = regexp.MustCompile(`(?i)\b(who|whoever|whom|whose|somebody|nobody|everybody|anybody|someone|anyone|everyone|he|him|his|she|her)\b`)
 
