@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle/tree"
+	"github.com/drover-run/drover/internal/engine/delivery"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/ledger/tasks"
@@ -33,15 +34,6 @@ type Data struct {
 	Inputs      []InputVersion `json:"inputs,omitempty"`
 	// Outputs are those of the newest job that has succeeded: model, output, files.
 	Outputs []Kept `json:"outputs,omitempty"`
-}
-
-// Kept is one folder that a task keeps.
-type Kept struct {
-	Name  string `json:"name"` // state, checkpoints, model, output or files
-	Node  int    `json:"node"` // of an output: 0, it is that of all
-	Job   string `json:"job,omitempty"`
-	Files int    `json:"files"`
-	Bytes int64  `json:"bytes"`
 }
 
 // InputVersion is what an input of a task holds in its newest version.
@@ -99,7 +91,7 @@ func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 
 // listGenerations counts the outputs of a job that has succeeded.
 func (c *Client) listGenerations(ctx context.Context, rep views.Report) (all []Kept, err error) {
-	for _, name := range layout {
+	for _, name := range delivery.Layout {
 		t, _, err := c.engine.Inputs.OutputsOf(ctx, rep, name)
 		if errors.Is(err, store.ErrNotExist) {
 			continue // its list is gone

@@ -58,43 +58,6 @@ func TestASeedMakesTheSameHits(t *testing.T) {
 	}
 }
 
-func TestItemsDifferInWhatTheyLeave(t *testing.T) {
-	code, other := 0, 3
-	base := func(change func(*ItemResult)) ItemResult {
-		r := ItemResult{Item: 7, Value: "x", State: job.ItemSucceeded, Try: Try{Code: &code, Stdout: "a\n", StdoutBytes: 2, Seconds: 1, Agent: "1-0-a",
-			Outputs: []ItemFile{{Name: "o.txt", Bytes: 3, SHA256: "aa"}}}}
-		if change != nil {
-			change(&r)
-		}
-		return r
-	}
-	for _, row := range []struct {
-		what, before, after string
-		change              func(*ItemResult)
-	}{
-		{"", "", "", nil},
-		{"", "", "", func(r *ItemResult) {
-			r.Seconds, r.Agent, r.Interruptions, r.CPU, r.Failures = 9, "2-0-b", 3, 1, 2
-		}},
-		{"state", "SUCCEEDED", "FAILED", func(r *ItemResult) { r.State = job.ItemFailed }},
-		{"exit status", "exit status 0", "exit status 3", func(r *ItemResult) { r.Code = &other }},
-		{"result", "a\n", "b\n", func(r *ItemResult) { r.Stdout = "b\n" }},
-		{"result", "a\n", "a\n ... z (9 bytes)", func(r *ItemResult) { r.Tail, r.StdoutBytes = "z", 9 }},
-		{"outputs", "1", "0", func(r *ItemResult) { r.Outputs = nil }},
-		{"outputs", "o.txt", "p.txt", func(r *ItemResult) { r.Outputs = []ItemFile{{Name: "p.txt", SHA256: "aa"}} }},
-		{"o.txt", "aa", "bb", func(r *ItemResult) { r.Outputs = []ItemFile{{Name: "o.txt", SHA256: "bb"}} }},
-		{"o.txt", "mode 0", "mode 0755", func(r *ItemResult) { r.Outputs = []ItemFile{{Name: "o.txt", SHA256: "aa", Mode: 0o755}} }},
-	} {
-		var want *Difference
-		if row.what != "" {
-			want = &Difference{Item: 7, Value: "x", What: row.what, Before: row.before, After: row.after}
-		}
-		if diff := cmp.Diff(want, differ(base(nil), base(row.change))); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", row.what, diff)
-		}
-	}
-}
-
 func TestJobsAreComparedItemByItem(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
@@ -105,17 +68,17 @@ func TestJobsAreComparedItemByItem(t *testing.T) {
 	}
 	same := func(int) string { return "same" }
 	calm := run("calm", same)
-	if found, err := compare(t.Context(), calm, run("drill", same)); err != nil || len(found) > 0 {
+	if found, err := compareResults(t.Context(), calm, run("drill", same)); err != nil || len(found) > 0 {
 		t.Errorf("%v: %+v", err, found)
 	}
 	odd := run("odd", func(item int) string { return map[bool]string{true: "other", false: "same"}[item == 4] })
-	found, err := compare(t.Context(), calm, odd)
+	found, err := compareResults(t.Context(), calm, odd)
 	d.check(err)
 	if diff := cmp.Diff([]Difference{{Item: 4, Value: "d", What: "result", Before: "same", After: "other"}}, found); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	short := d.submitMap("short", "", "a\nb\n", nil)
-	if _, err := compare(t.Context(), calm, short); err == nil {
+	if _, err := compareResults(t.Context(), calm, short); err == nil {
 		t.Error("other items are compared")
 	}
 }

@@ -341,15 +341,10 @@ func (c *Client) Jobs(ctx context.Context, project string) ([]*Job, error) {
 	return jobs, (&Unreadable{Jobs: catalog.Unreadable()}).OrNil()
 }
 
-// pollInterval is how often a live job is looked at.
-func (c *Client) pollInterval() time.Duration {
-	if c.near {
-		return 50 * time.Millisecond
-	}
-	return 2 * time.Second
-}
+// pollInterval is how often a live job is read.
+func (c *Client) pollInterval() time.Duration { return c.engine.PollInterval() }
 
 func (c *Client) newJob(p job.Path) *Job {
 	r := jobRef{c: c, path: p}
-	return &Job{jobRef: r, jobOutput: jobOutput{r}, jobResults: jobResults{r}, jobFigures: jobFigures{r}}
+	return &Job{jobRef: r, jobOutput: jobOutput{r}, jobResults: jobResults{r}}
 }

@@ -42,7 +42,7 @@ func TestGetMergesWhatTheNodesMade(t *testing.T) {
 		t.Errorf("the folder (-want +got):\n%s", diff)
 	}
 	wantGot := Got{Dir: dir, Notes: []string{"node 0 and node 1 both wrote model/w: node 0's is here", "node 0 and node 1 both wrote model/x/y: node 0's is here"},
-		Parts: []Part{{"model", dir + "/model", 6, 11}, {"output", dir + "/output", 1, 1}, {"files", dir + "/files", 1, 1}, {"logs", dir + "/logs", 2, 0}}}
+		Parts: []Part{{Name: "model", Path: dir + "/model", Files: 6, Bytes: 11}, {Name: "output", Path: dir + "/output", Files: 1, Bytes: 1}, {Name: "files", Path: dir + "/files", Files: 1, Bytes: 1}, {Name: "logs", Path: dir + "/logs", Files: 2, Bytes: 0}}}
 	if diff := cmp.Diff(wantGot, got); diff != "" {
 		t.Errorf("it says (-want +got):\n%s", diff)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,8 +12,6 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
-	"github.com/drover-run/drover/internal/record"
-	"github.com/drover-run/drover/internal/record/line"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -24,7 +23,6 @@ type Job struct {
 	jobRef
 	jobOutput
 	jobResults
-	jobFigures
 }
 
 // jobRef is which job it is, and what its logs say of it.
@@ -36,11 +34,8 @@ type jobRef struct {
 // jobOutput is what a job's programs print and measure.
 type jobOutput struct{ jobRef }
 
-// jobResults is what a job has made: files, and results of items.
+// jobResults is what a job has made: files, and results of items with what they come to.
 type jobResults struct{ jobRef }
-
-// jobFigures is what the results of a job's items come to.
-type jobFigures struct{ jobRef }
 
 // wholeJob is the job with all that is asked of it.
 func (j *jobRef) wholeJob() *Job { return j.c.newJob(j.path) }
@@ -272,14 +267,13 @@ func (j *Job) Events(ctx context.Context) ([]job.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := record.Filter{Streams: record.Agent}
-	for line, err := range line.Lines(j.readFrames(ctx, rep, f, LogOptions{})) {
-		if err != nil {
-			return nil, err
-		}
-		events = append(events, job.Event{V: 1, Time: line.Time, Job: rep.Job.Short, Kind: "agent", Text: string(line.Text)})
+	notes, err := j.jobOutput.newReader().Notes(ctx, rep)
+	if err != nil {
+		return nil, err
 	}
-	return sortEvents(events), nil
+	events = append(events, notes...)
+	slices.SortStableFunc(events, func(a, b job.Event) int { return a.Time.Compare(b.Time) })
+	return events, nil
 }
 
 // Watch gives the job's events as they happen, from the first one on, and ends when the

@@ -6,9 +6,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger/views"
-	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
 
@@ -20,8 +18,6 @@ type kind interface {
 	readStatus(ctx context.Context) (Status, error)
 	// explainState is Job.Why.
 	explainState(ctx context.Context) (Reason, error)
-	// outputFilter chooses the output that o asks for; rep is the job's.
-	outputFilter(rep views.Report, o LogOptions) (record.Filter, error)
 	// bringOutputs is Job.Get, into an absolute path.
 	bringOutputs(ctx context.Context, dir string, o GetOptions) (Got, error)
 	// pollInterval is how often the job is read while it lives.
@@ -65,13 +61,6 @@ func (j *jobRef) kindOf(rec job.Job) kind {
 func (k runKind) readStatus(ctx context.Context) (Status, error) { return k.j.BriefStatus(ctx) }
 func (k runKind) pollInterval() time.Duration                    { return k.j.c.pollInterval() }
 
-func (k runKind) outputFilter(rep views.Report, o LogOptions) (record.Filter, error) {
-	if o.Item != 0 {
-		return record.Filter{}, fault.New(fault.Invalid, "drover logs "+rep.Job.Short+" prints what it printed.", "read output of item %d: job %s is not a map", o.Item, rep.Job.Short)
-	}
-	return o.recordFilter(), nil
-}
-
 func (k mapKind) readStatus(ctx context.Context) (Status, error) {
 	r, err := k.view.Refresh(ctx)
 	if err != nil {
@@ -81,15 +70,6 @@ func (k mapKind) readStatus(ctx context.Context) (Status, error) {
 }
 
 func (k mapKind) pollInterval() time.Duration { return 4 * k.j.c.pollInterval() }
-
-func (k mapKind) outputFilter(rep views.Report, o LogOptions) (record.Filter, error) {
-	f := o.recordFilter()
-	f.Ranks, f.Item = nil, uint64(max(o.Item, 0))
-	if all := rep.Map.Map.Items(); o.Item < 0 || o.Item > all {
-		return f, noItem(rep.Job.Short, o.Item, all)
-	}
-	return f, nil
-}
 
 // View reads the state of a job again and again, each time only what is new. Not for
 // concurrent use.

@@ -3,18 +3,17 @@ package drover
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/results"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runs"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/job/unit"
 )
 
 // MapSpec asks for a program to be run for each of many items. Verb need not be
@@ -182,24 +181,7 @@ func mapStatus(p job.Path, v *views.MapView, r views.MapReport, now time.Time) S
 		}
 	}
 	for _, f := range r.Newest {
-		s.Newest = append(s.Newest, ItemResult{V: 1, Item: f.N, State: f.State, Try: tryOf(f.Agent, *f.Result)})
+		s.Newest = append(s.Newest, ItemResult{V: 1, Item: f.N, State: f.State, Try: results.TryOf(f.Agent, *f.Result)})
 	}
 	return s
-}
-
-// newMapView reads the map, from its job's record on.
-func (j *jobRef) newMapView(ctx context.Context) (*views.MapView, job.Job, error) {
-	rec, err := j.Spec(ctx)
-	if err != nil {
-		_, err := j.readReport(ctx) // it says it in words for people
-		return nil, rec, err
-	}
-	if rec.Spec.Verb != job.Map {
-		return nil, rec, fault.New(fault.Invalid, "drover status "+rec.Short+" shows it.", "read items of job %s: it is a %s, not a map", rec.Short, rec.Spec.Verb)
-	}
-	return views.NewMapView(j.c.world, rec), rec, nil
-}
-
-func noItem(short string, n, all int) error {
-	return fault.New(fault.Missing, fmt.Sprintf("Its items are 1 to %s.", unit.Comma(all)), "read item %d of job %s: there is none", n, short)
 }

@@ -19,11 +19,11 @@ type Leftovers struct {
 // Leftovers are those of the round that ran last, as far as its agents have told. Where
 // there are very many agents they are not asked.
 func (j *Job) Leftovers(ctx context.Context) (Leftovers, error) {
-	v, rec, err := j.newMapView(ctx)
+	rec, err := j.readMapRecord(ctx)
 	if err != nil || !mapagent.Few(rec.Spec.Workers) {
 		return Leftovers{}, err
 	}
-	r, err := v.Refresh(ctx)
+	r, err := views.NewMapView(j.c.world, rec).Refresh(ctx)
 	if err != nil {
 		return Leftovers{}, err
 	}

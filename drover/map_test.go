@@ -282,7 +282,7 @@ func TestGetItemsBringsEachOutputOnceAndVerified(t *testing.T) {
 	if d.check(err); !os.SameFile(before, after) {
 		t.Error("what was there was copied again")
 	}
-	if diff := cmp.Diff(content, read(t, dir)); diff != "" || got.Kept != 1 || got.Beside[0] != (Beside{"c.txt", "c." + id + ".txt"}) {
+	if diff := cmp.Diff(content, read(t, dir)); diff != "" || got.Kept != 1 || got.Beside[0] != (Beside{Name: "c.txt", Path: "c." + id + ".txt"}) {
 		t.Errorf("folder, again (-want +got):\n%s\n%+v", diff, got)
 	}
 	if got, err = j.Get(t.Context(), dir, GetOptions{}); err != nil || got.Items.There != 3 || got.Kept != 1 {

@@ -10,28 +10,6 @@ import (
 	"github.com/drover-run/drover/job/unit"
 )
 
-// FailedWhy is why an item has ended without success, in words.
-func (r ItemResult) FailedWhy() string {
-	switch {
-	case r.State == job.ItemQuarantined:
-		return "quarantined: it was running each time an agent died"
-	case r.Code == nil && r.Interruptions > 0:
-		return fmt.Sprintf("interrupted %s", times(r.Interruptions))
-	case r.Code == nil && r.State == job.ItemLeased:
-		return "" // it has not ended
-	case r.Code == nil:
-		return strings.ToLower(string(r.State))
-	}
-	return r.Why()
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
 func (k mapKind) explainState(ctx context.Context) (Reason, error) {
 	j, v, rec := k.j, k.view, k.rec
 	r, err := v.Refresh(ctx)
@@ -138,7 +116,7 @@ func (w *Reason) addFailures(s Status, f Figures, timeout job.Duration) {
 			break
 		}
 		w.Detail = append(w.Detail, fmt.Sprintf("%s × %s, such as item %d", unit.Comma(g.Items), g.Words(), g.First))
-		if do := g.remedyCommand(w.ID, len(f.Groups), f.Limits, timeout); do != "" {
+		if do := remedyCommand(g, w.ID, len(f.Groups), f.Limits, timeout); do != "" {
 			w.Detail = append(w.Detail, "    "+do)
 		}
 	}
@@ -149,7 +127,7 @@ func (w *Reason) addFailures(s Status, f Figures, timeout job.Duration) {
 
 // remedyCommand is a command for the items of a group that may help; "" when nothing is
 // known that all others do not need, too.
-func (g Group) remedyCommand(id string, groups int, l job.Limits, timeout job.Duration) string {
+func remedyCommand(g Group, id string, groups int, l job.Limits, timeout job.Duration) string {
 	switch {
 	case strings.HasPrefix(g.Said, "out of memory") && l.Memory > 0:
 		return fmt.Sprintf("drover retry %s --error 'out of memory' --memory %s", id, 2*l.Memory)

@@ -28,7 +28,7 @@ func TestWaysToFailHaveTheirRemedies(t *testing.T) {
 		{Group{Why: "exit status 1", Said: "can't open", Pattern: "can't open"}, 1, limits, ""},
 		{Group{Why: "exit status 1"}, 2, limits, ""},
 	} {
-		if got := row.g.remedyCommand("7fk2", row.groups, row.l, job.Duration(90*time.Second)); got != row.want {
+		if got := remedyCommand(row.g, "7fk2", row.groups, row.l, job.Duration(90*time.Second)); got != row.want {
 			t.Errorf("%+v of %d: %q, want %q", row.g, row.groups, got, row.want)
 		}
 	}

@@ -37,7 +37,7 @@ type RetryOptions struct {
 // for failures, and gives how many these are. It returns once that is durable; Start
 // puts agents to work. A success is never undone.
 func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
-	_, rec, err := j.newMapView(ctx)
+	rec, err := j.readMapRecord(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -166,11 +166,6 @@ func (j *Job) countChosen(ctx context.Context, o RetryOptions) (n int, spans pro
 		spans = named
 	}
 	return n, spans, nil
-}
-
-// outputMatches looks for an expression in why an item failed and in what it printed last.
-func (r ItemResult) outputMatches(re *regexp.Regexp) bool {
-	return re.MatchString(r.Why()) || re.MatchString(r.Stdout) || re.MatchString(r.Tail)
 }
 
 func (o RetryOptions) chosenWords() string {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/results"
 	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/items/manifest"
@@ -253,7 +254,7 @@ func (e decider) findNewItems(ctx context.Context, p *Plan, rep views.Report) (f
 	if len(m.Extensions) == 0 && m.Base.Digest == p.Items.list.Digest() {
 		return 0, nil
 	}
-	old, err := e.Readers(ctx, m)
+	old, err := results.OpenLists(ctx, e.World.Store, m)
 	if err != nil {
 		return 0, err
 	}
@@ -266,23 +267,6 @@ func (e decider) findNewItems(ctx context.Context, p *Plan, rep views.Report) (f
 	}
 	p.Items.fresh, p.Items.New, p.Items.Gone = l, l.Count(), gone
 	return l.Count(), e.newPlanner().notePlaces(ctx, p, l)
-}
-
-// Readers open the lists of a map's items, the job's own and those added later.
-func (e *Engine) Readers(ctx context.Context, m *chunks.Map) ([]*manifest.Reader, error) {
-	r, err := manifest.Open(ctx, e.World.Store, m.Base, 1)
-	if err != nil {
-		return nil, err
-	}
-	all := []*manifest.Reader{r}
-	for _, x := range m.Extensions {
-		r, err := manifest.Open(ctx, e.World.Store, x.Fact.Manifest, x.Fact.First)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	return all, nil
 }
 
 // reopenJob carries out Extend and Reopen: new items are stored, their files are named so

@@ -16,7 +16,7 @@ var upward = map[[2]string]string{
 }
 
 // public is every room that other programs may import: a promise each. All else is internal.
-var public = []string{"cmd/drover", "program", "drover", "cloud", "driver", "fault", "job", "store"}
+var public = []string{"cmd/drover", "program", "drover", "cloud", "driver", "fault", "job", "report", "store"}
 
 // suites prove drivers and buckets; they are not drivers and buckets themselves.
 var suites = []string{"driver/drivertest", "store/storetest"}

@@ -32,7 +32,7 @@ var largePackages = map[string]struct {
 	most int
 	why  string
 }{
-	"drover":                   {7700, "the SDK: its types are its users' and cannot lie in several packages"},
+	"drover":                   {4400, "the SDK: its types are its users' and cannot lie in several packages"},
 	"internal/proc":            {7500, "the supervisor and the programs below it are one protocol over one socket"},
 	"internal/agent":           {5650, "the stages share one workspace"},
 	"internal/env":             {5100, "each kind of interpreter has files of its own"},

@@ -280,7 +280,7 @@ func nobodySleepsInTests(h *house) (found []string) {
 }
 
 // publicRooms are the packages with exported names that are a promise to other modules.
-var publicRooms = []string{"drover", "cloud", "driver", "fault", "job", "store"}
+var publicRooms = []string{"drover", "cloud", "driver", "fault", "job", "report", "store"}
 
 // publicPackagesNameNoInternalType finds exported declarations of public packages that name a
 // type of an internal package: another module could not write that type's name.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
 // The bounds of M13.
@@ -92,11 +93,11 @@ func newChunk(w *walk, id string, s protocol.Seed, g ground) *chunk {
 }
 
 func (c *chunk) addFinding(rule Rule, n int, e protocol.ChunkEntry, item int, why string, args ...any) {
-	c.w.v.addFinding(rule, Note{Log: c.id, Entry: n, Item: item, By: e.By, Why: fmt.Sprintf(why, args...)})
+	c.w.v.addFinding(rule, report.VerifyNote{Log: c.id, Entry: n, Item: item, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
 func (c *chunk) addNote(n int, e protocol.ChunkEntry, why string, args ...any) {
-	c.w.v.addNote(Note{Log: c.id, Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+	c.w.v.addNote(report.VerifyNote{Log: c.id, Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
 // foldEntry folds entry n. foreign says that it holds a fact of another log.
@@ -348,7 +349,7 @@ func (c *chunk) countInRounds(n int) {
 		t := c.tally
 		r.tally = job.Tally{Items: r.tally.Items + t.Items, Succeeded: r.tally.Succeeded + t.Succeeded, Failed: r.tally.Failed + t.Failed,
 			Quarantined: r.tally.Quarantined + t.Quarantined, Cancelled: r.tally.Cancelled + t.Cancelled}
-		note := Note{Log: c.id, Entry: -1}
+		note := report.VerifyNote{Log: c.id, Entry: -1}
 		switch {
 		case c.cut:
 		case !c.closed:

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -98,7 +99,7 @@ func TestAGroundFindsItsItems(t *testing.T) {
 // what it met, whatever the folds have said.
 func TestAnItemIsInOneChunk(t *testing.T) {
 	t.Parallel()
-	v := &verifier{told: func(Progress) {}}
+	v := &verifier{told: func(report.VerifyProgress) {}}
 	w := &walk{v: v, rounds: newRounds(v), items: 5, placed: newBits(5), run: newBits(5), ended: newBits(5)}
 	for i, spans := range []protocol.Spans{{{1, 2}}, {{2, 3}}, {{5, 5}}} {
 		g, _ := groundOf(spans)

@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -269,13 +270,13 @@ func TestWhatTheLedgerWritesIsSound(t *testing.T) {
 }
 
 // story is all entries of the logs that a report doubts.
-func (w *world) story(r Report) string {
+func (w *world) story(r report.Verified) string {
 	var b strings.Builder
 	dir := w.j.Path().String()
 	for o, err := range w.w.Store.List(w.t.Context(), dir+"/") {
 		w.check(err)
 		rest := strings.TrimPrefix(o.Key, dir+"/")
-		named := strings.HasPrefix(rest, "log/") || slices.ContainsFunc(r.Doubts, func(d Doubt) bool { return strings.Contains(rest, "/"+d.Log+"/") })
+		named := strings.HasPrefix(rest, "log/") || slices.ContainsFunc(r.Doubts, func(d report.Finding) bool { return strings.Contains(rest, "/"+d.Log+"/") })
 		if named {
 			text, err := w.w.Store.Get(w.t.Context(), o.Key)
 			w.check(err)

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -31,7 +32,7 @@ func readEntries[E protocol.Entry](ctx context.Context, v *verifier, name, dir s
 			if n > last {
 				return true, nil
 			}
-			v.addFinding(RuleHole, Note{Log: name, Entry: n, Why: fmt.Sprintf("it is missing, and entry %d is there", last)})
+			v.addFinding(RuleHole, report.VerifyNote{Log: name, Entry: n, Why: fmt.Sprintf("it is missing, and entry %d is there", last)})
 			return false, nil
 		}
 		if err != nil && !errors.Is(err, store.ErrMalformed) {
@@ -44,7 +45,7 @@ func readEntries[E protocol.Entry](ctx context.Context, v *verifier, name, dir s
 			e, foreign, err = decode[E](b)
 		}
 		if err != nil {
-			v.addFinding(RuleEntry, Note{Log: name, Entry: n, Why: fmt.Sprintf("it cannot be read: %v", err)})
+			v.addFinding(RuleEntry, report.VerifyNote{Log: name, Entry: n, Why: fmt.Sprintf("it cannot be read: %v", err)})
 			return false, nil
 		}
 		if err := take(n, e, foreign); err != nil {
@@ -130,7 +131,7 @@ func (v *verifier) lastSequence(ctx context.Context, name, dir string) (last int
 	err = v.listObjects(ctx, dir+"/", func(rest string) {
 		n, ok := number(rest)
 		if !ok {
-			v.addFinding(RuleStray, Note{Log: name, Entry: -1, Why: fmt.Sprintf("%s is not an entry of it", rest)})
+			v.addFinding(RuleStray, report.VerifyNote{Log: name, Entry: -1, Why: fmt.Sprintf("%s is not an entry of it", rest)})
 			return
 		}
 		last = max(last, n)

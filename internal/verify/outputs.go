@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -26,7 +27,7 @@ func (v *verifier) checkOutputs(ctx context.Context, chunk string, n int, by str
 			continue
 		}
 		if len(v.j.Spec.Out) > 0 && len(r.Outputs) == 0 {
-			v.addFinding(RuleOutput, Note{Log: chunk, Entry: n, Item: r.Item, By: by, Why: "it has no output, and each item must leave some"})
+			v.addFinding(RuleOutput, report.VerifyNote{Log: chunk, Entry: n, Item: r.Item, By: by, Why: "it has no output, and each item must leave some"})
 		}
 		for i, o := range r.Outputs {
 			why, err := v.checkOutput(ctx, r, i, o)
@@ -34,7 +35,7 @@ func (v *verifier) checkOutputs(ctx context.Context, chunk string, n int, by str
 				return err
 			}
 			if why != "" {
-				v.addFinding(RuleOutput, Note{Log: chunk, Entry: n, Item: r.Item, By: by, Why: fmt.Sprintf("its output %q %s", o.Name, why)})
+				v.addFinding(RuleOutput, report.VerifyNote{Log: chunk, Entry: n, Item: r.Item, By: by, Why: fmt.Sprintf("its output %q %s", o.Name, why)})
 			}
 			if v.r.Outputs%256 == 0 {
 				v.reportProgress()
@@ -90,7 +91,7 @@ func (v *verifier) digestObject(ctx context.Context, key string) (size int64, su
 // names of its index and parts hold their digests.
 func (v *verifier) checkManifest(ctx context.Context, l list) error {
 	doubt := func(why string, args ...any) {
-		n := Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf(why, args...)}
+		n := report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf(why, args...)}
 		if l.ext > 0 {
 			n.Log, n.Entry = "job", l.ext
 		}

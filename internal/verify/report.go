@@ -5,98 +5,11 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
-// Report is what a Verify found. One without doubts says that the job's logs agree
-// with the protocol, with each other and with the outputs.
-type Report struct {
-	V   int    `json:"v"` // format, 1
-	Job string `json:"job"`
-	// State is as the log has settled it; empty while the job is still open.
-	State job.State `json:"state,omitempty"`
-
-	// Of a map: its items and where they stand, recomputed.
-	Items int       `json:"items,omitempty"`
-	Tally job.Tally `json:"tally,omitzero"`
-
-	Rounds  int `json:"rounds,omitempty"` // how often it has settled
-	Chunks  int `json:"chunks,omitempty"`
-	Entries int `json:"entries"` // that were read, of all logs
-	Claims  int `json:"claims,omitempty"`
-	Handed  int `json:"handed,omitempty"` // chunks that were handed over
-
-	// Losses are claims that followed an owner's death, Stopped tries that an owner ended
-	// because a person had asked it to leave. Bound is how many items may have run
-	// without a record in all: these, and what the lost owners had at risk (M10).
-	Losses  int       `json:"losses,omitempty"`
-	Extra   ExtraRuns `json:"extra_runs,omitzero"`
-	Stopped int       `json:"stopped,omitempty"`
-	Bound   int       `json:"bound"`
-
-	Attempts int   `json:"attempts,omitempty"` // of a run
-	Outputs  int   `json:"outputs"`            // files with bytes that were read
-	Bytes    int64 `json:"output_bytes"`
-
-	// Ignored are entries that do not count (L3): allowed, but told. Told is how many
-	// there are, Doubted how many doubts: the lists hold the first maxNamed of each.
-	Ignored []Note  `json:"ignored,omitempty"`
-	Told    int     `json:"ignored_count"`
-	Doubts  []Doubt `json:"doubts,omitempty"`
-	Doubted int     `json:"doubt_count"`
-}
-
-// Sound says that there is no doubt.
-func (r Report) Sound() bool { return r.Doubted == 0 }
-
-// Open says that the job has not settled.
-func (r Report) Open() bool { return r.State == "" }
-
-// ExtraRuns counts recorded tries of items beyond one for each.
-type ExtraRuns struct {
-	Retries     int `json:"retries,omitempty"`     // after a failure that was recorded, or a reopen
-	Interrupted int `json:"interrupted,omitempty"` // that an agent gave up, or died in
-	// Unexplained were recorded by agents that did not own the chunk any more: lost
-	// agents' items in flight, which another agent has run again.
-	Unexplained int `json:"unexplained,omitempty"`
-}
-
-// Sum is all of them.
-func (e ExtraRuns) Sum() int { return e.Retries + e.Interrupted + e.Unexplained }
-
-// Note is an entry and what is to be said of it.
-type Note struct {
-	Log   string `json:"log"`   // "job", "task", "job.json", a chunk's id, or what else it is of
-	Entry int    `json:"entry"` // its number; -1: it is of the whole log
-	Item  int    `json:"item,omitempty"`
-	By    string `json:"by,omitempty"` // the writer
-	Why   string `json:"why"`
-}
-
-// String is the note in one line: "000003 entry 7, item 12: why (by agent)".
-func (n Note) String() string {
-	text := n.Log
-	if n.Entry >= 0 {
-		text += fmt.Sprintf(" entry %d", n.Entry)
-	}
-	if n.Item > 0 {
-		text += fmt.Sprintf(", item %d", n.Item)
-	}
-	text += ": " + n.Why
-	if n.By != "" {
-		text += " (by " + n.By + ")"
-	}
-	return text
-}
-
-// Doubt is what does not agree, and the rule it is against.
-type Doubt struct {
-	Rule Rule `json:"rule"`
-	Note
-}
-
-// Rule names what a doubt is about: one word that scripts may go by.
-type Rule string
+// Rule names what a finding is about: one word that scripts may go by.
+type Rule = string
 
 // The rules, and the rules of docs/protocol.md that they check.
 const (
@@ -130,13 +43,13 @@ const (
 // thousand are enough.
 const maxNamed = 1000
 
-func (v *verifier) addFinding(rule Rule, n Note) {
+func (v *verifier) addFinding(rule Rule, n report.VerifyNote) {
 	if v.r.Doubted++; len(v.r.Doubts) < maxNamed {
-		v.r.Doubts = append(v.r.Doubts, Doubt{rule, n})
+		v.r.Doubts = append(v.r.Doubts, report.Finding{Rule: rule, VerifyNote: n})
 	}
 }
 
-func (v *verifier) addNote(n Note) {
+func (v *verifier) addNote(n report.VerifyNote) {
 	if v.r.Told++; len(v.r.Ignored) < maxNamed {
 		v.r.Ignored = append(v.r.Ignored, n)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
 // rounds is the fold of a map's log: what was asked for, and how each round of the
@@ -13,12 +14,12 @@ import (
 type rounds struct {
 	v *verifier
 
-	lists   []list       // the manifest's items, then those of extensions
-	reopens []reopen     // those that count
-	n       int          // entries folded
-	places  []Note       // entries that began or declined a round, and in Item its place
-	stops   map[int]bool // numbers of the `cancelled` and `failing` that count
-	settled []round      // in order
+	lists   []list              // the manifest's items, then those of extensions
+	reopens []reopen            // those that count
+	n       int                 // entries folded
+	places  []report.VerifyNote // entries that began or declined a round, and in Item its place
+	stops   map[int]bool        // numbers of the `cancelled` and `failing` that count
+	settled []round             // in order
 	// Retries bind the items started by agents that have read them (J2), so any of
 	// those that ever stood may have bound one: the least and the most.
 	fewest, most int
@@ -86,7 +87,7 @@ func (r *rounds) foldEntry(n int, e protocol.JobEntry, foreign bool) {
 	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Drained != nil,
 		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, round)
 	if foreign || e.Attempt != nil || one != 1 {
-		r.v.addFinding(RuleEntry, Note{Log: "job", Entry: n, By: e.By, Why: "it is empty, or holds a fact that does not belong in the log of a map"})
+		r.v.addFinding(RuleEntry, report.VerifyNote{Log: "job", Entry: n, By: e.By, Why: "it is empty, or holds a fact that does not belong in the log of a map"})
 		return
 	}
 	if n == 0 && (e.Cancelled != nil || e.Failing != nil || e.Extended != nil || e.Reopened != nil) {
@@ -130,11 +131,11 @@ func (r *rounds) endsAlways(x protocol.Result) bool {
 }
 
 func (r *rounds) addNote(n int, e protocol.JobEntry, why string, args ...any) {
-	r.v.addNote(Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+	r.v.addNote(report.VerifyNote{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
 func (r *rounds) addFinding(rule Rule, n int, e protocol.JobEntry, why string, args ...any) {
-	r.v.addFinding(rule, Note{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+	r.v.addFinding(rule, report.VerifyNote{Log: "job", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 }
 
 // checkPlaces sees that the task's log has submitted the job again wherever a round
@@ -193,7 +194,7 @@ func (r *rounds) foldReopened(n int, e protocol.JobEntry) bool {
 		r.addNote(n, e, "it has items run again for entry %d of the task's log, for which the job had ended", x.Place)
 		return false
 	case r.over:
-		r.places = append(r.places, Note{Log: "job", Entry: n, By: e.By, Item: x.Place})
+		r.places = append(r.places, report.VerifyNote{Log: "job", Entry: n, By: e.By, Item: x.Place})
 		r.over, r.stop, r.failing, r.place = false, nil, false, x.Place
 	}
 	r.reopens = append(r.reopens, reopen{n, x})
@@ -209,7 +210,7 @@ func (r *rounds) foldSettled(n int, e protocol.JobEntry) {
 		return
 	case r.over:
 		r.spoken = s.Place
-		r.places = append(r.places, Note{Log: "job", Entry: n, By: e.By, Item: s.Place})
+		r.places = append(r.places, report.VerifyNote{Log: "job", Entry: n, By: e.By, Item: s.Place})
 		last := r.settled[len(r.settled)-1].said
 		if s.State != last.State || s.Tally == nil || last.Tally == nil || *s.Tally != *last.Tally {
 			r.addFinding(RuleSettled, n, e, "it ends the job again with another outcome")
@@ -229,7 +230,7 @@ func (r *rounds) settledFor(place int) bool { return r.spoken >= place }
 // checkCounts compares what a round has settled with what it came to (E1, E3).
 func (x round) checkCounts(v *verifier) {
 	doubt := func(rule Rule, why string, args ...any) {
-		v.addFinding(rule, Note{Log: "job", Entry: x.at, By: x.by, Why: fmt.Sprintf(why, args...)})
+		v.addFinding(rule, report.VerifyNote{Log: "job", Entry: x.at, By: x.by, Why: fmt.Sprintf(why, args...)})
 	}
 	switch {
 	case x.said.Tally == nil:

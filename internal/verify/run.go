@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -49,7 +50,7 @@ func (v *verifier) verifyRun(ctx context.Context) error {
 		want = job.Cancelled
 	}
 	if s := a.settled.State; a.stop != nil && s != want {
-		v.addFinding(RuleSettled, Note{Log: "job", Entry: a.at, By: a.by, Why: fmt.Sprintf("it says %s, and by the log it is %s", s, want)})
+		v.addFinding(RuleSettled, report.VerifyNote{Log: "job", Entry: a.at, By: a.by, Why: fmt.Sprintf("it says %s, and by the log it is %s", s, want)})
 	}
 	for rank := range v.j.Spec.Nodes {
 		if err := v.verifyRank(ctx, a, rank); err != nil {
@@ -62,7 +63,7 @@ func (v *verifier) verifyRun(ctx context.Context) error {
 // foldEntry folds an entry. What L3 says does not count is told.
 func (a *attempts) foldEntry(n int, e protocol.JobEntry, foreign bool) {
 	ofMap := count(e.Amended != nil, e.Extended != nil, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Reopened != nil) > 0
-	note := Note{Log: "job", Entry: n, By: e.By}
+	note := report.VerifyNote{Log: "job", Entry: n, By: e.By}
 	if foreign || ofMap || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Drained != nil) != 1 {
 		note.Why = "it is empty, or holds a fact that does not belong in the log of a run"
 		a.v.addFinding(RuleEntry, note)
@@ -109,7 +110,7 @@ func (a *attempts) foldEntry(n int, e protocol.JobEntry, foreign bool) {
 // verifyRank verifies how one rank of the attempt that settled names has ended.
 func (v *verifier) verifyRank(ctx context.Context, a *attempts, rank int) error {
 	s := a.settled
-	note := Note{Log: fmt.Sprintf("attempt %d rank %d", s.Attempt, rank), Entry: -1}
+	note := report.VerifyNote{Log: fmt.Sprintf("attempt %d rank %d", s.Attempt, rank), Entry: -1}
 	var join protocol.Join
 	var exit protocol.Exit
 	joined, err := v.readRecord(ctx, fmt.Sprintf("%s/attempts/%d/join/%d", v.dir, s.Attempt, rank), &join, note)
@@ -143,7 +144,7 @@ func (v *verifier) verifyRank(ctx context.Context, a *attempts, rank int) error 
 }
 
 // readRecord reads a write-once record; ok is false where there is none that can be read.
-func (v *verifier) readRecord(ctx context.Context, key string, into any, note Note) (ok bool, err error) {
+func (v *verifier) readRecord(ctx context.Context, key string, into any, note report.VerifyNote) (ok bool, err error) {
 	b, err := v.s.Get(ctx, key)
 	if errors.Is(err, store.ErrNotExist) {
 		return false, nil
@@ -164,7 +165,7 @@ func (v *verifier) readRecord(ctx context.Context, key string, into any, note No
 }
 
 // checkTree reads a folder that a rank left: a list of files, and each of them, as blobs.
-func (v *verifier) checkTree(ctx context.Context, name string, d store.Digest, note Note) error {
+func (v *verifier) checkTree(ctx context.Context, name string, d store.Digest, note report.VerifyNote) error {
 	doubt := func(why string, args ...any) {
 		note.Why = name + ": " + fmt.Sprintf(why, args...)
 		v.addFinding(RuleOutput, note)

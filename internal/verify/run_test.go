@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
 // trained is a run on two nodes that left a model after a first attempt that failed.
@@ -49,7 +50,7 @@ func (s *story) tree(name, text string) string {
 
 func TestASoundRunGivesNoDoubt(t *testing.T) {
 	t.Parallel()
-	want := Report{V: 1, Job: mapPath.String(), State: job.Succeeded, Rounds: 1, Entries: 10, Attempts: 2, Outputs: 2, Bytes: 134}
+	want := report.Verified{V: 1, Job: mapPath.String(), State: job.Succeeded, Rounds: 1, Entries: 10, Attempts: 2, Outputs: 2, Bytes: 134}
 	if diff := cmp.Diff(want, trained().verify(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -49,7 +50,7 @@ func (w *walk) snapshots(ctx context.Context, c *chunk) error {
 	for _, name := range w.shots[c.id] {
 		s, ok := parseSnapshot(name)
 		if !ok {
-			w.v.addFinding(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its name is not valid"})
+			w.v.addFinding(RuleSnapshot, report.VerifyNote{Log: "results/" + name, Entry: -1, Why: "its name is not valid"})
 			continue
 		}
 		b, err := w.v.s.Get(ctx, w.v.dir+"/results/"+name)
@@ -61,7 +62,7 @@ func (w *walk) snapshots(ctx context.Context, c *chunk) error {
 		}
 		var held protocol.Snapshot
 		if err != nil || json.Unmarshal(b, &held) != nil || held.V != format || held.ID != c.id || held.N != s.n {
-			w.v.addFinding(RuleSnapshot, Note{Log: "results/" + name, Entry: -1, Why: "its content does not match its name"})
+			w.v.addFinding(RuleSnapshot, report.VerifyNote{Log: "results/" + name, Entry: -1, Why: "its content does not match its name"})
 			continue
 		}
 		s.results, s.cut = held.Results, held.Cut
@@ -81,7 +82,7 @@ func (c *chunk) compareSnapshots(n int) {
 			}
 			if s.met == len(s.results) || !reflect.DeepEqual(s.results[s.met], r) {
 				s.wrong = true
-				c.w.v.addFinding(RuleSnapshot, Note{Log: "results/" + s.name, Entry: -1, Item: r.Item, Why: fmt.Sprintf("it does not have the result of entry %d", n)})
+				c.w.v.addFinding(RuleSnapshot, report.VerifyNote{Log: "results/" + s.name, Entry: -1, Item: r.Item, Why: fmt.Sprintf("it does not have the result of entry %d", n)})
 			}
 			s.met++
 		}
@@ -91,7 +92,7 @@ func (c *chunk) compareSnapshots(n int) {
 // checkSnapshots holds their names against the log.
 func (c *chunk) checkSnapshots() {
 	for _, s := range c.snaps {
-		note := Note{Log: "results/" + s.name, Entry: -1}
+		note := report.VerifyNote{Log: "results/" + s.name, Entry: -1}
 		var at *ending
 		for i := range c.ends {
 			if c.ends[i].n == s.n {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
 // sound are histories in which all agrees: of every kind of entry and every way in
@@ -341,27 +342,27 @@ func TestSoundHistoriesGiveNoDoubt(t *testing.T) {
 	tally := func(items, succeeded, failed, quarantined, cancelled int) job.Tally {
 		return job.Tally{Items: items, Succeeded: succeeded, Failed: failed, Quarantined: quarantined, Cancelled: cancelled}
 	}
-	want := map[string]Report{
+	want := map[string]report.Verified{
 		"plain":       {State: job.Succeeded, Items: 6, Tally: tally(6, 6, 0, 0, 0), Rounds: 1, Chunks: 2, Entries: 9, Claims: 2, Outputs: 1, Bytes: 2},
-		"retried":     {State: job.Failed, Items: 4, Tally: tally(4, 3, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 1, Extra: ExtraRuns{Retries: 2}},
-		"handed":      {State: job.Failed, Items: 6, Tally: tally(6, 5, 1, 0, 0), Rounds: 1, Chunks: 3, Entries: 12, Claims: 3, Handed: 2, Extra: ExtraRuns{Retries: 2}},
-		"lost":        {State: job.Failed, Items: 3, Tally: tally(3, 2, 0, 1, 0), Rounds: 1, Chunks: 1, Entries: 16, Claims: 6, Losses: 5, Bound: 40, Extra: ExtraRuns{Interrupted: 2}},
-		"interrupted": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 11, Claims: 3, Losses: 1, Bound: 8, Extra: ExtraRuns{Interrupted: 2}},
+		"retried":     {State: job.Failed, Items: 4, Tally: tally(4, 3, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 1, Extra: report.ExtraRuns{Retries: 2}},
+		"handed":      {State: job.Failed, Items: 6, Tally: tally(6, 5, 1, 0, 0), Rounds: 1, Chunks: 3, Entries: 12, Claims: 3, Handed: 2, Extra: report.ExtraRuns{Retries: 2}},
+		"lost":        {State: job.Failed, Items: 3, Tally: tally(3, 2, 0, 1, 0), Rounds: 1, Chunks: 1, Entries: 16, Claims: 6, Losses: 5, Bound: 40, Extra: report.ExtraRuns{Interrupted: 2}},
+		"interrupted": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 11, Claims: 3, Losses: 1, Bound: 8, Extra: report.ExtraRuns{Interrupted: 2}},
 		"asked":       {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 2, Stopped: 2, Bound: 2},
 		"drained": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 11, Claims: 2,
-			Told: 1, Ignored: []Note{{Log: "job", Entry: 2, By: "cli", Why: "it drains an agent without naming one"}}},
-		"worn":      {State: job.Failed, Items: 1, Tally: tally(1, 0, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 47, Claims: 22, Extra: ExtraRuns{Interrupted: 20}},
+			Told: 1, Ignored: []report.VerifyNote{{Log: "job", Entry: 2, By: "cli", Why: "it drains an agent without naming one"}}},
+		"worn":      {State: job.Failed, Items: 1, Tally: tally(1, 0, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 47, Claims: 22, Extra: report.ExtraRuns{Interrupted: 20}},
 		"stopped":   {State: job.Cancelled, Items: 6, Tally: tally(6, 2, 0, 0, 4), Rounds: 1, Chunks: 2, Entries: 9, Claims: 1},
 		"failing":   {State: job.Failed, Items: 3, Tally: tally(3, 0, 1, 0, 2), Rounds: 1, Chunks: 1, Entries: 7, Claims: 1},
-		"reopened":  {State: job.Failed, Items: 5, Tally: tally(5, 4, 1, 0, 0), Rounds: 2, Chunks: 3, Entries: 18, Claims: 4, Handed: 1, Extra: ExtraRuns{Retries: 2}},
+		"reopened":  {State: job.Failed, Items: 5, Tally: tally(5, 4, 1, 0, 0), Rounds: 2, Chunks: 3, Entries: 18, Claims: 4, Handed: 1, Extra: report.ExtraRuns{Retries: 2}},
 		"extended":  {State: job.Succeeded, Items: 5, Tally: tally(5, 5, 0, 0, 0), Rounds: 1, Chunks: 3, Entries: 11, Claims: 3},
 		"added":     {State: job.Failed, Items: 3, Tally: tally(3, 2, 1, 0, 0), Rounds: 2, Chunks: 2, Entries: 11, Claims: 2},
 		"dismissed": {State: job.Cancelled, Items: 2, Tally: tally(2, 0, 1, 0, 1), Rounds: 1, Chunks: 2, Entries: 9, Claims: 1},
-		"fenced": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 2, Losses: 1, Bound: 8, Extra: ExtraRuns{Unexplained: 1},
-			Told: 1, Ignored: []Note{{Log: "000000", Entry: 3, By: "a", Why: "its writer took the chunk as number 1, and by then number 2 had it: b"}}},
+		"fenced": {State: job.Succeeded, Items: 3, Tally: tally(3, 3, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 2, Losses: 1, Bound: 8, Extra: report.ExtraRuns{Unexplained: 1},
+			Told: 1, Ignored: []report.VerifyNote{{Log: "000000", Entry: 3, By: "a", Why: "its writer took the chunk as number 1, and by then number 2 had it: b"}}},
 		"declined":  {State: job.Succeeded, Items: 6, Tally: tally(6, 6, 0, 0, 0), Rounds: 1, Chunks: 2, Entries: 12, Claims: 2, Outputs: 1, Bytes: 2},
 		"outputs":   {State: job.Succeeded, Items: 2, Tally: tally(2, 2, 0, 0, 0), Rounds: 1, Chunks: 1, Entries: 6, Claims: 1, Outputs: 2, Bytes: 6},
-		"snapshots": {State: job.Failed, Items: 4, Tally: tally(4, 3, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 1, Extra: ExtraRuns{Retries: 2}},
+		"snapshots": {State: job.Failed, Items: 4, Tally: tally(4, 3, 1, 0, 0), Rounds: 1, Chunks: 1, Entries: 8, Claims: 1, Extra: report.ExtraRuns{Retries: 2}},
 		"live":      {Items: 6, Tally: tally(6, 1, 0, 0, 0), Chunks: 2, Entries: 7, Claims: 1},
 	}
 	for name, tell := range sound {

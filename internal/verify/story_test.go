@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-run/drover/fault/faulttest"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -155,7 +156,7 @@ func (s *story) store(t testing.TB) *store.Store {
 	return store.New(b, store.Options{})
 }
 
-func (s *story) verify(t testing.TB) Report {
+func (s *story) verify(t testing.TB) report.Verified {
 	t.Helper()
 	r, err := Verify(t.Context(), s.store(t), mapPath, nil)
 	if err != nil {
@@ -165,7 +166,7 @@ func (s *story) verify(t testing.TB) Report {
 }
 
 // brief is what a test expects of doubts: "rule log entry item", sorted.
-func brief(doubts []Doubt) (lines []string) {
+func brief(doubts []report.Finding) (lines []string) {
 	for _, d := range doubts {
 		line := fmt.Sprintf("%s %s", d.Rule, d.Log)
 		if d.Entry >= 0 {

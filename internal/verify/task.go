@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -38,7 +39,7 @@ func (v *verifier) foldTaskLog(ctx context.Context) error {
 		facts := count(e.Submitted != nil, e.Closed != nil, e.Removed != nil, e.Beside != nil)
 		nameless := e.Submitted != nil && e.Submitted.Job == "" || e.Closed != nil && e.Closed.Job == "" || e.Removed != nil && e.Removed.Job == ""
 		if foreign || facts != 1 || nameless {
-			v.addFinding(RuleEntry, Note{Log: "task", Entry: n, By: e.By, Why: "it holds a fact that does not belong in a task's log"})
+			v.addFinding(RuleEntry, report.VerifyNote{Log: "task", Entry: n, By: e.By, Why: "it holds a fact that does not belong in a task's log"})
 			return nil
 		}
 		v.foldTaskEntry(n, e, &live, gone)
@@ -50,7 +51,7 @@ func (v *verifier) foldTaskLog(ctx context.Context) error {
 
 func (v *verifier) foldTaskEntry(n int, e protocol.TaskEntry, live *string, gone map[string]bool) {
 	note := func(why string, args ...any) {
-		v.addNote(Note{Log: "task", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
+		v.addNote(report.VerifyNote{Log: "task", Entry: n, By: e.By, Why: fmt.Sprintf(why, args...)})
 	}
 	t, id := &v.task, v.p.Job
 	switch {
@@ -108,7 +109,7 @@ func (v *verifier) checkTask(speaks func(place int) bool) {
 			said = 0 // the first round is said to be of place 0
 		}
 		if !speaks(said) {
-			v.addFinding(RuleTask, Note{Log: "task", Entry: v.task.closed[i], Why: "it records the end of the job, and the job's own log does not say that it has ended"})
+			v.addFinding(RuleTask, report.VerifyNote{Log: "task", Entry: v.task.closed[i], Why: "it records the end of the job, and the job's own log does not say that it has ended"})
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -29,23 +30,13 @@ import (
 // far as it is: that it has not ended is no doubt. A job that was never submitted, or
 // was removed, is fault.Missing; any other error is the store's. told, which may be
 // nil, is called now and then.
-func Verify(ctx context.Context, s *store.Store, p job.Path, told func(Progress)) (Report, error) {
+func Verify(ctx context.Context, s *store.Store, p job.Path, told func(report.VerifyProgress)) (report.Verified, error) {
 	return verify(ctx, s, p, told, true)
 }
 
 // Logs checks as Verify does, but for the outputs' bytes, which it does not read.
-func Logs(ctx context.Context, s *store.Store, p job.Path, told func(Progress)) (Report, error) {
+func Logs(ctx context.Context, s *store.Store, p job.Path, told func(report.VerifyProgress)) (report.Verified, error) {
 	return verify(ctx, s, p, told, false)
-}
-
-// Progress is how far a Verify has come.
-type Progress struct {
-	Items, Of     int // items of chunks that were read, and all that are known
-	Chunks        int
-	Entries       int
-	Outputs       int
-	Bytes         int64 // of outputs
-	Doubts, Notes int
 }
 
 // verifier is one Verify.
@@ -53,21 +44,21 @@ type verifier struct {
 	s       *store.Store
 	p       job.Path
 	dir     string // of the job
-	told    func(Progress)
+	told    func(report.VerifyProgress)
 	outputs bool // read them
 
 	j    job.Job
 	task task
-	r    Report
+	r    report.Verified
 	// blind says that a part of the logs could not be read: sums over all of them
 	// would only say so again.
 	blind bool
 	done  int // items of chunks that were read
 }
 
-func verify(ctx context.Context, s *store.Store, p job.Path, told func(Progress), outputs bool) (Report, error) {
+func verify(ctx context.Context, s *store.Store, p job.Path, told func(report.VerifyProgress), outputs bool) (report.Verified, error) {
 	if told == nil {
-		told = func(Progress) {}
+		told = func(report.VerifyProgress) {}
 	}
 	v := &verifier{s: s, p: p, dir: p.Project + "/" + p.Task + "/" + p.Job, told: told, outputs: outputs}
 	v.r.V, v.r.Job = 1, p.String()
@@ -98,39 +89,39 @@ func (v *verifier) readJobRecord(ctx context.Context) (there bool, err error) {
 	case absent && len(v.task.places) == 0 && !v.task.broken:
 		return false, fault.New(fault.Missing, "Name a job by its id, its task, or last.", "verify job %s: there is no such job in %s", v.p.Job, v.s)
 	case absent:
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: "it is not there, and the task's log says that the job was submitted"})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: "it is not there, and the task's log says that the job was submitted"})
 		return false, nil
 	case errors.Is(err, store.ErrMalformed):
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("verify job: %w", err)
 	}
 	if sum := sha256.Sum256(b); v.task.record != "" && hex.EncodeToString(sum[:]) != string(v.task.record) {
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: "it was changed after the job was submitted: the task's log names another digest"})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: "it was changed after the job was submitted: the task's log names another digest"})
 	}
 	if err := json.Unmarshal(b, &v.j); err != nil {
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it cannot be read: %v", err)})
 		return false, nil
 	}
 	if v.j.V != format {
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("its format is %d, this drover knows %d", v.j.V, format)})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("its format is %d, this drover knows %d", v.j.V, format)})
 		return false, nil
 	}
 	if err := v.j.Check(); err != nil {
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is out of bounds: %v", err)})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is out of bounds: %v", err)})
 		return false, nil
 	}
 	isMap := v.j.Spec.Verb == job.Map
 	if hasItems := v.j.ChunkSize != 0 || v.j.Manifest.Count != 0; isMap != hasItems || !slices.Contains(verbs, v.j.Spec.Verb) {
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of verb %q, and has %s in chunks of %d", v.j.Spec.Verb, numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of verb %q, and has %s in chunks of %d", v.j.Spec.Verb, numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
 		return false, nil
 	}
 	if v.j.Path() != v.p {
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of job %s", v.j.Path())})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("it is of job %s", v.j.Path())})
 	}
 	if len(v.task.places) == 0 && !v.task.broken {
-		v.addFinding(RuleTask, Note{Log: "task", Entry: -1, Why: "it has no entry that submits the job"})
+		v.addFinding(RuleTask, report.VerifyNote{Log: "task", Entry: -1, Why: "it has no entry that submits the job"})
 	}
 	return true, v.checkShort(ctx)
 }
@@ -140,7 +131,7 @@ var verbs = []job.Verb{job.Run, job.Shell, job.Process, job.Map}
 // checkShort sees that the short id leads to the job.
 func (v *verifier) checkShort(ctx context.Context) error {
 	if v.j.Short == "" || store.CheckKey(v.j.Short) != nil {
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%q is not a short id", v.j.Short)})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%q is not a short id", v.j.Short)})
 		return nil
 	}
 	b, err := v.s.Get(ctx, "ids/"+v.j.Short)
@@ -149,13 +140,13 @@ func (v *verifier) checkShort(ctx context.Context) error {
 	}
 	var to job.Path
 	if err != nil || json.Unmarshal(b, &to) != nil || to != v.p {
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("ids/%s does not lead to it", v.j.Short)})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("ids/%s does not lead to it", v.j.Short)})
 	}
 	return nil
 }
 
 // reportProgress says how far it has come.
 func (v *verifier) reportProgress() {
-	v.told(Progress{Items: v.done, Of: v.r.Items, Chunks: v.r.Chunks, Entries: v.r.Entries, Outputs: v.r.Outputs,
+	v.told(report.VerifyProgress{Items: v.done, Of: v.r.Items, Chunks: v.r.Chunks, Entries: v.r.Entries, Outputs: v.r.Outputs,
 		Bytes: v.r.Bytes, Doubts: v.r.Doubted, Notes: v.r.Told})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -40,9 +41,9 @@ func TestLogsReadsNoOutputs(t *testing.T) {
 
 func TestProgressIsTold(t *testing.T) {
 	t.Parallel()
-	var last Progress
+	var last report.VerifyProgress
 	calls := 0
-	r, err := Verify(t.Context(), handed().store(t), mapPath, func(p Progress) {
+	r, err := Verify(t.Context(), handed().store(t), mapPath, func(p report.VerifyProgress) {
 		if p.Items < last.Items || p.Chunks < last.Chunks {
 			t.Errorf("%+v after %+v", p, last)
 		}
@@ -208,7 +209,7 @@ func TestManyItemsTakeLittleMemory(t *testing.T) {
 	var before, now runtime.MemStats
 	runtime.ReadMemStats(&before)
 	most := uint64(0)
-	r, err := Verify(t.Context(), store.New(made, store.Options{}), mapPath, func(p Progress) {
+	r, err := Verify(t.Context(), store.New(made, store.Options{}), mapPath, func(p report.VerifyProgress) {
 		if p.Chunks%2 == 0 {
 			runtime.ReadMemStats(&now)
 			most = max(most, now.HeapInuse)

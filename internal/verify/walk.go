@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -37,7 +38,7 @@ type walk struct {
 // say what is not there yet.
 func (v *verifier) verifyMap(ctx context.Context) error {
 	if v.j.ChunkSize < 1 || v.j.Manifest.Count < 0 || v.j.Manifest.Count > maxItems {
-		v.addFinding(RuleJob, Note{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%s in chunks of %d cannot be", numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("%s in chunks of %d cannot be", numbered(v.j.Manifest.Count, "item", "items"), v.j.ChunkSize)})
 		return nil
 	}
 	w := &walk{v: v, rounds: newRounds(v), listed: map[string]int{}, shots: map[string][]string{}}
@@ -77,7 +78,7 @@ func (w *walk) listLogs(ctx context.Context) error {
 			n, ok = number(parts[2])
 		}
 		if !ok {
-			w.v.addFinding(RuleStray, Note{Log: "chunks", Entry: -1, Why: fmt.Sprintf("%s is not an entry of a chunk", rest)})
+			w.v.addFinding(RuleStray, report.VerifyNote{Log: "chunks", Entry: -1, Why: fmt.Sprintf("%s is not an entry of a chunk", rest)})
 			return
 		}
 		if before, there := w.listed[parts[1]]; !there || n > before {
@@ -117,7 +118,7 @@ func (w *walk) walkChunks(ctx context.Context) error {
 	x.Retries = w.runs - w.ended.countItems()
 	x.Interrupted = w.runs + w.breaks - w.run.countItems() - x.Retries
 	if x.Unexplained > w.risk {
-		w.v.addFinding(RuleExtra, Note{Log: "job", Entry: -1, Why: fmt.Sprintf("%s recorded by agents that had lost their chunks, and at most %d may have run", numbered(x.Unexplained, "try was", "tries were"), w.risk)})
+		w.v.addFinding(RuleExtra, report.VerifyNote{Log: "job", Entry: -1, Why: fmt.Sprintf("%s recorded by agents that had lost their chunks, and at most %d may have run", numbered(x.Unexplained, "try was", "tries were"), w.risk)})
 	}
 	return nil
 }
@@ -185,7 +186,7 @@ func (w *walk) addTotals(c *chunk) {
 	w.breaks += c.breaks
 	c.g.eachItem(func(item, place int) {
 		if c.stands[place] != handedOn && !w.placed.addItem(item) {
-			w.v.addFinding(RuleItems, Note{Log: c.id, Entry: -1, Item: item, Why: "it is in another chunk too"})
+			w.v.addFinding(RuleItems, report.VerifyNote{Log: c.id, Entry: -1, Item: item, Why: "it is in another chunk too"})
 		}
 		if c.cut && c.stands[place] == open {
 			w.placed.addItem(item) // wherever it is
@@ -203,7 +204,7 @@ func (w *walk) checkPlaced() {
 	}
 	for item := 1; item <= w.items; item++ {
 		if !w.placed.hasItem(item) {
-			w.v.addFinding(RuleItems, Note{Log: "job", Entry: -1, Item: item, Why: "it is not in any chunk"})
+			w.v.addFinding(RuleItems, report.VerifyNote{Log: "job", Entry: -1, Item: item, Why: "it is not in any chunk"})
 		}
 	}
 }
@@ -246,10 +247,10 @@ func (w *walk) noteStrays() {
 		return
 	}
 	for _, id := range sortedKeys(w.listed) {
-		w.v.addFinding(RuleStray, Note{Log: id, Entry: w.listed[id], Why: "it is of a chunk that no log names"})
+		w.v.addFinding(RuleStray, report.VerifyNote{Log: id, Entry: w.listed[id], Why: "it is of a chunk that no log names"})
 	}
 	for _, id := range sortedKeys(w.shots) {
-		w.v.addFinding(RuleSnapshot, Note{Log: "results/" + w.shots[id][0], Entry: -1, Why: "it is of a chunk that no log names"})
+		w.v.addFinding(RuleSnapshot, report.VerifyNote{Log: "results/" + w.shots[id][0], Entry: -1, Why: "it is of a chunk that no log names"})
 	}
 }
 

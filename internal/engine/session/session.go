@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
@@ -73,6 +74,14 @@ type Images struct {
 	// Build makes an image where the targets of this machine find it, unless it is
 	// there, and gives the name by which they do. Nil: nothing is built.
 	Build func(ctx context.Context, p *image.Plan) (reference string, err error)
+}
+
+// PollInterval is how often a live job is read.
+func (s *Session) PollInterval() time.Duration {
+	if s.Near {
+		return 50 * time.Millisecond
+	}
+	return 2 * time.Second
 }
 
 // Driver finds the driver for a target such as "local" or "slurm/gpu".

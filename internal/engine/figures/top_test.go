@@ -1,4 +1,4 @@
-package drover
+package figures
 
 import (
 	"fmt"
@@ -8,14 +8,15 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
 func TestANumberIsFoundInWhatAnItemCameTo(t *testing.T) {
 	long := strings.Repeat("epoch=1 loss=3.25 acc=0.25\n", 200)
-	cut := func(head, tail string) Try { return Try{Stdout: head, Tail: tail, StdoutBytes: 1 << 20} }
-	all := func(text string) Try { return Try{Stdout: text, StdoutBytes: int64(len(text))} }
+	cut := func(head, tail string) report.Try { return report.Try{Stdout: head, Tail: tail, StdoutBytes: 1 << 20} }
+	all := func(text string) report.Try { return report.Try{Stdout: text, StdoutBytes: int64(len(text))} }
 	for name, row := range map[string]struct {
-		try  Try
+		try  report.Try
 		by   string
 		want string
 	}{
@@ -38,7 +39,7 @@ func TestANumberIsFoundInWhatAnItemCameTo(t *testing.T) {
 		"of a long output":       {cut(long[:2048], "s=3.25 acc=0.5\nepoch=9 acc=0.875\n"), "acc", "0.875"},
 		"JSON behind a long one": {cut(long[:2048], "..\n{\"acc\":1}"), "acc", "1"},
 		"no half of a number":    {cut("acc=0.12", "5 acc=0.5"), "acc", ""},
-		"head and tail are all":  {Try{Stdout: `{"acc":0.`, Tail: `25}`, StdoutBytes: 12}, "acc", "0.25"},
+		"head and tail are all":  {report.Try{Stdout: `{"acc":0.`, Tail: `25}`, StdoutBytes: 12}, "acc", "0.25"},
 	} {
 		n := &numbers{by: row.by, seen: map[string]bool{}}
 		got := ""
@@ -59,7 +60,7 @@ func TestAHintNamesWhatThereIs(t *testing.T) {
 		"Let each item answer or print a JSON object, or a line such as acc=0.91.": {"acc", "hello"},
 	} {
 		n := &numbers{by: row[0], seen: map[string]bool{}}
-		if _, ok := n.numberOfTry(Try{Stdout: row[1], StdoutBytes: int64(len(row[1]))}); ok || n.hintAtFields() != want {
+		if _, ok := n.numberOfTry(report.Try{Stdout: row[1], StdoutBytes: int64(len(row[1]))}); ok || n.hintAtFields() != want {
 			t.Errorf("%v: %q, want %q", row, n.hintAtFields(), want)
 		}
 	}
@@ -69,18 +70,18 @@ func TestAHintNamesWhatThereIs(t *testing.T) {
 func TestTheFirstOfAnOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		var all []Ranked
+		var all []report.Ranked
 		h := &ranks{ascending: seed%2 == 0}
 		most := 1 + r.IntN(8)
 		for i := range r.IntN(30) {
-			one := Ranked{Number: float64(r.IntN(6)), ItemResult: ItemResult{Item: i + 1, State: job.ItemSucceeded}}
+			one := report.Ranked{Number: float64(r.IntN(6)), ItemResult: report.ItemResult{Item: i + 1, State: job.ItemSucceeded}}
 			all = append(all, one)
 			h.offerRanked(one, most)
 		}
 		slices.SortFunc(all, h.compareRanked)
 		slices.SortFunc(h.list, h.compareRanked)
 		want := all[:min(most, len(all))]
-		if !slices.EqualFunc(h.list, want, func(a, b Ranked) bool { return a.Item == b.Item }) {
+		if !slices.EqualFunc(h.list, want, func(a, b report.Ranked) bool { return a.Item == b.Item }) {
 			t.Fatalf("%d of them: %v, want %v", most, h.list, want)
 		}
 		if len(want) > 1 && (want[0].Number < want[1].Number) != h.ascending && want[0].Number != want[1].Number {

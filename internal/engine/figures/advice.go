@@ -1,22 +1,12 @@
-package drover
+package figures
 
 import (
-	"context"
 	"fmt"
 	"math"
 
-	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
-
-// Advice is what a map's items could ask for instead, and what that changes.
-type Advice struct {
-	Memory job.Bytes `json:"memory,omitempty"` // of each item; 0: leave it
-	CPUs   float64   `json:"cpus,omitempty"`   // of each item; 0: leave it
-	Now    int       `json:"at_once"`          // on one worker
-	Then   int       `json:"at_once_then"`
-	Text   string    `json:"text"` // all of it in a sentence
-}
 
 const (
 	// adviceLeast is how many items must have ended: of fewer a 95th percentile says nothing.
@@ -29,37 +19,17 @@ const (
 	worthIt = 2
 )
 
-// Advice says how a map could ask for less and so have more items run at once where
-// it runs; nil when it could not.
-func (j *jobFigures) Advice(ctx context.Context, f Figures) (*Advice, error) {
-	rec, err := j.Spec(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if rec.Spec.Slots > 0 {
-		return nil, nil // whatever they ask for, that many run
-	}
-	d, err := j.c.engine.Driver(rec.Spec.On)
-	if err != nil {
-		return nil, nil // this machine has no driver for the target
-	}
-	o, err := d.Offer(ctx, driver.Needs{})
-	if err != nil || o.Cores == 0 {
-		return nil, nil
-	}
-	return f.computeAdvice(o.Cores, o.Memory), nil
-}
-
-// computeAdvice is for a machine with so many cores and so much memory (0: not known).
-func (f Figures) computeAdvice(cores int, memory int64) *Advice {
-	a := &Advice{Now: atOnce(f.Limits, cores, memory)}
+// Advise says how a map could ask for less and so have more items run at once, on a machine with
+// so many cores and so much memory (0: not known); nil when it could not.
+func Advise(f report.Figures, cores int, memory int64) *report.Advice {
+	a := &report.Advice{Now: atOnce(f.Limits, cores, memory)}
 	then := f.Limits
 	what, typed := "", ""
-	if want, said := f.memoryAdvice(); want > 0 {
+	if want, said := memoryAdvice(f); want > 0 {
 		a.Memory, then.Memory = want, want
 		what, typed = said, "--memory "+want.String()
 	}
-	if want := f.coresAdvice(); want > 0 {
+	if want := coresAdvice(f); want > 0 {
 		a.CPUs, then.CPUs = want, want
 		if what != "" {
 			what, typed = what+", and ", typed+" "
@@ -76,7 +46,7 @@ func (f Figures) computeAdvice(cores int, memory int64) *Advice {
 
 // memoryAdvice is the limit that would do for every item, or for nearly every one where
 // few need much more than the others; 0 when that is not worth a word.
-func (f Figures) memoryAdvice() (want job.Bytes, said string) {
+func memoryAdvice(f report.Figures) (want job.Bytes, said string) {
 	asked := f.Limits.Memory
 	if asked == 0 || f.Memory.Count < adviceLeast {
 		return 0, ""
@@ -93,7 +63,7 @@ func (f Figures) memoryAdvice() (want job.Bytes, said string) {
 }
 
 // coresAdvice are those that would do; 0 when that is not worth a word.
-func (f Figures) coresAdvice() float64 {
+func coresAdvice(f report.Figures) float64 {
 	if f.Limits.CPUs == 0 || f.Cores.Count < adviceLeast {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package drover
+package figures
 
 import (
 	"regexp"

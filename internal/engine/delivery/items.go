@@ -1,4 +1,4 @@
-package drover
+package delivery
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"hash/fnv"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,32 +18,23 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/unit"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
-
-// GotItems says what Get brought of a map.
-type GotItems struct {
-	Items int // that have outputs
-	Files int
-	Bytes int64
-	// There counts those of Files that were there before, with the same content.
-	There int
-	// Left counts files that were not brought, because an earlier item has an output
-	// of the same name; Got.Notes names the first of them.
-	Left int
-}
 
 // leftNotes is how many outputs that were left are named one by one.
 const leftNotes = 10
 
-func (k mapKind) bringOutputs(ctx context.Context, dir string, o GetOptions) (Got, error) {
-	d, err := openDestination(dir, k.j.path.String(), k.rec.Short, o)
+// BringItems brings the outputs of a map's items into dir, an absolute path. short is the job's
+// short id, succeeded the results of the items that have succeeded.
+func (x Deliverer) BringItems(ctx context.Context, p job.Path, short string, succeeded iter.Seq2[report.ItemResult, error], dir string, o report.GetOptions) (report.Got, error) {
+	d, err := openDestination(dir, p.String(), short, o)
 	if err != nil {
-		return Got{}, err
+		return report.Got{}, err
 	}
 	defer d.closeFolder()
-	b := &bringer{j: k.j, d: d, of: map[uint64]int32{}, got: Got{Dir: dir}}
-	if err = b.bringAll(ctx, o.Watch); err == nil {
+	b := &bringer{store: x.World.Store, path: p, d: d, of: map[uint64]int32{}, got: report.Got{Dir: dir}}
+	if err = b.bringAll(ctx, succeeded, o.Watch); err == nil {
 		err = b.dropOldBeside(ctx)
 	}
 	if err == nil && len(d.replaced) > 0 {
@@ -52,8 +44,8 @@ func (k mapKind) bringOutputs(ctx context.Context, dir string, o GetOptions) (Go
 	return b.got, err
 }
 
-func (b *bringer) bringAll(ctx context.Context, told func(GotItems)) error {
-	for r, err := range b.j.Results(ctx, ResultOptions{States: []job.ItemState{job.ItemSucceeded}}) {
+func (b *bringer) bringAll(ctx context.Context, succeeded iter.Seq2[report.ItemResult, error], told func(report.GotItems)) error {
+	for r, err := range succeeded {
 		if err != nil {
 			return fmt.Errorf("get outputs: %w", err)
 		}
@@ -98,16 +90,17 @@ func nameHash(name string) uint64 {
 
 // bringer fills one folder.
 type bringer struct {
-	j *Job
-	d *destination
+	store *store.Store
+	path  job.Path
+	d     *destination
 	// of says which item has a name, by the name's hash: of a million names the
 	// names themselves would be too much to keep.
 	of    map[uint64]int32
-	got   Got
-	items GotItems
+	got   report.Got
+	items report.GotItems
 }
 
-func (b *bringer) bringFile(ctx context.Context, r ItemResult, f ItemFile) error {
+func (b *bringer) bringFile(ctx context.Context, r report.ItemResult, f report.ItemFile) error {
 	name := path.Clean(f.Name)
 	if !filepath.IsLocal(name) || name == "." {
 		return fault.New(fault.Invalid, "", "output %q is not a name below a folder", f.Name)
@@ -130,7 +123,7 @@ func (b *bringer) bringFile(ctx context.Context, r ItemResult, f ItemFile) error
 		if at != name {
 			b.d.noteBeside(name, at)
 		}
-	} else if err := b.copyFile(ctx, want, at, protocol.OutKey(b.j.path, r.Item, r.folder, f.Name), f); err != nil {
+	} else if err := b.copyFile(ctx, want, at, protocol.OutKey(b.path, r.Item, r.Folder, f.Name), f); err != nil {
 		return err
 	}
 	if is == drovers {
@@ -142,8 +135,8 @@ func (b *bringer) bringFile(ctx context.Context, r ItemResult, f ItemFile) error
 }
 
 // copyFile completes a file in the workshop, verifies it, and gives it its place.
-func (b *bringer) copyFile(ctx context.Context, want bundle.Brought, at, key string, f ItemFile) (err error) {
-	in, err := b.j.c.world.Store.Open(ctx, key, 0, -1)
+func (b *bringer) copyFile(ctx context.Context, want bundle.Brought, at, key string, f report.ItemFile) (err error) {
+	in, err := b.store.Open(ctx, key, 0, -1)
 	if err != nil {
 		return err
 	}
@@ -170,7 +163,7 @@ func (b *bringer) copyFile(ctx context.Context, want bundle.Brought, at, key str
 		return fmt.Errorf("copy %s: %w", want.Path, err)
 	}
 	if n != f.Bytes || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
-		return fault.New(fault.Lost, "drover verify "+b.j.path.Job+" says what else is damaged.", "copy %s: %s is not what was recorded", want.Path, key)
+		return fault.New(fault.Lost, "drover verify "+b.path.Job+" says what else is damaged.", "copy %s: %s is not what was recorded", want.Path, key)
 	}
 	if err := out.Close(); err != nil {
 		return fmt.Errorf("copy %s: %w", want.Path, err)

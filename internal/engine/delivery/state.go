@@ -1,49 +1,20 @@
-package drover
+package delivery
 
 import (
 	"context"
-	"fmt"
 	"path"
-	"path/filepath"
 
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
-// GotState says what GetState brought.
-type GotState struct {
-	Kept
-	Changes
-}
-
-// GetState brings a task's state, that of all its nodes as one folder, into dir, by the
-// rules of Job.Get. Parts and Watch mean nothing here.
-func (c *Client) GetState(ctx context.Context, project, task, dir string, o GetOptions) (GotState, error) {
-	got, err := c.getState(ctx, project, task, dir, o)
+// BringState brings a task's state, that of so many nodes as one folder, into dir, an absolute path.
+// short stands in the names of files that could not have their own.
+func (x Deliverer) BringState(ctx context.Context, p job.Path, nodes int, short, dir string, o report.GetOptions) (got report.GotState, err error) {
+	t, err := x.Inputs.StateOf(ctx, p, nodes)
 	if err != nil {
-		err = fmt.Errorf("get state of task %s: %w", task, err)
-	}
-	return got, err
-}
-
-func (c *Client) getState(ctx context.Context, project, task, dir string, o GetOptions) (got GotState, err error) {
-	data, err := c.Data(ctx, project, task)
-	if err != nil {
-		return got, err
-	}
-	nodes, short := 1, "state" // of a state that was put there by hand
-	for _, k := range data.State {
-		if nodes = max(nodes, k.Node+1); k.Job != "" {
-			short = k.Job
-		}
-	}
-	p := job.Path{Project: project, Task: task}
-	t, err := c.engine.Inputs.StateOf(ctx, p, nodes)
-	if err != nil {
-		return got, err
-	}
-	if dir, err = filepath.Abs(dir); err != nil {
 		return got, err
 	}
 	d, err := openDestination(dir, p.String(), short, o)
@@ -51,8 +22,8 @@ func (c *Client) getState(ctx context.Context, project, task, dir string, o GetO
 		return got, err
 	}
 	defer d.closeFolder()
-	got.Kept = Kept{Name: "state", Files: len(t.Files), Bytes: t.Bytes()}
-	if err := tree.RestoreWith(ctx, c.world.Store, t, d.stagingFolder("state"), tree.RestoreOptions{Umask: true}); err != nil {
+	got.Kept = report.Kept{Name: "state", Files: len(t.Files), Bytes: t.Bytes()}
+	if err := tree.RestoreWith(ctx, x.World.Store, t, d.stagingFolder("state"), tree.RestoreOptions{Umask: true}); err != nil {
 		return got, err
 	}
 	err = d.replaceState(ctx, t)

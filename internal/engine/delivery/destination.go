@@ -1,4 +1,8 @@
-package drover
+// Package delivery brings what jobs have made into folders of the user's: the outputs of a run,
+// those of a map's items, and a task's state. It replaces and removes what it has brought itself,
+// which a receipt in the folder names, and nothing else. It does not know how outputs are made.
+// Proved by the tests of package drover.
+package delivery
 
 import (
 	"context"
@@ -17,38 +21,9 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
-
-// GetOptions say what is brought, and how. The zero value brings all, and replaces
-// nothing that is not drover's own.
-type GetOptions struct {
-	// Parts names what is wanted of model, output, files and logs of a run; none: all.
-	Parts []string
-	// Overwrite replaces files of the user's own that have the name of one that is
-	// brought. Without it, the new file comes beside them.
-	Overwrite bool
-	// Watch is called after each file of a map's items. May be nil.
-	Watch func(GotItems)
-}
-
-// Changes are what Get did to files that were in the folder before.
-type Changes struct {
-	// Kept counts files of the user's own that have the name of one that was brought;
-	// Beside says of the first of them where the new file is.
-	Kept   int      `json:"kept,omitempty"`
-	Beside []Beside `json:"beside,omitempty"`
-	// Removed counts files of an earlier Get that the result does not have any more;
-	// Gone are the first of them.
-	Removed int      `json:"removed,omitempty"`
-	Gone    []string `json:"gone,omitempty"`
-}
-
-// Beside is a file that could not have its name. Both paths are below the folder.
-type Beside struct {
-	Name string `json:"name"`
-	Path string `json:"path"`
-}
 
 // firstNames is how many names Changes has.
 const firstNames = 10
@@ -69,14 +44,14 @@ type destination struct {
 	beside   map[string]bool       // where this command put what could not have its name
 	replaced map[string]bool       // paths of earlier lines that do not count any more
 	last, at string                // the folder that was asked for last, and where it is
-	changes  Changes
+	changes  report.Changes
 }
 
 const otherFolder = "Choose another folder with -o."
 
 // openDestination makes the folder if it is not there, marks it as one that is no code, and
 // clears away what a command that died was completing. The caller closes.
-func openDestination(dir, jobPath, short string, o GetOptions) (d *destination, err error) {
+func openDestination(dir, jobPath, short string, o report.GetOptions) (d *destination, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fault.Wrap(err, fault.Denied, otherFolder, "get outputs: make %s", dir)
 	}
@@ -343,7 +318,7 @@ func (d *destination) recordBrought(b bundle.Brought, at string) error {
 func (d *destination) noteBeside(name, at string) {
 	d.beside[at] = true
 	if d.changes.Kept++; d.changes.Kept <= firstNames {
-		d.changes.Beside = append(d.changes.Beside, Beside{name, at})
+		d.changes.Beside = append(d.changes.Beside, report.Beside{Name: name, Path: at})
 	}
 }
 

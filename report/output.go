@@ -1,24 +1,12 @@
-package drover
+package report
 
-import (
-	"context"
-	"slices"
-	"time"
-
-	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/record"
-	"github.com/drover-run/drover/internal/record/metric"
-)
+import "time"
 
 // MetricOptions choose metrics and samples. The zero value is all.
 type MetricOptions struct {
 	Names    []string // of metrics; none: all
 	Attempts []int    // none: all
 	Nodes    []int    // none: all
-}
-
-func (o MetricOptions) recordFilter() record.Filter {
-	return record.Filter{Attempts: o.Attempts, Ranks: o.Nodes}
 }
 
 // Series is one metric of one node in one attempt, by step and then by time.
@@ -36,28 +24,6 @@ type Point struct {
 	Value float64   `json:"value"`
 	// Counted says that it said nothing: the values of that name are counted from 1.
 	Counted bool `json:"counted,omitempty"`
-}
-
-// Metrics are the numbers that were found in what the job's programs printed, as
-// far as they are stored: of a live job what is some seconds old.
-func (j *jobOutput) Metrics(ctx context.Context, o MetricOptions) ([]Series, error) {
-	w := j.c.world
-	all, err := metric.ReadSeries(record.Read(ctx, w.Store, protocol.MetricsPrefix(j.path), o.recordFilter()))
-	if err != nil {
-		return nil, err
-	}
-	var series []Series
-	for _, s := range all {
-		if len(o.Names) > 0 && !slices.Contains(o.Names, s.Name) {
-			continue
-		}
-		one := Series{Name: s.Name, Node: s.Rank, Attempt: s.Attempt, Points: make([]Point, len(s.Points))}
-		for i, p := range s.Points {
-			one.Points[i] = Point{Time: p.Time, Step: p.Step, Value: p.Value, Counted: p.Counted}
-		}
-		series = append(series, one)
-	}
-	return series, nil
 }
 
 // NodeUsage is what one node used in one attempt, in the order of time.
@@ -91,25 +57,57 @@ type GPUSample struct {
 	Power       float64 `json:"power,omitempty"` // watts
 }
 
-// Usage is what the job's nodes used, a sample every 5 s, as far as it is stored.
-func (j *jobOutput) Usage(ctx context.Context, o MetricOptions) ([]NodeUsage, error) {
-	var all []NodeUsage
-	w := j.c.world
-	for s, err := range metric.Samples(record.Read(ctx, w.Store, protocol.UsagePrefix(j.path), o.recordFilter())) {
-		if err != nil {
-			return all, err
-		}
-		i := slices.IndexFunc(all, func(u NodeUsage) bool { return u.Node == s.Rank && u.Attempt == s.Attempt })
-		if i < 0 {
-			i = len(all)
-			all = append(all, NodeUsage{Node: s.Rank, Attempt: s.Attempt})
-		}
-		one := Sample{Time: s.Time, CPU: s.CPU, Memory: s.Memory, MemoryLimit: s.MemoryLimit, Disk: s.Disk,
-			DiskRead: s.DiskRead, DiskWritten: s.DiskWritten, NetIn: s.NetIn, NetOut: s.NetOut}
-		for _, g := range s.GPU {
-			one.GPU = append(one.GPU, GPUSample(g))
-		}
-		all[i].Samples = append(all[i].Samples, one)
-	}
-	return all, nil
+// LogOptions choose output. The zero value is everything the program printed.
+type LogOptions struct {
+	Attempts []int // none: all
+	Nodes    []int // none: all
+	Stdout   bool  // with Stderr and Agent all false: stdout and stderr
+	Stderr   bool
+	Agent    bool      // drover's own notes
+	Since    time.Time // from this on
+	Until    time.Time // before this; zero: to the end
+	Tail     int       // Lines and Search: begin with the last so many lines; 0: with the first
+	Follow   bool      // go on until the job has settled
+	// Item is the number, from 1, of the one item of a map that is wanted, in all its tries; 0: all of
+	// them. Nodes mean nothing in a map.
+	Item int
+	// Enough, when closed, ends a Follow before the job has settled: once all
+	// that its agents have stored is given. nil: it is never enough.
+	Enough <-chan struct{}
+	// Settled, with Follow, is closed by a caller that itself waits for the job's end: then
+	// the store is not asked whether it has come. nil: it is.
+	Settled <-chan struct{}
+}
+
+// Output is a piece of what a program printed, exactly as it was read: it may
+// hold half a line or many.
+type Output struct {
+	Item    int // of a map
+	Attempt int
+	Node    int
+	Stream  string // stdout, stderr or agent
+	Time    time.Time
+	Data    []byte
+}
+
+// Line is one line of a program's output.
+type Line struct {
+	Item    int       `json:"item,omitempty"` // of a map
+	V       int       `json:"v"`
+	Time    time.Time `json:"time"`
+	Attempt int       `json:"attempt"`
+	Node    int       `json:"node"`
+	Stream  string    `json:"stream"`
+	Text    string    `json:"text"`
+	Match   bool      `json:"match,omitempty"` // Search: it matches; otherwise it is beside one
+	Apart   bool      `json:"-"`               // Search: lines before it were left out
+}
+
+// PrintOptions are for PrintInOrder.
+type PrintOptions struct {
+	// Settled is closed when the job has ended, or when it has no agents any more: then
+	// what is there is printed, and no more is waited for.
+	Settled <-chan struct{}
+	// Note is told what could not be printed whole. May be nil.
+	Note func(text string)
 }

@@ -1,12 +1,12 @@
-package drover
+package figures
 
 import (
 	"bytes"
 	"cmp"
 	"container/heap"
-	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -18,42 +18,20 @@ import (
 	"github.com/drover-run/drover/internal/record/metric"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/unit"
+	"github.com/drover-run/drover/report"
 )
 
-// TopOptions say which results come first.
-type TopOptions struct {
-	// By names a number: a field of results that are JSON objects, as in scores.f1,
-	// or of a program's last line; else what an item printed last as f1=0.91, as
-	// metrics are found.
-	By        string
-	N         int  // how many, at least 1
-	Ascending bool // the smallest first, not the largest
-}
-
-// Ranked is an item, and the number that it was ordered by.
-type Ranked struct {
-	Number float64 `json:"number"`
-	ItemResult
-}
-
-// Ranking is the head of an order. All others were counted and left out.
-type Ranking struct {
-	Top     []Ranked
-	Without int // have succeeded, and their results have no such number
-	Open    int // have not succeeded
-}
-
-// Top gives the N items with the largest numbers in their results, or the smallest; of
-// equal ones the first. It holds no more than N, however many there are. Fault: Invalid
-// where no result has that number.
-func (j *jobFigures) Top(ctx context.Context, o TopOptions) (Ranking, error) {
-	var r Ranking
+// Top gives the N items with the largest number in their results, or the smallest; the first of
+// those that are equal. It holds no more than N, however many all are, and all have their whole
+// output. Fault: Invalid where no result has that number.
+func Top(all iter.Seq2[report.ItemResult, error], o report.TopOptions) (report.Ranking, error) {
+	var r report.Ranking
 	if o.N < 1 || o.By == "" {
 		return r, fault.New(fault.Invalid, "", "order results: by %q, %d of them: it needs a number of at least 1 and a name", o.By, o.N)
 	}
 	h := &ranks{ascending: o.Ascending}
 	reader := &numbers{by: o.By, seen: map[string]bool{}}
-	for it, err := range j.wholeJob().Results(ctx, ResultOptions{Whole: true}) {
+	for it, err := range all {
 		if err != nil {
 			return r, err
 		}
@@ -66,7 +44,7 @@ func (j *jobFigures) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 			r.Without++
 			continue
 		}
-		h.offerRanked(Ranked{Number: v, ItemResult: it}, o.N)
+		h.offerRanked(report.Ranked{Number: v, ItemResult: it}, o.N)
 	}
 	r.Top = h.list
 	slices.SortFunc(r.Top, h.compareRanked)
@@ -78,12 +56,12 @@ func (j *jobFigures) Top(ctx context.Context, o TopOptions) (Ranking, error) {
 
 // ranks is a heap with the last of the order as its first element.
 type ranks struct {
-	list      []Ranked
+	list      []report.Ranked
 	ascending bool
 }
 
 // offerRanked takes one in if it is among the first.
-func (h *ranks) offerRanked(one Ranked, most int) {
+func (h *ranks) offerRanked(one report.Ranked, most int) {
 	switch {
 	case h.Len() < most:
 		heap.Push(h, one)
@@ -93,7 +71,7 @@ func (h *ranks) offerRanked(one Ranked, most int) {
 	}
 }
 
-func (h *ranks) compareRanked(a, b Ranked) int {
+func (h *ranks) compareRanked(a, b report.Ranked) int {
 	c := cmp.Compare(b.Number, a.Number)
 	if h.ascending {
 		c = -c
@@ -101,12 +79,12 @@ func (h *ranks) compareRanked(a, b Ranked) int {
 	return cmp.Or(c, cmp.Compare(a.Item, b.Item))
 }
 
-func (h *ranks) comesBefore(a, b Ranked) bool { return h.compareRanked(a, b) < 0 }
-func (h *ranks) Len() int                     { return len(h.list) }
-func (h *ranks) Less(i, k int) bool           { return h.comesBefore(h.list[k], h.list[i]) }
-func (h *ranks) Swap(i, k int)                { h.list[i], h.list[k] = h.list[k], h.list[i] }
-func (h *ranks) Push(x any)                   { h.list = append(h.list, x.(Ranked)) }
-func (h *ranks) Pop() any                     { panic("nobody leaves a ranking") }
+func (h *ranks) comesBefore(a, b report.Ranked) bool { return h.compareRanked(a, b) < 0 }
+func (h *ranks) Len() int                            { return len(h.list) }
+func (h *ranks) Less(i, k int) bool                  { return h.comesBefore(h.list[k], h.list[i]) }
+func (h *ranks) Swap(i, k int)                       { h.list[i], h.list[k] = h.list[k], h.list[i] }
+func (h *ranks) Push(x any)                          { h.list = append(h.list, x.(report.Ranked)) }
+func (h *ranks) Pop() any                            { panic("nobody leaves a ranking") }
 
 // numbers finds one number in what items came to.
 type numbers struct {
@@ -119,7 +97,7 @@ const mostSeen = 100
 
 // numberOfTry finds it in a try's standard output, which is a stream's answer too. What is
 // not a number, and NaN, has no place in an order.
-func (n *numbers) numberOfTry(t Try) (float64, bool) {
+func (n *numbers) numberOfTry(t report.Try) (float64, bool) {
 	head, tail := t.Stdout, t.Tail
 	if int64(len(head)+len(tail)) == t.StdoutBytes {
 		head, tail = head+tail, ""

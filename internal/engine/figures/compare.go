@@ -1,37 +1,23 @@
-package drover
+package figures
 
 import (
-	"context"
 	"fmt"
 	"iter"
 	"strconv"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
-// Difference is an item that two jobs over the same items have not ended alike.
-type Difference struct {
-	Item  int    `json:"item"`
-	Value string `json:"value"`
-	// What differs first: "state", "exit status", "result" or the name of an output.
-	What   string `json:"what"`
-	Before string `json:"before"`
-	After  string `json:"after"`
-	// Anyway says that a third, undisturbed run differed from the first in this item
-	// too: it is not what befell the second that makes the difference.
-	Anyway bool `json:"anyway,omitempty"`
-}
-
-// compare gives the items of two jobs over the same list that differ: in their
+// Compare gives the items of two jobs over the same list that differ: in their
 // state, exit status, what they printed to standard output or answered, or their
 // outputs. Of what was printed the beginning, the end and the length are known. How
 // long they took and how often they were tried does not count.
-func compare(ctx context.Context, before, after *Job) ([]Difference, error) {
-	var found []Difference
-	next, stop := iter.Pull2(after.Results(ctx, ResultOptions{}))
+func Compare(before, after iter.Seq2[report.ItemResult, error]) ([]report.Difference, error) {
+	var found []report.Difference
+	next, stop := iter.Pull2(after)
 	defer stop()
-	for a, err := range before.Results(ctx, ResultOptions{}) {
+	for a, err := range before {
 		if err != nil {
 			return nil, fmt.Errorf("compare jobs: %w", err)
 		}
@@ -50,14 +36,14 @@ func compare(ctx context.Context, before, after *Job) ([]Difference, error) {
 }
 
 // differ is what differs first between two runs of an item; nil: nothing.
-func differ(a, b ItemResult) *Difference {
-	d := &Difference{Item: a.Item, Value: a.Value}
+func differ(a, b report.ItemResult) *report.Difference {
+	d := &report.Difference{Item: a.Item, Value: a.Value}
 	say := func(what, before, after string) bool {
 		d.What, d.Before, d.After = what, before, after
 		return before != after
 	}
 	if say("state", string(a.State), string(b.State)) || say("exit status", a.Status(), b.Status()) ||
-		say("result", a.printedWords(), b.printedWords()) || say("outputs", strconv.Itoa(len(a.Outputs)), strconv.Itoa(len(b.Outputs))) {
+		say("result", printedWords(a.Try), printedWords(b.Try)) || say("outputs", strconv.Itoa(len(a.Outputs)), strconv.Itoa(len(b.Outputs))) {
 		return d
 	}
 	for i, x := range a.Outputs {
@@ -69,15 +55,12 @@ func differ(a, b ItemResult) *Difference {
 	return nil
 }
 
-func modeWords(f ItemFile) string { return fmt.Sprintf("mode %#o", f.Mode) }
+func modeWords(f report.ItemFile) string { return fmt.Sprintf("mode %#o", f.Mode) }
 
 // printedWords is what is kept of a try's standard output, as one text.
-func (t Try) printedWords() string {
+func printedWords(t report.Try) string {
 	if t.Tail == "" {
 		return t.Stdout
 	}
 	return fmt.Sprintf("%s ... %s (%d bytes)", t.Stdout, t.Tail, t.StdoutBytes)
 }
-
-// alike says whether a state is one that the items of an undisturbed job end in.
-func alike(s job.State) bool { return s == job.Succeeded || s == job.Failed }

@@ -1,41 +1,14 @@
-package drover
+package figures
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
-
-// Group is items of a map that ended without success in the same way, as far as their
-// status and the last line that they printed tell.
-type Group struct {
-	Why string `json:"why"` // "exit status 3", "quarantined"
-	// Signature is that line with what differs from item to item left out: "cannot
-	// identify image file '...'". Empty: they printed none, or there are too many kinds.
-	Signature string `json:"signature,omitempty"`
-	Items     int    `json:"items"`
-	First     int    `json:"first"`          // number of the first of them
-	Said      string `json:"said,omitempty"` // the line of that one
-	// Pattern is an expression that their lines match, for RetryOptions and
-	// ResultOptions. Empty: none is known.
-	Pattern string `json:"pattern,omitempty"`
-}
-
-// Words are a group in a line: "cannot identify image file '...' (exit status 3)".
-func (g Group) Words() string {
-	said := g.Signature
-	if g.Items == 1 {
-		said = g.Said
-	}
-	if said == "" {
-		return g.Why
-	}
-	return fmt.Sprintf("%s (%s)", said, g.Why)
-}
 
 // maxGroups is how many ways to fail are told apart; after them all is one.
 const maxGroups = 200
@@ -43,29 +16,29 @@ const maxGroups = 200
 // grouping puts failures together.
 type grouping struct {
 	at     map[[2]string]int // by why and signature: the place in groups
-	groups []Group
+	groups []report.Group
 }
 
 // addResult takes in an item that ended without success.
-func (g *grouping) addResult(r ItemResult) {
+func (g *grouping) addResult(r report.ItemResult) {
 	why := r.Status()
 	if r.State == job.ItemQuarantined || why == "" {
 		why = r.FailedWhy()
 	}
-	g.mergeGroup(Group{Why: why, Signature: signature(r.Reason), Items: 1, First: r.Item, Said: r.Reason, Pattern: pattern(r.Reason)})
+	g.mergeGroup(report.Group{Why: why, Signature: signature(r.Reason), Items: 1, First: r.Item, Said: r.Reason, Pattern: pattern(r.Reason)})
 }
 
 // others is what is left when there are too many ways to fail.
 const others = "others"
 
 // mergeGroup takes in a group of other items.
-func (g *grouping) mergeGroup(o Group) {
+func (g *grouping) mergeGroup(o report.Group) {
 	if g.at == nil {
 		g.at = map[[2]string]int{}
 	}
 	i, ok := g.at[[2]string{o.Why, o.Signature}]
 	if !ok && len(g.groups) >= maxGroups {
-		o = Group{Why: others, Items: o.Items, First: o.First}
+		o = report.Group{Why: others, Items: o.Items, First: o.First}
 		i, ok = g.at[[2]string{others, ""}]
 	}
 	if !ok {
@@ -81,8 +54,8 @@ func (g *grouping) mergeGroup(o Group) {
 }
 
 // sortedGroups are the groups, the largest first.
-func (g *grouping) sortedGroups() []Group {
-	slices.SortFunc(g.groups, func(a, b Group) int { return cmp.Or(b.Items-a.Items, a.First-b.First) })
+func (g *grouping) sortedGroups() []report.Group {
+	slices.SortFunc(g.groups, func(a, b report.Group) int { return cmp.Or(b.Items-a.Items, a.First-b.First) })
 	g.at = nil
 	return g.groups
 }

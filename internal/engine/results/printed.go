@@ -1,4 +1,4 @@
-package drover
+package results
 
 import (
 	"bytes"
@@ -17,11 +17,10 @@ import (
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/unit"
+	"github.com/drover-run/drover/report"
 )
 
 const (
-	// MaxStdout is the longest standard output of an item that ResultOptions.Whole gives.
-	MaxStdout = 8 << 20
 	// batchBytes and batchItems bound what is read from the logs at once, and so held.
 	batchBytes = 16 << 20
 	batchItems = 1000
@@ -30,7 +29,7 @@ const (
 )
 
 // inResult gives what a try printed to stdout, where its result holds all of that.
-func inResult(t Try) (text string, all bool) {
+func inResult(t report.Try) (text string, all bool) {
 	switch {
 	case strings.Contains(t.Stdout, "\uFFFD") || strings.Contains(t.Tail, "\uFFFD"):
 		return "", false // other bytes may have stood there
@@ -41,12 +40,12 @@ func inResult(t Try) (text string, all bool) {
 }
 
 // withWholeOutput completes the results that do not hold all that was printed.
-func (j *jobResults) withWholeOutput(ctx context.Context, results iter.Seq2[ItemResult, error]) iter.Seq2[ItemResult, error] {
-	return func(yield func(ItemResult, error) bool) {
-		var batch []ItemResult
+func (x *Reader) withWholeOutput(ctx context.Context, results iter.Seq2[report.ItemResult, error]) iter.Seq2[report.ItemResult, error] {
+	return func(yield func(report.ItemResult, error) bool) {
+		var batch []report.ItemResult
 		var bytes int64
 		flush := func() bool {
-			err := j.completeOutput(ctx, batch)
+			err := x.completeOutput(ctx, batch)
 			for _, r := range batch {
 				if !yield(r, err) || err != nil {
 					return false
@@ -64,7 +63,7 @@ func (j *jobResults) withWholeOutput(ctx context.Context, results iter.Seq2[Item
 			}
 			if text, all := inResult(r.Try); all {
 				r.Stdout, r.Tail, r.Cut = text, "", false
-			} else if r.StdoutBytes > MaxStdout {
+			} else if r.StdoutBytes > report.MaxStdout {
 				r.Cut = true
 			} else if r.Code != nil {
 				r.Cut = true // until it is read
@@ -85,17 +84,17 @@ func (j *jobResults) withWholeOutput(ctx context.Context, results iter.Seq2[Item
 }
 
 // completeOutput reads the outputs that are cut in a batch of results, in one pass over their logs.
-func (j *jobResults) completeOutput(ctx context.Context, batch []ItemResult) error {
+func (x *Reader) completeOutput(ctx context.Context, batch []report.ItemResult) error {
 	var wanted []printing
 	for _, r := range batch {
-		if r.Cut && r.StdoutBytes <= MaxStdout {
+		if r.Cut && r.StdoutBytes <= report.MaxStdout {
 			wanted = append(wanted, printingOf(r.Item, r.Try))
 		}
 	}
 	if len(wanted) == 0 {
 		return nil
 	}
-	texts, err := j.readPrinted(ctx, wanted)
+	texts, err := x.readPrinted(ctx, wanted)
 	if err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ type printing struct {
 	bytes int64 // to stdout
 }
 
-func printingOf(item int, t Try) printing {
+func printingOf(item int, t report.Try) printing {
 	began := time.Time{}
 	if !t.Ended.IsZero() {
 		began = t.Ended.Add(-time.Duration(t.Seconds * float64(time.Second)))
@@ -126,7 +125,7 @@ func printingOf(item int, t Try) printing {
 // readPrinted reads what tries printed to stdout, by item, as far as it is stored. Tries of one
 // item are told apart by the times of their frames; of a try that was lost before it was
 // recorded there may be more.
-func (j *jobResults) readPrinted(ctx context.Context, wanted []printing) (map[int][]byte, error) {
+func (x *Reader) readPrinted(ctx context.Context, wanted []printing) (map[int][]byte, error) {
 	type found struct{ before, since []byte } // the try began
 	of, all := map[int]printing{}, map[int]map[string]*found{}
 	f := record.Filter{Streams: record.Stdout, Item: uint64(wanted[0].item)}
@@ -134,7 +133,7 @@ func (j *jobResults) readPrinted(ctx context.Context, wanted []printing) (map[in
 		of[w.item] = w
 		f.Item, f.LastItem = min(f.Item, uint64(w.item)), max(f.LastItem, uint64(w.item))
 	}
-	for fr, err := range record.Read(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f) {
+	for fr, err := range record.Read(ctx, x.session.World.Store, protocol.LogsPrefix(x.path), f) {
 		if err != nil {
 			return nil, fmt.Errorf("read output of items: %w", err)
 		}
@@ -177,25 +176,12 @@ func (j *jobResults) readPrinted(ctx context.Context, wanted []printing) (map[in
 	return texts, nil
 }
 
-// PrintOptions are for PrintInOrder.
-type PrintOptions struct {
-	// Settled is closed when the job has ended, or when it has no agents any more: then
-	// what is there is printed, and no more is waited for.
-	Settled <-chan struct{}
-	// Note is told what could not be printed whole. May be nil.
-	Note func(text string)
-}
-
 // PrintInOrder writes to w what the items of a map printed to stdout, in the order of the
 // items and nothing else: each item's when it and all those before it have ended, also when
 // it failed. What programs that stay have answered is written as a line. It holds no more
 // than some items at once, however long the first one takes: the rest is in the store.
-func (j *jobResults) PrintInOrder(ctx context.Context, w io.Writer, o PrintOptions) error {
-	v, rec, err := j.newMapView(ctx)
-	if err != nil {
-		return err
-	}
-	p := &inOrder{j: j.wholeJob(), v: v, to: w, o: o, stream: rec.Spec.Stream, secrets: len(rec.Spec.Secrets) > 0, next: 1}
+func (x *Reader) PrintInOrder(ctx context.Context, w io.Writer, o report.PrintOptions) error {
+	p := &inOrder{x: x, to: w, o: o, stream: x.rec.Spec.Stream, secrets: len(x.rec.Spec.Secrets) > 0, next: 1}
 	for {
 		over := false
 		select {
@@ -210,17 +196,16 @@ func (j *jobResults) PrintInOrder(ctx context.Context, w io.Writer, o PrintOptio
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-o.Settled:
-		case <-time.After(4 * j.c.pollInterval()):
+		case <-time.After(4 * x.session.PollInterval()):
 		}
 	}
 }
 
 // inOrder is one PrintInOrder.
 type inOrder struct {
-	j       *Job
-	v       *views.MapView
+	x       *Reader
 	to      io.Writer
-	o       PrintOptions
+	o       report.PrintOptions
 	stream  bool
 	secrets bool // lengths in results are those before secrets were taken out
 	next    int  // item
@@ -232,7 +217,7 @@ var errNotYet = errors.New("the next item has not ended")
 
 // printRound prints what can be printed now.
 func (p *inOrder) printRound(ctx context.Context, over bool) error {
-	r, err := p.v.Refresh(ctx)
+	r, err := p.x.view.Refresh(ctx)
 	if err != nil {
 		return err
 	}
@@ -243,7 +228,7 @@ func (p *inOrder) printRound(ctx context.Context, over bool) error {
 	p.had = ended
 	var batch []views.ItemReport
 	var size int64
-	err = p.v.EachFrom(ctx, p.next, func(r views.ItemReport) error {
+	err = p.x.view.EachFrom(ctx, p.next, func(r views.ItemReport) error {
 		if !hasEnded(r.State) {
 			if !over {
 				return errNotYet
@@ -275,11 +260,11 @@ func hasEnded(s job.ItemState) bool {
 }
 
 // tryOfReport is what counts of an item; of one that never ran nothing was printed.
-func (p *inOrder) tryOfReport(r views.ItemReport) Try {
+func (p *inOrder) tryOfReport(r views.ItemReport) report.Try {
 	if r.Result == nil {
-		return Try{}
+		return report.Try{}
 	}
-	return tryOf(r.Agent, *r.Result)
+	return TryOf(r.Agent, *r.Result)
 }
 
 // printItems prints items in order, up to the first with an output that is not stored yet.
@@ -296,7 +281,7 @@ func (p *inOrder) printItems(ctx context.Context, batch []views.ItemReport, over
 	if len(wanted) > 0 {
 		for {
 			var err error
-			if texts, err = p.j.readPrinted(ctx, wanted); err != nil {
+			if texts, err = p.x.readPrinted(ctx, wanted); err != nil {
 				return err
 			}
 			if !over || !p.outputIsMissing(wanted, texts) || !p.mayWait() {
@@ -333,11 +318,11 @@ func (p *inOrder) outputIsMissing(wanted []printing, texts map[int][]byte) bool 
 const patience = 65 * time.Second
 
 func (p *inOrder) mayWait() bool {
-	return p.waited < patience && (!p.j.c.near || p.waited < patience/10)
+	return p.waited < patience && (!p.x.session.Near || p.waited < patience/10)
 }
 
 func (p *inOrder) waitForMore(ctx context.Context) error {
-	d := 4 * p.j.c.pollInterval()
+	d := 4 * p.x.session.PollInterval()
 	p.waited += d
 	select {
 	case <-ctx.Done():
@@ -383,12 +368,12 @@ func (p *inOrder) noteCutOutput(item int, has, of int64) {
 }
 
 // printLargeOutput prints what is too much to hold, frame by frame, once all of it is stored.
-func (p *inOrder) printLargeOutput(ctx context.Context, item int, t Try, over bool) error {
+func (p *inOrder) printLargeOutput(ctx context.Context, item int, t report.Try, over bool) error {
 	w := printingOf(item, t)
 	f := record.Filter{Streams: record.Stdout, Item: uint64(item), Since: w.began}
 	for {
 		sizes, best := map[string]int64{}, ""
-		for fr, err := range record.Read(ctx, p.j.c.world.Store, protocol.LogsPrefix(p.j.path), f) {
+		for fr, err := range record.Read(ctx, p.x.session.World.Store, protocol.LogsPrefix(p.x.path), f) {
 			if err != nil {
 				return fmt.Errorf("read output of item %d: %w", item, err)
 			}
@@ -409,7 +394,7 @@ func (p *inOrder) printLargeOutput(ctx context.Context, item int, t Try, over bo
 		if sizes[best] < w.bytes {
 			p.noteCutOutput(item, sizes[best], w.bytes)
 		}
-		for fr, err := range record.Read(ctx, p.j.c.world.Store, protocol.LogsPrefix(p.j.path), f) {
+		for fr, err := range record.Read(ctx, p.x.session.World.Store, protocol.LogsPrefix(p.x.path), f) {
 			if err != nil {
 				return fmt.Errorf("read output of item %d: %w", item, err)
 			}

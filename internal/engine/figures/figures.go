@@ -1,4 +1,8 @@
-package drover
+// Package figures sums up what the items of a map have come to: how long they took and what they
+// used, in which ways they failed, which results are first in an order, what less they could ask
+// for, how two jobs over the same items differ, and what a sample says of all. It knows how items
+// are read, and nothing of agents and targets. Proved by its tests and by those of package drover.
+package figures
 
 import (
 	"context"
@@ -15,55 +19,44 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/drover-run/drover/internal/engine/results"
+	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
-// Figures sum up the items of a map that have ended with a result: what they took,
-// and in which ways they failed.
-type Figures struct {
-	Seconds Spread `json:"seconds"`
-	CPU     Spread `json:"cpu_seconds"`
-	Memory  Spread `json:"max_rss_bytes"` // of each item's largest process
-	Cores   Spread `json:"cores"`         // kept busy; of items that took at least a tenth of a second
-	// Groups are the items that ended without success, the largest group first.
-	Groups []Group    `json:"groups,omitempty"`
-	Limits job.Limits `json:"limits"` // that bind items which start now
-}
-
-// Figures reads what items have come to. Of parts of the job that are done that is
-// done once for each machine: what they come to is remembered in drover's cache
-// there, so asking again costs one listing. It holds a chunk or two at a time.
-func (j *jobFigures) Figures(ctx context.Context) (Figures, error) {
-	v, _, err := j.newMapView(ctx)
+// Read reads what items have come to. Of parts of the job that are done that is done once for
+// each machine: what they come to is remembered in drover's cache there, so asking again costs
+// one listing. It holds a chunk or two at a time.
+func Read(ctx context.Context, session *session.Session, p job.Path, rec job.Job) (report.Figures, error) {
+	v := views.NewMapView(session.World, rec)
+	now, err := v.Refresh(ctx)
 	if err != nil {
-		return Figures{}, err
-	}
-	m, err := mapOf(ctx, v)
-	if err != nil {
-		return Figures{}, err
+		return report.Figures{}, err
 	}
 	parts, err := v.Parts(ctx)
 	if err != nil {
-		return Figures{}, err
+		return report.Figures{}, err
 	}
-	sum := j.remembered()
+	file := summaryFile(session, p)
+	sum := loadSummary(file)
 	if !sum.isCurrent(parts) {
 		sum = summary{V: summaryFormat}
 	}
-	fresh, open, err := j.readFigures(ctx, v, sum.unreadParts(parts))
+	fresh, open, err := readParts(ctx, v, sum.unreadParts(parts))
 	if err != nil {
-		return Figures{}, fmt.Errorf("read results of job %s: %w", j.path.Job, err)
+		return report.Figures{}, fmt.Errorf("read results of job %s: %w", p.Job, err)
 	}
-	if sum.mergeSummary(fresh); len(fresh.Seals) > 0 && m.Items() > notWorthIt {
-		j.saveFigures(sum)
+	if sum.mergeSummary(fresh); len(fresh.Seals) > 0 && now.Map.Items() > notWorthIt {
+		sum.save(file)
 	}
 	sum.mergeSummary(open)
-	return Figures{Seconds: sum.Seconds, CPU: sum.CPU, Memory: sum.Memory, Cores: sum.Cores, Groups: sum.sortedGroups(), Limits: v.Limits()}, nil
+	return report.Figures{Seconds: sum.Seconds, CPU: sum.CPU, Memory: sum.Memory, Cores: sum.Cores, Groups: sum.sortedGroups(), Limits: v.Limits()}, nil
 }
 
-// readFigures sums parts up: fresh are those that cannot change any more, open the others.
-func (j *jobFigures) readFigures(ctx context.Context, v *views.MapView, parts []views.Part) (fresh, open summary, err error) {
+// readParts sums parts up: fresh are those that cannot change any more, open the others.
+func readParts(ctx context.Context, v *views.MapView, parts []views.Part) (fresh, open summary, err error) {
 	work := make(chan views.Part)
 	var mu sync.Mutex
 	var readers sync.WaitGroup
@@ -109,27 +102,27 @@ const (
 
 // summary is what parts of a map come to, and which parts: what is remembered.
 type summary struct {
-	V       int      `json:"v"`
-	Seals   []string `json:"seals"` // in order
-	Seconds Spread   `json:"seconds"`
-	CPU     Spread   `json:"cpu"`
-	Memory  Spread   `json:"memory"`
-	Cores   Spread   `json:"cores"`
-	Failed  []Group  `json:"failed"`
+	V       int            `json:"v"`
+	Seals   []string       `json:"seals"` // in order
+	Seconds report.Spread  `json:"seconds"`
+	CPU     report.Spread  `json:"cpu"`
+	Memory  report.Spread  `json:"memory"`
+	Cores   report.Spread  `json:"cores"`
+	Failed  []report.Group `json:"failed"`
 	grouping
 }
 
 func (s *summary) addResult(r views.ItemReport) {
-	it := ItemResult{Item: r.N, State: r.State, Interruptions: r.Interruptions}
+	it := report.ItemResult{Item: r.N, State: r.State, Interruptions: r.Interruptions}
 	if r.Result != nil {
-		it.Try = tryOf(r.Agent, *r.Result)
-		s.Seconds.addValue(it.Seconds, r.N)
-		s.CPU.addValue(it.CPU, r.N)
+		it.Try = results.TryOf(r.Agent, *r.Result)
+		s.Seconds.AddValue(it.Seconds, r.N)
+		s.CPU.AddValue(it.CPU, r.N)
 		if it.MaxRSS > 0 { // it is 0 for an item that never ran, or with a process that ran others too
-			s.Memory.addValue(float64(it.MaxRSS), r.N)
+			s.Memory.AddValue(float64(it.MaxRSS), r.N)
 		}
 		if it.Seconds >= 0.1 {
-			s.Cores.addValue(it.CPU/it.Seconds, r.N)
+			s.Cores.AddValue(it.CPU/it.Seconds, r.N)
 		}
 	}
 	if r.State != job.ItemSucceeded {
@@ -139,10 +132,10 @@ func (s *summary) addResult(r views.ItemReport) {
 
 func (s *summary) mergeSummary(o summary) {
 	s.Seals = append(s.Seals, o.Seals...)
-	s.Seconds.mergeSpread(o.Seconds)
-	s.CPU.mergeSpread(o.CPU)
-	s.Memory.mergeSpread(o.Memory)
-	s.Cores.mergeSpread(o.Cores)
+	s.Seconds.MergeSpread(o.Seconds)
+	s.CPU.MergeSpread(o.CPU)
+	s.Memory.MergeSpread(o.Memory)
+	s.Cores.MergeSpread(o.Cores)
 	for _, g := range o.groups {
 		s.grouping.mergeGroup(g)
 	}
@@ -171,15 +164,15 @@ func (s *summary) unreadParts(parts []views.Part) (left []views.Part) {
 	return left
 }
 
-// figuresFile is the file that holds a summary of the job.
-func (j *jobFigures) figuresFile() string {
-	sum := sha256.Sum256([]byte(j.c.world.Store.String() + " " + j.path.String()))
-	return filepath.Join(j.c.engine.Caller.Cache, "figures", hex.EncodeToString(sum[:12])+".json")
+// summaryFile is the file that holds a summary of the job.
+func summaryFile(session *session.Session, p job.Path) string {
+	sum := sha256.Sum256([]byte(session.World.Store.String() + " " + p.String()))
+	return filepath.Join(session.Caller.Cache, "figures", hex.EncodeToString(sum[:12])+".json")
 }
 
-// remembered is what remember has kept; nothing when that cannot be read.
-func (j *jobFigures) remembered() (s summary) {
-	b, err := os.ReadFile(j.figuresFile())
+// loadSummary reads what save has kept; nothing when that cannot be read.
+func loadSummary(file string) (s summary) {
+	b, err := os.ReadFile(file)
 	if err != nil || json.Unmarshal(b, &s) != nil || s.V != summaryFormat {
 		return summary{V: summaryFormat}
 	}
@@ -189,11 +182,10 @@ func (j *jobFigures) remembered() (s summary) {
 	return s
 }
 
-// saveFigures keeps a summary for the next look. It costs time when it cannot, nothing else.
-func (j *jobFigures) saveFigures(s summary) {
+// save keeps a summary for the next time. It costs time when it cannot, nothing else.
+func (s summary) save(file string) {
 	s.Failed = s.groups
 	b, err := json.Marshal(s)
-	file := j.figuresFile()
 	if err != nil || os.MkdirAll(filepath.Dir(file), 0o700) != nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package drover
+package output
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/internal/record/line"
+	"github.com/drover-run/drover/report"
 )
 
 // openLines is how many lines are read more where those that have not ended are left for
@@ -16,14 +17,14 @@ const openLines = 64
 
 // lastLines are the last lines that there are, and with Follow what comes then. Of what
 // is stored only the end is read.
-func (j *jobOutput) lastLines(ctx context.Context, rep views.Report, f record.Filter, o LogOptions) iter.Seq2[line.Line, error] {
+func (x Reader) lastLines(ctx context.Context, rep views.Report, f record.Filter, o report.LogOptions) iter.Seq2[line.Line, error] {
 	after, objects := map[string]uint64{}, map[string]int{}
 	most := o.Tail
 	if o.Follow {
 		most += openLines
 	}
-	stored := record.ReadTailTo(ctx, j.c.world.Store, protocol.LogsPrefix(j.path), f, most, after, objects)
-	if j.allIsStored(rep, o.Follow) {
+	stored := record.ReadTailTo(ctx, x.session.World.Store, protocol.LogsPrefix(x.path), f, most, after, objects)
+	if x.allIsStored(rep, o.Follow) {
 		return line.Tail(line.Lines(stored), o.Tail)
 	}
 	return func(yield func(line.Line, error) bool) {
@@ -31,7 +32,7 @@ func (j *jobOutput) lastLines(ctx context.Context, rep views.Report, f record.Fi
 		for fr, err := range stored {
 			there = append(there, frame{fr, err})
 		}
-		now := line.Lines(there.followedBy(j.followFrames(ctx, f, after, objects, LogOptions{})))
+		now := line.Lines(there.followedBy(x.followFrames(ctx, f, after, objects, report.LogOptions{})))
 		if !o.Follow {
 			line.Tail(now, o.Tail)(yield)
 			return
@@ -43,7 +44,7 @@ func (j *jobOutput) lastLines(ctx context.Context, rep views.Report, f record.Fi
 			}
 		}
 		there.sortFrames()
-		for l, err := range line.Lines(there.followedBy(j.followFrames(ctx, f, after, objects, o))) {
+		for l, err := range line.Lines(there.followedBy(x.followFrames(ctx, f, after, objects, o))) {
 			if err == nil && seen.wasPassed(l) {
 				continue
 			}

@@ -1,4 +1,4 @@
-package drover
+package report
 
 import (
 	"cmp"
@@ -34,20 +34,20 @@ func bucket(v float64) int {
 // middle is the value that stands for those of a bucket.
 func middle(bucket int) float64 { return math.Pow(bucketGrowth, float64(bucket)+0.5) }
 
-// addValue takes the value of an item in.
-func (s *Spread) addValue(v float64, item int) {
+// AddValue takes the value of an item in.
+func (s *Spread) AddValue(v float64, item int) {
 	if math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
 		return
 	}
-	s.mergeSpread(Spread{Count: 1, Sum: v, Min: v, Max: v, MaxItem: item})
+	s.MergeSpread(Spread{Count: 1, Sum: v, Min: v, Max: v, MaxItem: item})
 	if s.Buckets == nil {
 		s.Buckets = map[int]int{}
 	}
 	s.Buckets[bucket(v)]++
 }
 
-// mergeSpread takes the values of other items in.
-func (s *Spread) mergeSpread(o Spread) {
+// MergeSpread takes the values of other items in.
+func (s *Spread) MergeSpread(o Spread) {
 	if o.Count == 0 {
 		return
 	}
