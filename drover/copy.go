@@ -30,7 +30,7 @@ type CopyOptions struct {
 func (o CopyOptions) transferOptions() transfer.Options {
 	t := transfer.Options{Checksum: o.Checksum, Notes: o.Notes, Away: o.Away, Back: o.Back}
 	if o.Watch != nil {
-		t.Watch = func(p transfer.Progress) { o.Watch(CopyProgress(p)) }
+		t.Watch = func(p transfer.CopyProgress) { o.Watch(CopyProgress(p)) }
 	}
 	return t
 }
@@ -48,8 +48,8 @@ type Sending int
 
 // The files that items name, and those of one input after the other.
 const (
-	SendingItems  = Sending(engine.OfItems)
-	SendingInputs = Sending(engine.OfInputs)
+	SendingItems  = Sending(engine.SendingItems)
+	SendingInputs = Sending(engine.SendingInputs)
 )
 
 // Copied is what a copy did.
@@ -59,8 +59,8 @@ type Copied struct {
 	Took    time.Duration
 }
 
-func copied(d transfer.Done, err error) (Copied, error) {
-	return Copied{CopyProgress(d.Progress), d.LeftOut, d.Took}, err
+func copied(d transfer.Copied, err error) (Copied, error) {
+	return Copied{CopyProgress(d.CopyProgress), d.LeftOut, d.Took}, err
 }
 
 // Upload copies source, a file or a folder of this machine, into a bucket: what is

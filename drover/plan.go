@@ -127,7 +127,7 @@ func (r Requests) Sum() int { return r.Writes + r.Lists + r.Reads }
 // Dollars is an amount of money; as text it has as many digits as matter.
 type Dollars float64
 
-func (d Dollars) String() string { return price.Money(d).String() }
+func (d Dollars) String() string { return price.Dollars(d).String() }
 
 // StorePrice is what a maker of object stores asks for 1,000 requests.
 type StorePrice struct {
@@ -151,7 +151,7 @@ type Cost struct {
 
 // Of is what requests come to.
 func (c Cost) Of(r Requests) Dollars {
-	p := price.Store{Writes: price.Money(c.Price.Writes), Lists: price.Money(c.Price.Lists), Reads: price.Money(c.Price.Reads)}
+	p := price.StorePrice{Writes: price.Dollars(c.Price.Writes), Lists: price.Dollars(c.Price.Lists), Reads: price.Dollars(c.Price.Reads)}
 	return Dollars(p.Requests(r.Writes, r.Lists, r.Reads))
 }
 
@@ -169,7 +169,7 @@ func newPlan(c *Client, from engine.Plan) *Plan {
 	return p
 }
 
-func priceOf(s price.Store) StorePrice {
+func priceOf(s price.StorePrice) StorePrice {
 	return StorePrice{Name: s.Name, Region: s.Region, Writes: Dollars(s.Writes), Lists: Dollars(s.Lists), Reads: Dollars(s.Reads), Source: s.Source, Day: s.Day}
 }
 
@@ -234,7 +234,7 @@ func (p *Plan) Submit(ctx context.Context) (*Job, error) {
 		}
 	}
 	if p.plan.Watch = nil; p.Watch != nil {
-		p.plan.Watch = func(what engine.Sending, now transfer.Progress) { p.Watch(Sending(what), CopyProgress(now)) }
+		p.plan.Watch = func(what engine.Sending, now transfer.CopyProgress) { p.Watch(Sending(what), CopyProgress(now)) }
 	}
 	path, err := c.engine.Submit(ctx, &p.plan)
 	p.copyFromEngine()

@@ -66,7 +66,7 @@ func TestWhatAPlanSaysOfTheStore(t *testing.T) {
 				Of    string `json:"prices"`
 				Whole struct {
 					Writes, Lists, Reads int
-					Dollars              price.Money
+					Dollars              price.Dollars
 				}
 			}
 		}

@@ -117,18 +117,18 @@ func TestWhatIsLeftOutMakesNoOtherCode(t *testing.T) {
 	succeeded(d, first)
 	d.check(os.Rename(filepath.Join(d.dir, "run.out"), filepath.Join(d.dir, "was.out")))
 	p, err := d.Plan(t.Context(), spec(named), false)
-	if d.check(err); p.Action != Skip {
+	if d.check(err); p.Action != ActionSkip {
 		t.Errorf("another log's name: it would %s (%s)", p.Action, p.Note)
 	}
 	d.check(os.Rename(filepath.Join(d.dir, "data.txt"), filepath.Join(d.dir, "data.out"))) // code then, a log by its name now
 	p, err = d.Plan(t.Context(), spec(named), false)
-	if d.check(err); p.Action != Start || !strings.HasSuffix(p.Note, " (data.txt)") {
+	if d.check(err); p.Action != ActionStart || !strings.HasSuffix(p.Note, " (data.txt)") {
 		t.Errorf("it would %s (%s)", p.Action, p.Note)
 	}
 	d.plain("data.txt", "x")
 	d.plain(".droverignore", "!was.out\n") // a log then, code now
 	p, err = d.Plan(t.Context(), spec(named), false)
-	if d.check(err); p.Action != Start || !strings.HasSuffix(p.Note, " (.droverignore, was.out)") {
+	if d.check(err); p.Action != ActionStart || !strings.HasSuffix(p.Note, " (.droverignore, was.out)") {
 		t.Errorf("it would %s (%s)", p.Action, p.Note)
 	}
 }
@@ -140,7 +140,7 @@ func TestARunThatIsAskedToTakeNewCodeDoesNotAttachToTheOld(t *testing.T) {
 	running(d, first)
 	newCode := func(s *job.Spec) { s.NewCode = true }
 	p, err := d.Plan(t.Context(), spec(named, newCode), false)
-	if d.check(err); p.Action != Attach {
+	if d.check(err); p.Action != ActionAttach {
 		t.Errorf("with the same code it would %s", p.Action)
 	}
 	d.write(map[string]string{"train.sh": "#!/bin/sh\necho better\n"})
@@ -161,7 +161,7 @@ func TestAMapThatIsBeingStoppedGoesOnOnceItHasEnded(t *testing.T) {
 	p, err := d.Plan(t.Context(), mapping(), false)
 	d.check(err)
 	defer p.Close()
-	if p.Action != Reopen || p.Items.Again != 2 || !strings.Contains(p.Note, "is stopping (enough); what had no success runs again once it has ended") {
+	if p.Action != ActionReopen || p.Items.Again != 2 || !strings.Contains(p.Note, "is stopping (enough); what had no success runs again once it has ended") {
 		t.Errorf("it would %s %d items (%s)", p.Action, p.Items.Again, p.Note)
 	}
 	second, err := d.Submit(t.Context(), &p)

@@ -14,7 +14,7 @@ import (
 type Cost struct {
 	Requests protocol.Requests // however long its program or its items take
 	Minute   protocol.Requests // so many more in each minute that it works
-	Price    price.Store
+	Price    price.StorePrice
 	// Here says that the job's facts are in such a store. Else the price is S3's, for a
 	// user that thinks of moving there.
 	Here bool
@@ -26,7 +26,7 @@ func (c Cost) After(minutes float64) protocol.Requests {
 }
 
 // Of is what requests come to.
-func (c Cost) Of(r protocol.Requests) price.Money {
+func (c Cost) Of(r protocol.Requests) price.Dollars {
 	return c.Price.Requests(r.Writes, r.Lists, r.Reads)
 }
 

@@ -199,16 +199,16 @@ func (e decider) decideMap(ctx context.Context, p *Plan, force bool) error {
 	}
 	switch {
 	case p.Items.Again > 0 && fresh > 0:
-		p.Action = Reopen
+		p.Action = ActionReopen
 		p.Note = fmt.Sprintf("job %s: running %d %s without success and %d new ones%s", old.Short, p.Items.Again, itemWord(p.Items.Again), fresh, p.newSettings())
 	case p.Items.Again > 0:
-		p.Action = Reopen
+		p.Action = ActionReopen
 		p.Note = fmt.Sprintf("job %s: running %d %s without success again%s", old.Short, p.Items.Again, itemWord(p.Items.Again), p.newSettings())
 	case fresh > 0:
-		p.Action = Reopen
+		p.Action = ActionReopen
 		p.Note = fmt.Sprintf("job %s: added %d new %s%s", old.Short, fresh, itemWord(fresh), p.newSettings())
 	case p.Spec.Named:
-		p.Action = Skip
+		p.Action = ActionSkip
 		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
 	default:
 		p.Items.New = p.Items.Count
@@ -269,7 +269,7 @@ func (e decider) findNewItems(ctx context.Context, p *Plan, rep views.Report) (f
 	return l.Count(), e.newPlanner().notePlaces(ctx, p, l)
 }
 
-// reopenJob carries out Extend and Reopen: new items are stored, their files are named so
+// reopenJob carries out ActionExtend and ActionReopen: new items are stored, their files are named so
 // that no gc takes them, and the job is given both in one entry.
 func (e submitter) reopenJob(ctx context.Context, p *Plan) (job.Path, bool, error) {
 	j := p.before.Job

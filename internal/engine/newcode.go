@@ -114,7 +114,7 @@ func startedIn(j job.Job) string {
 
 // Recode gives a map another round with new code: that is stored, then named, and what
 // gc took meanwhile is stored again; only then the round begins, and items may ask for
-// it. live is as Reopen gives it.
+// it. live is as ActionReopen gives it.
 func (e *Engine) Recode(ctx context.Context, j job.Job, c NewCode, r control.Round) (live string, ok bool, err error) {
 	sweeps, err := removal.ReadSweeps(ctx, e.World)
 	if err != nil {

@@ -89,7 +89,7 @@ func (s *shelf) put(name string, size int) {
 }
 
 // ship stores what a map over the folder needs, and reads it back.
-func (s *shelf) ship(watch func(transfer.Progress)) (job.Manifest, error) {
+func (s *shelf) ship(watch func(transfer.CopyProgress)) (job.Manifest, error) {
 	s.t.Helper()
 	spec := mapping()
 	spec.From = s.in
@@ -97,8 +97,8 @@ func (s *shelf) ship(watch func(transfer.Progress)) (job.Manifest, error) {
 	s.check(err)
 	defer p.Close()
 	if watch != nil {
-		p.Watch = func(what Sending, now transfer.Progress) {
-			if what != OfItems {
+		p.Watch = func(what Sending, now transfer.CopyProgress) {
+			if what != SendingItems {
 				s.t.Errorf("told of %d", what)
 			}
 			watch(now)
@@ -179,8 +179,8 @@ func TestFilesOfEverySizeAreStoredOnce(t *testing.T) {
 		s.check(err)
 		s.check(os.WriteFile(filepath.Join(s.in, name+" twin"), text, 0o755))
 	}
-	var told []transfer.Progress
-	m, err := s.ship(func(p transfer.Progress) { told = append(told, p) })
+	var told []transfer.CopyProgress
+	m, err := s.ship(func(p transfer.CopyProgress) { told = append(told, p) })
 	s.check(err)
 	if creates, sent, _ := s.counts(); creates != 3 || sent != 30+manifest.PackedFile+1+3<<20+manifest.PackedFile {
 		t.Errorf("%d blobs of %d bytes", creates, sent)
@@ -208,8 +208,8 @@ func TestAPackThatCannotBeStoredEndsTheSubmit(t *testing.T) {
 
 // A large file is told of while it is sent, and what is sent a second time is not.
 func TestItIsToldHowFarAFileIs(t *testing.T) {
-	var told []transfer.Progress
-	tell := sending.NewProgress(func(p transfer.Progress) { told = append(told, p) }, store.System)
+	var told []transfer.CopyProgress
+	tell := sending.NewProgress(func(p transfer.CopyProgress) { told = append(told, p) }, store.System)
 	tell.AddFound(1, 100)
 	b := tell.CountingBody(bytes.NewReader(make([]byte, 100)))
 	from := func(n int) {
@@ -250,9 +250,9 @@ func TestItIsToldHowFarAnInputIs(t *testing.T) {
 	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Run, Program: "train.sh", On: mem.Name, Inputs: []job.Input{{Name: "data", Path: "in"}}}
 	p, err := d.Plan(t.Context(), spec, true)
 	d.check(err)
-	var last transfer.Progress
-	p.Watch = func(what Sending, now transfer.Progress) {
-		if last = now; what != OfInputs {
+	var last transfer.CopyProgress
+	p.Watch = func(what Sending, now transfer.CopyProgress) {
+		if last = now; what != SendingInputs {
 			t.Errorf("told of %d", what)
 		}
 	}

@@ -24,13 +24,13 @@ type Action string
 
 // The actions, DESIGN section 7.
 const (
-	Start   Action = "start"   // a new job
-	Attach  Action = "attach"  // it is live: follow it
-	Resume  Action = "resume"  // no agent is working on it: go on with it
-	Replace Action = "replace" // interrupted, and the code has changed: a new job from its checkpoints
-	Skip    Action = "skip"    // a named task that is complete and unchanged
-	Extend  Action = "extend"  // a map that is live gets items that it does not have
-	Reopen  Action = "reopen"  // a map that has ended goes on: what had no success, and new items
+	ActionStart   Action = "start"   // a new job
+	ActionAttach  Action = "attach"  // it is live: follow it
+	ActionResume  Action = "resume"  // no agent is working on it: go on with it
+	ActionReplace Action = "replace" // interrupted, and the code has changed: a new job from its checkpoints
+	ActionSkip    Action = "skip"    // a named task that is complete and unchanged
+	ActionExtend  Action = "extend"  // a map that is live gets items that it does not have
+	ActionReopen  Action = "reopen"  // a map that has ended goes on: what had no success, and new items
 )
 
 // Plan is what a command would do. Nothing was changed to find it out, but for
@@ -44,9 +44,9 @@ type Plan struct {
 	ChangedFiles []string
 	// Choices are what else a person may have meant, each with a command to paste.
 	Choices []string
-	// TakesNewCode says of Reopen that the job's items run with the code of this plan.
+	// TakesNewCode says of ActionReopen that the job's items run with the code of this plan.
 	TakesNewCode bool
-	Job          job.Path // for Attach, Resume, Replace and Skip: the job that is there
+	Job          job.Path // for ActionAttach, ActionResume, ActionReplace and ActionSkip: the job that is there
 	Code         bundle.List
 	Script       string
 	Python       string   // as job.Code has it
@@ -68,7 +68,7 @@ type Plan struct {
 
 	// Watch hears how far Submit is with storing files that items name, or, of each
 	// input, what is read of it. It may be nil.
-	Watch func(what Sending, now transfer.Progress)
+	Watch func(what Sending, now transfer.CopyProgress)
 
 	driver     driver.Opened
 	ship       code.Shipment
@@ -297,7 +297,7 @@ func (e submitter) storeJob(ctx context.Context, p *Plan) (job.Job, error) {
 	if j.Code = code; code.Blob != "" {
 		p.Digest = code.Digest
 	}
-	return j, e.Inputs.StoreAll(ctx, p.feeds, &j, p.progressOf(OfInputs))
+	return j, e.Inputs.StoreAll(ctx, p.feeds, &j, p.progressOf(SendingInputs))
 }
 
 // shipCode stores a plan's code and says what it is.

@@ -95,34 +95,34 @@ func TestASecondCommand(t *testing.T) {
 		changed []string
 		refused string // the fault's text, a part of it
 	}{
-		{"no first one", spec(), nil, nil, false, Start, "", 0, nil, ""},
-		{"submitted", spec(), pending, nil, false, Attach, "already running since", 0, nil, ""},
-		{"running", spec(), running, nil, false, Attach, "already running since", 0, nil, ""},
-		{"running, results elsewhere", spec(named), running, elsewhere, false, Attach, "already running since", 0, nil, ""},
-		{"running, edited", spec(), running, edit, false, Attach, "it runs the code as it was then", 0, nil, ""},
-		{"running, new data", spec(data), running, newData, false, Attach, "it runs the code as it was then", 0, nil, ""},
+		{"no first one", spec(), nil, nil, false, ActionStart, "", 0, nil, ""},
+		{"submitted", spec(), pending, nil, false, ActionAttach, "already running since", 0, nil, ""},
+		{"running", spec(), running, nil, false, ActionAttach, "already running since", 0, nil, ""},
+		{"running, results elsewhere", spec(named), running, elsewhere, false, ActionAttach, "already running since", 0, nil, ""},
+		{"running, edited", spec(), running, edit, false, ActionAttach, "it runs the code as it was then", 0, nil, ""},
+		{"running, new data", spec(data), running, newData, false, ActionAttach, "it runs the code as it was then", 0, nil, ""},
 		{"running, another command of that name", spec(named), running, args, false, "", "", 0, nil, "is live with another command: arguments changed"},
 		{"running, forced", spec(), running, nil, force, "", "", 0, nil, "has not ended (running)"},
-		{"stopping", spec(), stopping, nil, false, Replace, "is stopping (wrong data); a new one starts once it has ended", 0, nil, ""},
-		{"interrupted", spec(), interrupted, nil, false, Resume, "it continues", 0, nil, ""},
-		{"interrupted, a task by name", spec(named), interrupted, nil, false, Resume, "it continues", 0, nil, ""},
-		{"interrupted, edited", spec(), interrupted, edit, false, Replace, "code changed", 0, nil, ""},
-		{"interrupted, new data", spec(data), interrupted, newData, false, Replace, "input data changed", 0, nil, ""},
+		{"stopping", spec(), stopping, nil, false, ActionReplace, "is stopping (wrong data); a new one starts once it has ended", 0, nil, ""},
+		{"interrupted", spec(), interrupted, nil, false, ActionResume, "it continues", 0, nil, ""},
+		{"interrupted, a task by name", spec(named), interrupted, nil, false, ActionResume, "it continues", 0, nil, ""},
+		{"interrupted, edited", spec(), interrupted, edit, false, ActionReplace, "code changed", 0, nil, ""},
+		{"interrupted, new data", spec(data), interrupted, newData, false, ActionReplace, "input data changed", 0, nil, ""},
 		{"interrupted, another command of that name", spec(named), interrupted, args, false, "", "", 0, nil, "was interrupted, and is another command: arguments changed"},
 		{"interrupted, forced", spec(), interrupted, nil, force, "", "", 0, nil, "has not ended (interrupted)"},
-		{"failed", spec(), failed, nil, false, Start, "failed; this is a new one", 0, nil, ""},
-		{"failed, a task by name", spec(named), failed, nil, false, Start, "failed; this is a new one", 0, nil, ""},
-		{"failed, forced", spec(), failed, nil, force, Start, "failed", 1, nil, ""},
-		{"cancelled", spec(named), cancelled, nil, false, Start, "was cancelled; this is a new one", 0, nil, ""},
-		{"succeeded", spec(), succeeded, nil, false, Start, "", 1, nil, ""},
-		{"succeeded, edited", spec(), succeeded, edit, false, Start, "", 1, []string{"code"}, ""},
-		{"succeeded, a task by name", spec(named), succeeded, nil, false, Skip, "complete since ", 1, nil, ""},
-		{"succeeded, by name, results elsewhere", spec(named), succeeded, elsewhere, false, Skip, "--force runs it again", 1, nil, ""},
-		{"succeeded, by name, forced", spec(named), succeeded, nil, force, Start, "", 1, nil, ""},
-		{"succeeded, by name, edited", spec(named), succeeded, edit, false, Start, "running again: code changed", 1, []string{"code"}, ""},
-		{"succeeded, by name, new data", spec(named, data), succeeded, newData, false, Start, "input data changed", 1, []string{"input data"}, ""},
-		{"succeeded, by name, other arguments", spec(named), succeeded, args, false, Start, "arguments changed", 1, []string{"arguments"}, ""},
-		{"succeeded, by name, other variables", spec(named), succeeded, env, false, Start, "variable A changed", 1, []string{"variable A"}, ""},
+		{"failed", spec(), failed, nil, false, ActionStart, "failed; this is a new one", 0, nil, ""},
+		{"failed, a task by name", spec(named), failed, nil, false, ActionStart, "failed; this is a new one", 0, nil, ""},
+		{"failed, forced", spec(), failed, nil, force, ActionStart, "failed", 1, nil, ""},
+		{"cancelled", spec(named), cancelled, nil, false, ActionStart, "was cancelled; this is a new one", 0, nil, ""},
+		{"succeeded", spec(), succeeded, nil, false, ActionStart, "", 1, nil, ""},
+		{"succeeded, edited", spec(), succeeded, edit, false, ActionStart, "", 1, []string{"code"}, ""},
+		{"succeeded, a task by name", spec(named), succeeded, nil, false, ActionSkip, "complete since ", 1, nil, ""},
+		{"succeeded, by name, results elsewhere", spec(named), succeeded, elsewhere, false, ActionSkip, "--force runs it again", 1, nil, ""},
+		{"succeeded, by name, forced", spec(named), succeeded, nil, force, ActionStart, "", 1, nil, ""},
+		{"succeeded, by name, edited", spec(named), succeeded, edit, false, ActionStart, "running again: code changed", 1, []string{"code"}, ""},
+		{"succeeded, by name, new data", spec(named, data), succeeded, newData, false, ActionStart, "input data changed", 1, []string{"input data"}, ""},
+		{"succeeded, by name, other arguments", spec(named), succeeded, args, false, ActionStart, "arguments changed", 1, []string{"arguments"}, ""},
+		{"succeeded, by name, other variables", spec(named), succeeded, env, false, ActionStart, "variable A changed", 1, []string{"variable A"}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -154,9 +154,9 @@ func TestASecondCommand(t *testing.T) {
 			if p.Job != first {
 				t.Errorf("the job before is %s, want %s", p.Job, first)
 			}
-			if row.state != nil && row.want != Replace {
+			if row.state != nil && row.want != ActionReplace {
 				path, err := d.Submit(t.Context(), &p)
-				if d.check(err); (path == first) != (row.want != Start) {
+				if d.check(err); (path == first) != (row.want != ActionStart) {
 					t.Errorf("it is job %s after %s", path, first)
 				}
 			}
@@ -202,7 +202,7 @@ func TestARemovedJobIsForgotten(t *testing.T) {
 	succeeded(d, first)
 	d.check(d.World.Store.Delete(t.Context(), first.String()+"/job.json"))
 	p, err := d.Plan(t.Context(), spec(named), false)
-	if d.check(err); p.Action != Start {
+	if d.check(err); p.Action != ActionStart {
 		t.Errorf("it would %s", p.Action)
 	}
 }
@@ -315,7 +315,7 @@ func TestSubmitsThatRaceMakeOneJob(t *testing.T) {
 	errs := make([]error, commands)
 	for i := range commands { // all decide before the first one acts
 		p, err := d.Plan(t.Context(), spec(named), false)
-		if d.check(err); p.Action != Start {
+		if d.check(err); p.Action != ActionStart {
 			t.Fatalf("it would %s", p.Action)
 		}
 		plans[i] = p
@@ -332,9 +332,9 @@ func TestSubmitsThatRaceMakeOneJob(t *testing.T) {
 			t.Errorf("job %s and job %s", paths[0], paths[i])
 		}
 		switch {
-		case p.Action == Start:
+		case p.Action == ActionStart:
 			started++
-		case p.Action != Attach || !strings.Contains(p.Note, "was started a moment ago") || p.Job != paths[0]:
+		case p.Action != ActionAttach || !strings.Contains(p.Note, "was started a moment ago") || p.Job != paths[0]:
 			t.Errorf("it would %s, saying %q", p.Action, p.Note)
 		}
 	}

@@ -47,28 +47,28 @@ func TestASecondCommandOfTheSeed(t *testing.T) {
 		stateSince int
 		refused    string
 	}{
-		{"succeeded", spec(seed), succeeded, nil, false, Skip, "complete since ", 0, ""},
-		{"succeeded, edited", spec(seed), succeeded, edit, false, Skip, "--force_running runs it again", 0, ""},
-		{"succeeded, another command", spec(seed), succeeded, args, false, Skip, "complete since ", 0, ""},
-		{"succeeded, with --cs alone", spec(seed), succeeded, as(cleanState), false, Skip, "--clean_state alone does not", 1, ""},
-		{"succeeded, forced", spec(seed), succeeded, nil, force, Start, "runs the task again", 0, ""},
-		{"succeeded, forced, with --cs", spec(seed), succeeded, as(cleanState), force, Start, "", 1, ""},
-		{"succeeded, as processing", spec(seed), succeeded, as(processing), false, Start, "", 0, ""},
-		{"processing succeeded, as training", spec(seed, processing), succeeded, as(func(s *job.Spec) { s.Verb, s.Results = "", nil }), false, Start, "", 0, ""},
-		{"processing succeeded", spec(seed, processing), succeeded, nil, false, Skip, "complete since ", 0, ""},
-		{"failed", spec(seed), failed, nil, false, Start, "failed; this is a new one", 0, ""},
-		{"failed, with --cs", spec(seed), failed, as(cleanState), false, Start, "failed", 1, ""},
-		{"cancelled", spec(seed), cancelled, nil, false, Start, "was cancelled", 0, ""},
-		{"running", spec(seed), running, nil, false, Attach, "already running since", 0, ""},
-		{"running, forced", spec(seed), running, nil, force, Attach, "already running since", 0, ""},
+		{"succeeded", spec(seed), succeeded, nil, false, ActionSkip, "complete since ", 0, ""},
+		{"succeeded, edited", spec(seed), succeeded, edit, false, ActionSkip, "--force_running runs it again", 0, ""},
+		{"succeeded, another command", spec(seed), succeeded, args, false, ActionSkip, "complete since ", 0, ""},
+		{"succeeded, with --cs alone", spec(seed), succeeded, as(cleanState), false, ActionSkip, "--clean_state alone does not", 1, ""},
+		{"succeeded, forced", spec(seed), succeeded, nil, force, ActionStart, "runs the task again", 0, ""},
+		{"succeeded, forced, with --cs", spec(seed), succeeded, as(cleanState), force, ActionStart, "", 1, ""},
+		{"succeeded, as processing", spec(seed), succeeded, as(processing), false, ActionStart, "", 0, ""},
+		{"processing succeeded, as training", spec(seed, processing), succeeded, as(func(s *job.Spec) { s.Verb, s.Results = "", nil }), false, ActionStart, "", 0, ""},
+		{"processing succeeded", spec(seed, processing), succeeded, nil, false, ActionSkip, "complete since ", 0, ""},
+		{"failed", spec(seed), failed, nil, false, ActionStart, "failed; this is a new one", 0, ""},
+		{"failed, with --cs", spec(seed), failed, as(cleanState), false, ActionStart, "failed", 1, ""},
+		{"cancelled", spec(seed), cancelled, nil, false, ActionStart, "was cancelled", 0, ""},
+		{"running", spec(seed), running, nil, false, ActionAttach, "already running since", 0, ""},
+		{"running, forced", spec(seed), running, nil, force, ActionAttach, "already running since", 0, ""},
 		{"running, another command", spec(seed), running, args, false, "", "", 0, "is live with another command"},
 		{"running, as processing", spec(seed), running, as(processing), force, "", "", 0, "is live with another command"},
-		{"interrupted", spec(seed), interrupted, nil, false, Resume, "it continues", 0, ""},
-		{"interrupted, forced", spec(seed), interrupted, nil, force, Resume, "it continues", 0, ""},
-		{"interrupted, edited", spec(seed), interrupted, edit, false, Replace, "code changed", 0, ""},
-		{"interrupted, with --cs", spec(seed), interrupted, as(cleanState), false, Replace, "with an empty state", 1, ""},
-		{"interrupted, begun with --cs", spec(seed, cleanState), interrupted, nil, false, Resume, "it continues", 1, ""},
-		{"by drover's own rules", spec(named), succeeded, as(func(s *job.Spec) { s.Rules, s.Args = job.SSM, []string{"x"} }), false, Skip, "complete since ", 0, ""},
+		{"interrupted", spec(seed), interrupted, nil, false, ActionResume, "it continues", 0, ""},
+		{"interrupted, forced", spec(seed), interrupted, nil, force, ActionResume, "it continues", 0, ""},
+		{"interrupted, edited", spec(seed), interrupted, edit, false, ActionReplace, "code changed", 0, ""},
+		{"interrupted, with --cs", spec(seed), interrupted, as(cleanState), false, ActionReplace, "with an empty state", 1, ""},
+		{"interrupted, begun with --cs", spec(seed, cleanState), interrupted, nil, false, ActionResume, "it continues", 1, ""},
+		{"by drover's own rules", spec(named), succeeded, as(func(s *job.Spec) { s.Rules, s.Args = job.SSM, []string{"x"} }), false, ActionSkip, "complete since ", 0, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -89,11 +89,11 @@ func TestASecondCommandOfTheSeed(t *testing.T) {
 			if d.check(err); p.Action != row.want || !strings.Contains(p.Note, row.note) || p.stateSince != row.stateSince {
 				t.Errorf("it would %s: %q, state since %d; want %s: %q, %d", p.Action, p.Note, p.stateSince, row.want, row.note, row.stateSince)
 			}
-			if row.want == Replace || row.want == Attach {
+			if row.want == ActionReplace || row.want == ActionAttach {
 				return
 			}
 			path, err := d.Submit(t.Context(), &p)
-			if d.check(err); (path == first) == (row.want == Start) {
+			if d.check(err); (path == first) == (row.want == ActionStart) {
 				t.Errorf("it is job %s after %s", path, first)
 			}
 		})
@@ -112,7 +112,7 @@ func TestATaskOfTwoTypesCompletesTwice(t *testing.T) {
 		spec job.Spec
 		want Action
 		path job.Path
-	}{"training": {spec(seed), Skip, training}, "processing": {spec(seed, processing), Start, process}} {
+	}{"training": {spec(seed), ActionSkip, training}, "processing": {spec(seed, processing), ActionStart, process}} {
 		p, err := d.Plan(t.Context(), row.spec, false)
 		if d.check(err); p.Action != row.want || p.Job != row.path {
 			t.Errorf("%s would %s %s, want %s %s", name, p.Action, p.Job, row.want, row.path)
@@ -229,7 +229,7 @@ func TestInputsOfOtherTasksAreWhatTheSeedGives(t *testing.T) {
 	}
 	// The same command once more finds the same, and attaches.
 	again, err := d.Plan(t.Context(), second, false)
-	if d.check(err); again.Action != Attach || len(again.differences(d.look(p).Job, nil).allChanges()) > 0 {
+	if d.check(err); again.Action != ActionAttach || len(again.differences(d.look(p).Job, nil).allChanges()) > 0 {
 		t.Errorf("it would %s, for %v", again.Action, again.differences(d.look(p).Job, nil).allChanges())
 	}
 }

@@ -80,12 +80,12 @@ func TestAJobGoesOnWithItsStandardInputAlone(t *testing.T) {
 	second.Caller.Input = piped(t, "2\n")
 	p, err := second.Plan(t.Context(), spec(), false)
 	d.check(err)
-	if p.Action != Start || p.Spec.Task == first.Task {
+	if p.Action != ActionStart || p.Spec.Task == first.Task {
 		t.Errorf("with another pipe it would %s in %s: %s", p.Action, p.Spec.Task, p.Note)
 	}
 	third := d.other("cli-3")
 	third.Caller.Input = nil
-	if p, err = third.Plan(t.Context(), spec(), false); err != nil || p.Action != Attach {
+	if p, err = third.Plan(t.Context(), spec(), false); err != nil || p.Action != ActionAttach {
 		t.Errorf("without any it would %s: %v", p.Action, err)
 	}
 	j := d.load(first)

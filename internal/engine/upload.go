@@ -175,7 +175,7 @@ func (e planner) lookAtFiles(ctx context.Context, p *Plan) error {
 // uploadItemFiles stores the files that the items of l name, and gives the list of them, to be
 // stored with the items: nil when there are none. What is in the store already is not
 // sent again. watch hears how far it is; it may be nil.
-func (e submitter) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.List, watch func(transfer.Progress)) (*manifest.List, error) {
+func (e submitter) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.List, watch func(transfer.CopyProgress)) (*manifest.List, error) {
 	if p.Items.Uploads == 0 {
 		return nil, nil
 	}
@@ -200,7 +200,7 @@ func (e submitter) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.Lis
 
 // storeItems stores a list and its files below a job.
 func (e submitter) storeItems(ctx context.Context, p *Plan, l *manifest.List, path job.Path) (job.Manifest, error) {
-	files, err := e.uploadItemFiles(ctx, p, l, p.progressOf(OfItems))
+	files, err := e.uploadItemFiles(ctx, p, l, p.progressOf(SendingItems))
 	if err != nil {
 		return job.Manifest{}, err
 	}

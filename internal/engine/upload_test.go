@@ -231,7 +231,7 @@ func TestGCKeepsTheFilesOfItems(t *testing.T) {
 	more, err := d.Plan(t.Context(), mapping(), false)
 	d.check(err)
 	defer more.Close()
-	if _, err := d.Submit(t.Context(), &more); err != nil || more.Action != Extend {
+	if _, err := d.Submit(t.Context(), &more); err != nil || more.Action != ActionExtend {
 		t.Fatalf("%s: %v", more.Action, err)
 	}
 	var named []store.Digest

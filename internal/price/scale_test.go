@@ -50,9 +50,9 @@ func counted(t *testing.T) (lines []scaleLine) {
 	return lines
 }
 
-func (l scaleLine) money() price.Money { return price.S3().Requests(l.Writes, l.Lists, l.Reads) }
+func (l scaleLine) money() price.Dollars { return price.S3().Requests(l.Writes, l.Lists, l.Reads) }
 
-func (l scaleLine) planned() price.Money {
+func (l scaleLine) planned() price.Dollars {
 	r := l.Plan.Add(l.PlanMinute.Times(float64(l.AgentSeconds) / 60 / float64(l.Agents)))
 	return price.S3().Requests(r.Writes, r.Lists, r.Reads)
 }

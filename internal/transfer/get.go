@@ -22,21 +22,21 @@ import (
 // key ends in a slash or objects are below it, those come into target, a folder that
 // is made; a single object becomes the file target, or one of its own name where
 // target is a folder or ends in a slash.
-func Get(ctx context.Context, from Place, target string, o Options) (Done, error) {
+func Get(ctx context.Context, from Place, target string, o Options) (Copied, error) {
 	defer o.reportOutages(ctx, from.Store)()
 	d := &down{run: run{o: o, doing: fmt.Sprintf("get %s to %s", from, target)}, from: from, lanes: make(chan struct{}, atOnce)}
 	next, stop := listed(ctx, from.Store, from.folderPrefix())
 	defer func() { stop() }()
 	first, some, err := next()
 	if err != nil {
-		return Done{}, d.finalError(err)
+		return Copied{}, d.finalError(err)
 	}
 	if some {
 		d.prefix = from.folderPrefix()
 		return d.fetchInto(ctx, target, func(ctx context.Context, give func(bringing) error) error { return d.planFolder(first, next, give) })
 	}
 	if from.folderPrefix() == from.Key {
-		return Done{}, d.finalError(nothing())
+		return Copied{}, d.finalError(nothing())
 	}
 	stop()
 	next, stop = listed(ctx, from.Store, from.Key)
@@ -45,7 +45,7 @@ func Get(ctx context.Context, from Place, target string, o Options) (Done, error
 		err = nothing()
 	}
 	if err != nil {
-		return Done{}, d.finalError(err)
+		return Copied{}, d.finalError(err)
 	}
 	dir, name := filepath.Split(target)
 	if info, err := os.Stat(target); name == "" || err == nil && info.IsDir() {
@@ -55,7 +55,7 @@ func Get(ctx context.Context, from Place, target string, o Options) (Done, error
 }
 
 // fetchInto brings what plan gives out into the folder target.
-func (d *down) fetchInto(ctx context.Context, target string, plan func(ctx context.Context, give func(bringing) error) error) (done Done, err error) {
+func (d *down) fetchInto(ctx context.Context, target string, plan func(ctx context.Context, give func(bringing) error) error) (done Copied, err error) {
 	if d.own, err = openOwn(target); err != nil {
 		return done, d.finalError(err)
 	}

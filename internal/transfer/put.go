@@ -17,13 +17,13 @@ import (
 // Put copies source, a file or a folder, to a place. A folder's files come below it,
 // without the folder's own name; a file gets the place's name, or its own below a
 // place that is a folder.
-func Put(ctx context.Context, source string, to Place, o Options) (Done, error) {
+func Put(ctx context.Context, source string, to Place, o Options) (Copied, error) {
 	defer o.reportOutages(ctx, to.Store)()
 	u := &up{run: run{o: o, doing: fmt.Sprintf("put %s to %s", source, to)}, to: to, source: source}
 	info, err := os.Stat(source)
 	switch {
 	case err != nil:
-		return Done{}, fault.Wrap(bare(err), fault.Missing, "Check the path.", "put %q", source)
+		return Copied{}, fault.Wrap(bare(err), fault.Missing, "Check the path.", "put %q", source)
 	case info.Mode().IsRegular():
 		u.dropOldUploads(ctx)
 		if key := to.Key; key == "" || strings.HasSuffix(key, "/") {
@@ -31,7 +31,7 @@ func Put(ctx context.Context, source string, to Place, o Options) (Done, error) 
 		}
 		return carry(ctx, &u.run, func(ctx context.Context, give func(sending) error) error { return u.planSingleFile(ctx, info, give) }, u.sendFile)
 	case !info.IsDir():
-		return Done{}, fault.New(fault.Invalid, "Write what it gives into a file, and send that.", "put %q: it is neither a file nor a folder", source)
+		return Copied{}, fault.New(fault.Invalid, "Write what it gives into a file, and send that.", "put %q: it is neither a file nor a folder", source)
 	}
 	u.dropOldUploads(ctx)
 	u.to.Key = to.folderPrefix()

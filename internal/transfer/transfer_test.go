@@ -95,8 +95,8 @@ func TestAFolderComesBackAsItWas(t *testing.T) {
 	files["big"] = big
 	from := write(t, t.TempDir(), files)
 	at := Place{Store: s, Key: "some where/x"}
-	var last Progress
-	done, err := Put(t.Context(), from, at, Options{Watch: func(p Progress) { last = p }})
+	var last CopyProgress
+	done, err := Put(t.Context(), from, at, Options{Watch: func(p CopyProgress) { last = p }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +104,11 @@ func TestAFolderComesBackAsItWas(t *testing.T) {
 	for _, text := range files {
 		bytes += int64(len(text))
 	}
-	want := Progress{Files: int64(len(files)), Bytes: bytes, Found: int64(len(files)), FoundBytes: bytes, Counted: true}
-	if diff := cmp.Diff(want, done.Progress); diff != "" {
+	want := CopyProgress{Files: int64(len(files)), Bytes: bytes, Found: int64(len(files)), FoundBytes: bytes, Counted: true}
+	if diff := cmp.Diff(want, done.CopyProgress); diff != "" {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}
-	if last != done.Progress {
+	if last != done.CopyProgress {
 		t.Errorf("the last that was told is %+v", last)
 	}
 	to := filepath.Join(t.TempDir(), "new")
@@ -116,7 +116,7 @@ func TestAFolderComesBackAsItWas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, done.Progress); diff != "" {
+	if diff := cmp.Diff(want, done.CopyProgress); diff != "" {
 		t.Errorf("brought (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(files, read(t, to)); diff != "" {

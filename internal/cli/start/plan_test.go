@@ -17,7 +17,7 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func storePrice(s prices.Store) drover.StorePrice {
+func storePrice(s prices.StorePrice) drover.StorePrice {
 	return drover.StorePrice{Name: s.Name, Region: s.Region, Writes: drover.Dollars(s.Writes), Lists: drover.Dollars(s.Lists), Reads: drover.Dollars(s.Reads), Source: s.Source, Day: s.Day}
 }
 

@@ -201,7 +201,7 @@ func pilotLines(r drover.Pilot, paid bool) []string {
 	}
 	forecast := fmt.Sprintf("forecast %s for %s, %s at once", about, terminal.Count(r.Of, "item"), terminal.Comma(f.Slots))
 	if paid {
-		forecast += fmt.Sprintf("; the store gets about %s, for %s", terminal.Count(f.Writes+f.Lists+f.Reads, "request"), prices.Money(f.Dollars))
+		forecast += fmt.Sprintf("; the store gets about %s, for %s", terminal.Count(f.Writes+f.Lists+f.Reads, "request"), prices.Dollars(f.Dollars))
 	}
 	return []string{line + ", " + failed, forecast}
 }
