@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/store"
 )
@@ -28,39 +27,7 @@ type CopyOptions struct {
 }
 
 func (o CopyOptions) transferOptions() transfer.Options {
-	t := transfer.Options{Checksum: o.Checksum, Notes: o.Notes, Away: o.Away, Back: o.Back}
-	if o.Watch != nil {
-		t.Watch = func(p transfer.CopyProgress) { o.Watch(CopyProgress(p)) }
-	}
-	return t
-}
-
-// CopyProgress is how far a copy is: what was copied, and what was there already.
-type CopyProgress struct {
-	Files, Same       int64
-	Bytes, SameBytes  int64
-	Found, FoundBytes int64 // so far, of which all the above are a part
-	Counted           bool  // Found is all there is
-}
-
-// Sending is what a Plan's Watch hears of while it submits.
-type Sending int
-
-// The files that items name, and those of one input after the other.
-const (
-	SendingItems  = Sending(engine.SendingItems)
-	SendingInputs = Sending(engine.SendingInputs)
-)
-
-// Copied is what a copy did.
-type Copied struct {
-	CopyProgress
-	LeftOut int64 // links to folders, pipes, sockets and devices, which are never sent
-	Took    time.Duration
-}
-
-func copied(d transfer.Copied, err error) (Copied, error) {
-	return Copied{CopyProgress(d.CopyProgress), d.LeftOut, d.Took}, err
+	return transfer.Options{Checksum: o.Checksum, Notes: o.Notes, Away: o.Away, Back: o.Back, Watch: o.Watch}
 }
 
 // Upload copies source, a file or a folder of this machine, into a bucket: what is
@@ -69,13 +36,13 @@ func copied(d transfer.Copied, err error) (Copied, error) {
 //
 // The bucket may be any, opened for names that no store has (s3.Options.Foreign).
 func Upload(ctx context.Context, source string, to store.Bucket, key string, o CopyOptions) (Copied, error) {
-	return copied(transfer.Put(ctx, source, transfer.Place{Store: store.New(to, store.Options{}), Key: key}, o.transferOptions()))
+	return transfer.Put(ctx, source, transfer.Place{Store: store.New(to, store.Options{}), Key: key}, o.transferOptions())
 }
 
 // Download copies what is at key in a bucket, one object or all that is below it, to
 // target. It brings what is missing there or has changed; nothing is deleted.
 func Download(ctx context.Context, from store.Bucket, key, target string, o CopyOptions) (Copied, error) {
-	return copied(transfer.Get(ctx, transfer.Place{Store: store.New(from, store.Options{}), Key: key}, target, o.transferOptions()))
+	return transfer.Get(ctx, transfer.Place{Store: store.New(from, store.Options{}), Key: key}, target, o.transferOptions())
 }
 
 // IsURL says whether a text names a place in a bucket: s3://, gs:// or file://.

@@ -8,24 +8,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/engine"
-	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/price"
-	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
-)
-
-// Action is what a command comes to, given what is there already.
-type Action string
-
-// The actions.
-const (
-	ActionStart   Action = "start"   // a new job
-	ActionAttach  Action = "attach"  // the job is live: follow it
-	ActionResume  Action = "resume"  // no agent is working on the job: go on with it
-	ActionReplace Action = "replace" // interrupted, and the code has changed: a new job from its checkpoints
-	ActionSkip    Action = "skip"    // a named task that is complete and unchanged
-	ActionExtend  Action = "extend"  // a map that is live gets items that it does not have
-	ActionReopen  Action = "reopen"  // a map that has ended goes on: what had no success, and new items
 )
 
 // Plan is what a spec comes to, given what is there already. Exported fields
@@ -58,131 +41,24 @@ type Plan struct {
 	plan engine.Plan
 }
 
-// PlannedCode is the files that go along with a plan's program.
-type PlannedCode struct {
-	Dir           string // the folder that they are read from
-	WorkingFolder string // in it, where the program runs; "": Dir itself
-	Files         int
-	Bytes         int64
-	Digest        string
-	Note          string     // why less goes along than a person may expect; "": nothing to say
-	Notes         []string   // what else was left out, a line each
-	Left          []LeftFile // what was left out because the program makes it
-	Unshipped     Unshipped
-	ChangedFiles  []string // those that differ from the job that is there, by name
-}
-
-// LeftFile is a file that is no code, and why.
-type LeftFile struct{ Name, Why string }
-
-// Unshipped counts the ignored files in a code's folder, which do not go along.
-type Unshipped struct {
-	Files     int
-	Bytes     int64
-	More      bool     // there are more: not all were counted
-	Names     []string // of the first few; a folder, with a slash, stands for all in it
-	MoreNames bool     // Names are not all
-	InPlace   bool     // the program finds them all the same
-	Partial   bool     // the folder is too large to be shipped: they are not ignored ones alone
-}
-
-// PlannedPython is the Python environment that a plan's script will find; empty where that is
-// found out on the machine.
-type PlannedPython struct {
-	Interpreter string // "": none is needed
-	Source      string // what it was chosen by
-	Why         string // one sentence
-	Build       bool   // it is still to be built
-}
-
-// PlannedImage is what a planned job's agents run in.
-type PlannedImage struct {
-	Reference string // "": the target's own choice
-	Python    string // the version that such a choice should bring, as "3.12"; "": any
-	Why       string // for people; "" for the target's own choice
-}
-
-// PlannedItems is what a plan knows of a map's items.
-type PlannedItems struct {
-	Count  int
-	Format string
-	Fields []string
-	Notes  []string // what was skipped or kept, for people
-	New    int      // of these, items that the job which is there does not have
-	Gone   int      // items that it has and are not given any more: their results stay
-	Again  int      // items of it that ended without success and run again
-	Chunks int
-	// Uploads are the files that they name and the target does not see, as often as they are
-	// named, and UploadBytes all these together.
-	Uploads     int
-	UploadBytes int64
-}
-
-// Requests are requests to an object store.
-type Requests struct{ Writes, Lists, Reads int }
-
-// Sum is all of them.
-func (r Requests) Sum() int { return r.Writes + r.Lists + r.Reads }
-
-// Dollars is an amount of money; as text it has as many digits as matter.
-type Dollars float64
-
-func (d Dollars) String() string { return price.Dollars(d).String() }
-
-// StorePrice is what a maker of object stores asks for 1,000 requests.
-type StorePrice struct {
-	Name                 string // for people: "S3"
-	Region               string
-	Writes, Lists, Reads Dollars
-	Source               string
-	Day                  string // on which the source was read, 2006-01-02
-}
-
-// Cost is about what a job asks of an object store, and what the store's maker takes for
-// that. Requests for inputs, outputs and environments are not in it: one for each object.
-type Cost struct {
-	Requests Requests // however long its program or its items take
-	Minute   Requests // so many more in each minute that it works
-	Price    StorePrice
-	// Here says that the job's facts are in such a store. Else the price is S3's, for a
-	// user that thinks of moving there.
-	Here bool
-}
-
-// Of is what requests come to.
-func (c Cost) Of(r Requests) Dollars {
-	p := price.StorePrice{Writes: price.Dollars(c.Price.Writes), Lists: price.Dollars(c.Price.Lists), Reads: price.Dollars(c.Price.Reads)}
-	return Dollars(p.Requests(r.Writes, r.Lists, r.Reads))
-}
-
-// After is what the job asks for when the work takes so many minutes.
-func (c Cost) After(minutes float64) Requests {
-	return Requests(protocol.Requests(c.Requests).Add(protocol.Requests(c.Minute).Times(minutes)))
-}
-
 func newPlan(c *Client, from engine.Plan) *Plan {
 	p := &Plan{c: c, plan: from, Choices: from.Choices, Python: PlannedPython{Interpreter: from.Environment.Interpreter, Source: from.Environment.Source,
 		Why: from.Environment.Why, Build: from.Environment.Build}, Properties: from.Properties, Offer: from.Offer, Said: from.Said,
-		Image: PlannedImage{Reference: from.Image.Ref, Python: from.Image.Python, Why: from.Image.Why}, Pass: from.Pass,
-		Cost: Cost{Requests: Requests(from.Cost.Requests), Minute: Requests(from.Cost.Minute), Here: from.Cost.Here, Price: priceOf(from.Cost.Price)}}
+		Image: from.Image.PlannedImage, Pass: from.Pass,
+		Cost: from.Cost}
 	p.copyFromEngine()
 	return p
-}
-
-func priceOf(s price.StorePrice) StorePrice {
-	return StorePrice{Name: s.Name, Region: s.Region, Writes: Dollars(s.Writes), Lists: Dollars(s.Lists), Reads: Dollars(s.Reads), Source: s.Source, Day: s.Day}
 }
 
 // copyFromEngine copies what Submit may have changed.
 func (p *Plan) copyFromEngine() {
 	from := &p.plan
-	p.Spec, p.Action, p.Note, p.Changed, p.TakesNewCode, p.Job = from.Spec, Action(from.Action), from.Note, from.Changed, from.TakesNewCode, from.Job
-	it := from.Items
-	p.Items = PlannedItems{Count: it.Count, Format: it.Format, Fields: it.Fields, Notes: it.Notes, New: it.New, Gone: it.Gone, Again: it.Again, Chunks: it.Chunks,
-		Uploads: it.Uploads, UploadBytes: it.UploadBytes}
+	p.Spec, p.Action, p.Note, p.Changed, p.TakesNewCode, p.Job = from.Spec, from.Action, from.Note, from.Changed, from.TakesNewCode, from.Job
+	p.Items = from.Items.PlannedItems
 	p.Code = PlannedCode{Dir: from.Code.Dir, WorkingFolder: from.Sub, Files: len(from.Code.Entries), Bytes: from.Code.Bytes, Digest: from.Digest, Note: from.CodeNote,
 		Notes: from.Code.Notes, ChangedFiles: from.ChangedFiles,
-		Unshipped: Unshipped{from.Seen.Files, from.Seen.Bytes, from.Seen.More, from.Seen.Names, from.Seen.MoreNames, from.InPlace, from.Code.How == bundle.Partly}}
+		Unshipped: Unshipped{Files: from.Seen.Files, Bytes: from.Seen.Bytes, More: from.Seen.More, Names: from.Seen.Names, MoreNames: from.Seen.MoreNames, InPlace: from.InPlace,
+			Partial: from.Code.How == bundle.Partly}}
 	for _, l := range from.Code.Left {
 		p.Code.Left = append(p.Code.Left, LeftFile(l))
 	}
@@ -233,9 +109,7 @@ func (p *Plan) Submit(ctx context.Context) (*Job, error) {
 			return nil, err
 		}
 	}
-	if p.plan.Watch = nil; p.Watch != nil {
-		p.plan.Watch = func(what engine.Sending, now transfer.CopyProgress) { p.Watch(Sending(what), CopyProgress(now)) }
-	}
+	p.plan.Watch = p.Watch
 	path, err := c.engine.Submit(ctx, &p.plan)
 	p.copyFromEngine()
 	if err != nil {

@@ -102,3 +102,52 @@ type (
 	// VerifyOptions say how much is read.
 	VerifyOptions = report.VerifyOptions
 )
+
+// What a command comes to.
+type (
+	// Action is what a command comes to, given what is there already.
+	Action = report.Action
+	// PlannedCode is the files that go along with a plan's program.
+	PlannedCode = report.PlannedCode
+	// LeftFile is a file that is no code, and why.
+	LeftFile = report.LeftFile
+	// Unshipped counts the ignored files in a code's folder.
+	Unshipped = report.Unshipped
+	// PlannedPython is the Python environment that a plan's script will find.
+	PlannedPython = report.PlannedPython
+	// PlannedImage is what a planned job's agents run in.
+	PlannedImage = report.PlannedImage
+	// PlannedItems is what a plan knows of a map's items.
+	PlannedItems = report.PlannedItems
+	// Requests are requests to an object store.
+	Requests = report.Requests
+	// Dollars is an amount of money.
+	Dollars = report.Dollars
+	// StorePrice is what a maker of object stores asks for 1,000 requests.
+	StorePrice = report.StorePrice
+	// Cost is about what a job asks of an object store.
+	Cost = report.Cost
+	// Sending is what a Plan's Watch hears of while it submits.
+	Sending = report.Sending
+	// CopyProgress is how far a copy is.
+	CopyProgress = report.CopyProgress
+	// Copied is what a copy did.
+	Copied = report.Copied
+)
+
+// The actions.
+const (
+	ActionStart   = report.ActionStart
+	ActionAttach  = report.ActionAttach
+	ActionResume  = report.ActionResume
+	ActionReplace = report.ActionReplace
+	ActionSkip    = report.ActionSkip
+	ActionExtend  = report.ActionExtend
+	ActionReopen  = report.ActionReopen
+)
+
+// The files that items name, and those of one input after the other.
+const (
+	SendingItems  = report.SendingItems
+	SendingInputs = report.SendingInputs
+)

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/price"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
@@ -19,7 +19,7 @@ type asked struct {
 	facts http.Handler
 
 	mu    sync.Mutex
-	count protocol.Requests
+	count report.Requests
 }
 
 func (a *asked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -37,11 +37,11 @@ func (a *asked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // since is what came since it was asked last.
-func (a *asked) since() protocol.Requests {
+func (a *asked) since() report.Requests {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := a.count
-	a.count = protocol.Requests{}
+	a.count = report.Requests{}
 	return r
 }
 
@@ -66,7 +66,7 @@ func TestWhatAPlanSaysOfTheStore(t *testing.T) {
 				Of    string `json:"prices"`
 				Whole struct {
 					Writes, Lists, Reads int
-					Dollars              price.Dollars
+					Dollars              report.Dollars
 				}
 			}
 		}

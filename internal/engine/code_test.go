@@ -14,6 +14,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/proc/written"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
 func (d *desk) plain(name, text string) {
@@ -117,18 +118,18 @@ func TestWhatIsLeftOutMakesNoOtherCode(t *testing.T) {
 	succeeded(d, first)
 	d.check(os.Rename(filepath.Join(d.dir, "run.out"), filepath.Join(d.dir, "was.out")))
 	p, err := d.Plan(t.Context(), spec(named), false)
-	if d.check(err); p.Action != ActionSkip {
+	if d.check(err); p.Action != report.ActionSkip {
 		t.Errorf("another log's name: it would %s (%s)", p.Action, p.Note)
 	}
 	d.check(os.Rename(filepath.Join(d.dir, "data.txt"), filepath.Join(d.dir, "data.out"))) // code then, a log by its name now
 	p, err = d.Plan(t.Context(), spec(named), false)
-	if d.check(err); p.Action != ActionStart || !strings.HasSuffix(p.Note, " (data.txt)") {
+	if d.check(err); p.Action != report.ActionStart || !strings.HasSuffix(p.Note, " (data.txt)") {
 		t.Errorf("it would %s (%s)", p.Action, p.Note)
 	}
 	d.plain("data.txt", "x")
 	d.plain(".droverignore", "!was.out\n") // a log then, code now
 	p, err = d.Plan(t.Context(), spec(named), false)
-	if d.check(err); p.Action != ActionStart || !strings.HasSuffix(p.Note, " (.droverignore, was.out)") {
+	if d.check(err); p.Action != report.ActionStart || !strings.HasSuffix(p.Note, " (.droverignore, was.out)") {
 		t.Errorf("it would %s (%s)", p.Action, p.Note)
 	}
 }
@@ -140,7 +141,7 @@ func TestARunThatIsAskedToTakeNewCodeDoesNotAttachToTheOld(t *testing.T) {
 	running(d, first)
 	newCode := func(s *job.Spec) { s.NewCode = true }
 	p, err := d.Plan(t.Context(), spec(named, newCode), false)
-	if d.check(err); p.Action != ActionAttach {
+	if d.check(err); p.Action != report.ActionAttach {
 		t.Errorf("with the same code it would %s", p.Action)
 	}
 	d.write(map[string]string{"train.sh": "#!/bin/sh\necho better\n"})
@@ -161,7 +162,7 @@ func TestAMapThatIsBeingStoppedGoesOnOnceItHasEnded(t *testing.T) {
 	p, err := d.Plan(t.Context(), mapping(), false)
 	d.check(err)
 	defer p.Close()
-	if p.Action != ActionReopen || p.Items.Again != 2 || !strings.Contains(p.Note, "is stopping (enough); what had no success runs again once it has ended") {
+	if p.Action != report.ActionReopen || p.Items.Again != 2 || !strings.Contains(p.Note, "is stopping (enough); what had no success runs again once it has ended") {
 		t.Errorf("it would %s %d items (%s)", p.Action, p.Items.Again, p.Note)
 	}
 	second, err := d.Submit(t.Context(), &p)

@@ -190,7 +190,7 @@ func (e *Engine) startPlacement(ctx context.Context, d driver.Opened, j job.Job,
 	return nil
 }
 
-// requestAgents is the ActionStart of a placement, the first or another.
+// requestAgents is the Start of a placement, the first or another.
 func (e *Engine) requestAgents(ctx context.Context, d driver.Opened, j job.Job, placement, agents int, in *os.File) error {
 	each := needsOf(j)
 	if s := j.Spec; s.Verb == job.Map && s.Slots == 0 && s.GPUs == 0 && (s.CPUs > 0 || s.Memory > 0) {

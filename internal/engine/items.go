@@ -22,23 +22,13 @@ import (
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/option"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
 // ItemsPlan is what a plan knows of a map's items.
 type ItemsPlan struct {
-	Count  int
-	Format string
-	Fields []string
-	Notes  []string // what was skipped or kept, for people
-	New    int      // of these, items that the job which is there does not have
-	Gone   int      // items that it has and are not given any more: their results stay
-	Again  int      // items of it that ended without success and run again
-	Chunks int
-	// Uploads are the files that they name and the target does not see: as often as
-	// they are named, and UploadBytes all these together.
-	Uploads     int
-	UploadBytes int64
+	report.PlannedItems
 
 	list    *manifest.List
 	fresh   *manifest.List
@@ -199,16 +189,16 @@ func (e decider) decideMap(ctx context.Context, p *Plan, force bool) error {
 	}
 	switch {
 	case p.Items.Again > 0 && fresh > 0:
-		p.Action = ActionReopen
+		p.Action = report.ActionReopen
 		p.Note = fmt.Sprintf("job %s: running %d %s without success and %d new ones%s", old.Short, p.Items.Again, itemWord(p.Items.Again), fresh, p.newSettings())
 	case p.Items.Again > 0:
-		p.Action = ActionReopen
+		p.Action = report.ActionReopen
 		p.Note = fmt.Sprintf("job %s: running %d %s without success again%s", old.Short, p.Items.Again, itemWord(p.Items.Again), p.newSettings())
 	case fresh > 0:
-		p.Action = ActionReopen
+		p.Action = report.ActionReopen
 		p.Note = fmt.Sprintf("job %s: added %d new %s%s", old.Short, fresh, itemWord(fresh), p.newSettings())
 	case p.Spec.Named:
-		p.Action = ActionSkip
+		p.Action = report.ActionSkip
 		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
 	default:
 		p.Items.New = p.Items.Count

@@ -19,8 +19,8 @@ import (
 	"github.com/drover-run/drover/internal/engine/sending"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/tasks"
-	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
 )
@@ -89,7 +89,7 @@ func (s *shelf) put(name string, size int) {
 }
 
 // ship stores what a map over the folder needs, and reads it back.
-func (s *shelf) ship(watch func(transfer.CopyProgress)) (job.Manifest, error) {
+func (s *shelf) ship(watch func(report.CopyProgress)) (job.Manifest, error) {
 	s.t.Helper()
 	spec := mapping()
 	spec.From = s.in
@@ -97,8 +97,8 @@ func (s *shelf) ship(watch func(transfer.CopyProgress)) (job.Manifest, error) {
 	s.check(err)
 	defer p.Close()
 	if watch != nil {
-		p.Watch = func(what Sending, now transfer.CopyProgress) {
-			if what != SendingItems {
+		p.Watch = func(what report.Sending, now report.CopyProgress) {
+			if what != report.SendingItems {
 				s.t.Errorf("told of %d", what)
 			}
 			watch(now)
@@ -179,8 +179,8 @@ func TestFilesOfEverySizeAreStoredOnce(t *testing.T) {
 		s.check(err)
 		s.check(os.WriteFile(filepath.Join(s.in, name+" twin"), text, 0o755))
 	}
-	var told []transfer.CopyProgress
-	m, err := s.ship(func(p transfer.CopyProgress) { told = append(told, p) })
+	var told []report.CopyProgress
+	m, err := s.ship(func(p report.CopyProgress) { told = append(told, p) })
 	s.check(err)
 	if creates, sent, _ := s.counts(); creates != 3 || sent != 30+manifest.PackedFile+1+3<<20+manifest.PackedFile {
 		t.Errorf("%d blobs of %d bytes", creates, sent)
@@ -208,8 +208,8 @@ func TestAPackThatCannotBeStoredEndsTheSubmit(t *testing.T) {
 
 // A large file is told of while it is sent, and what is sent a second time is not.
 func TestItIsToldHowFarAFileIs(t *testing.T) {
-	var told []transfer.CopyProgress
-	tell := sending.NewProgress(func(p transfer.CopyProgress) { told = append(told, p) }, store.System)
+	var told []report.CopyProgress
+	tell := sending.NewProgress(func(p report.CopyProgress) { told = append(told, p) }, store.System)
 	tell.AddFound(1, 100)
 	b := tell.CountingBody(bytes.NewReader(make([]byte, 100)))
 	from := func(n int) {
@@ -250,9 +250,9 @@ func TestItIsToldHowFarAnInputIs(t *testing.T) {
 	spec := job.Spec{Project: "demo", Task: "t", Named: true, Verb: job.Run, Program: "train.sh", On: mem.Name, Inputs: []job.Input{{Name: "data", Path: "in"}}}
 	p, err := d.Plan(t.Context(), spec, true)
 	d.check(err)
-	var last transfer.CopyProgress
-	p.Watch = func(what Sending, now transfer.CopyProgress) {
-		if last = now; what != SendingInputs {
+	var last report.CopyProgress
+	p.Watch = func(what report.Sending, now report.CopyProgress) {
+		if last = now; what != report.SendingInputs {
 			t.Errorf("told of %d", what)
 		}
 	}

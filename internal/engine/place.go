@@ -18,6 +18,7 @@ import (
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
+	"github.com/drover-run/drover/report"
 )
 
 // needs is what each of a job's agents must have: of a map what as many items need
@@ -262,7 +263,7 @@ func (e planner) checkOffer(ctx context.Context, p *Plan) (err error) {
 		if hint == "" {
 			hint = "Ask for less, or choose another target with --on."
 		}
-		if p.Spec.Framework != "" && p.Image.Ref != "" && strings.Contains(p.Offer.Reason, p.Image.Ref) {
+		if p.Spec.Framework != "" && p.Image.Reference != "" && strings.Contains(p.Offer.Reason, p.Image.Reference) {
 			hint = "Log in there, or name a registry of yours that has a copy: drover config set image_mirror REGISTRY."
 		}
 		return fault.New(fault.Full, hint, "place job on %s: %s", p.Spec.On, p.Offer.Reason)
@@ -309,7 +310,7 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 	if err != nil {
 		return err
 	}
-	p.Image = Image{Ref: made.Reference, Built: made.Digest, Why: made.Line}
+	p.Image = Image{PlannedImage: report.PlannedImage{Reference: made.Reference, Why: made.Line}, Built: made.Digest}
 	if made.Recipe != nil {
 		if e.Images.Build == nil {
 			return fault.New(fault.Invalid, "Build it first with drover image build, then name it with --image.", "build image: this machine has nothing that can build one")
@@ -319,10 +320,10 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		}
 		p.Image.plan, n.Place.Later = made, true
 	}
-	if p.Image.Ref == "" {
+	if p.Image.Reference == "" {
 		p.Image.Python = e.findPythonVersion(ctx, *p)
 	}
-	n.Place.Image, n.Place.Python, n.Place.Seen = p.Image.Ref, p.Image.Python, p.seen
+	n.Place.Image, n.Place.Python, n.Place.Seen = p.Image.Reference, p.Image.Python, p.seen
 	return nil
 }
 
@@ -336,7 +337,7 @@ func (e planner) pinImage(ctx context.Context, p *Plan, made *image.Plan) error 
 	if err := e.Images.Pin(ctx, made); err != nil {
 		return err
 	}
-	p.Image.Ref, p.Image.Why = made.Reference, made.Line
+	p.Image.Reference, p.Image.Why = made.Reference, made.Line
 	if slices.ContainsFunc(made.Bases(), func(base string) bool { _, _, ok := image.Local(base); return ok }) {
 		p.Image.Built = made.Digest
 	}
@@ -345,10 +346,8 @@ func (e planner) pinImage(ctx context.Context, p *Plan, made *image.Plan) error 
 
 // Image is what a planned job's agents run in.
 type Image struct {
-	Ref    string // "": the target's own choice
-	Python string // the version that such a choice should bring, as "3.12"; "": any
-	Built  string // digest of the Dockerfile and of what it copies; "": it is not built by drover. Without the bases' own digests
-	Why    string // for people; "" for the target's own choice
+	report.PlannedImage
+	Built string // digest of the Dockerfile and of what it copies; "": it is not built by drover. Without the bases' own digests
 
 	plan *image.Plan // of one that Submit builds
 }
@@ -356,12 +355,12 @@ type Image struct {
 // buildImage makes the image of a job that is about to be submitted.
 func (e submitter) buildImage(ctx context.Context, p *Plan) (err error) {
 	if p.Image.plan != nil {
-		p.Image.Ref, err = e.Images.Build(ctx, p.Image.plan)
+		p.Image.Reference, err = e.Images.Build(ctx, p.Image.plan)
 	}
 	return err
 }
 
 // setContainer is what a planned job's agents run in.
 func (p *Plan) setContainer(j *job.Job) {
-	j.Image, j.ImageBuilt, j.Python, j.Seen = p.Image.Ref, p.Image.Built, p.Image.Python, p.seen
+	j.Image, j.ImageBuilt, j.Python, j.Seen = p.Image.Reference, p.Image.Built, p.Image.Python, p.seen
 }

@@ -19,9 +19,10 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
-// What a container was asked for reaches the place, at ActionStart as in the plan.
+// What a container was asked for reaches the place, at Start as in the plan.
 func TestAPlaceHearsOfTheContainer(t *testing.T) {
 	d := newDesk(t)
 	d.Drivers[mem.Name] = mem.Contained(d.mem)
@@ -207,11 +208,11 @@ func TestADockerfileIsBuiltAtSubmit(t *testing.T) {
 	if built != 1 || j.Image != "made:"+p.Image.Built[:6] || j.ImageBuilt != p.Image.Built {
 		t.Errorf("built %d times; the job has %q, %q", built, j.Image, j.ImageBuilt)
 	}
-	if p := run(); p.Action != ActionSkip || built != 1 {
+	if p := run(); p.Action != report.ActionSkip || built != 1 {
 		t.Errorf("again: %s, built %d times", p.Action, built)
 	}
 	d.write(map[string]string{"Dockerfile": "FROM base:1\nRUN false\n"})
-	if p := run(); p.Action != ActionStart || built != 2 || !strings.Contains(p.Note, "image") {
+	if p := run(); p.Action != report.ActionStart || built != 2 || !strings.Contains(p.Note, "image") {
 		t.Errorf("changed: %s, built %d times: %s", p.Action, built, p.Note)
 	}
 }
@@ -268,16 +269,16 @@ func TestAPlanNamesTheImageThatIsBuilt(t *testing.T) {
 	}
 	for _, c := range []struct {
 		box   job.Container
-		again Action
+		again report.Action
 	}{
-		{job.Container{Dockerfile: "FROM base:1\nRUN true"}, ActionSkip},
-		{job.Container{Image: "tar:./base.tar"}, ActionStart},
+		{job.Container{Dockerfile: "FROM base:1\nRUN true"}, report.ActionSkip},
+		{job.Container{Image: "tar:./base.tar"}, report.ActionStart},
 	} {
 		digest = "sha256:1"
 		spec := job.Spec{Project: "demo", Task: "t" + c.box.Image[:min(3, len(c.box.Image))], Named: true, Program: "train.sh", On: mem.Name, Container: c.box}
 		p, err := d.Plan(t.Context(), spec, false)
 		d.check(err)
-		ref := p.Image.Ref
+		ref := p.Image.Reference
 		path, err := d.Submit(t.Context(), &p)
 		d.check(err)
 		_, err = d.Attend(t.Context(), path)

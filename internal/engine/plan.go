@@ -14,30 +14,16 @@ import (
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
-	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/secret"
-)
-
-// Action is what a command comes to, given what is there already.
-type Action string
-
-// The actions, DESIGN section 7.
-const (
-	ActionStart   Action = "start"   // a new job
-	ActionAttach  Action = "attach"  // it is live: follow it
-	ActionResume  Action = "resume"  // no agent is working on it: go on with it
-	ActionReplace Action = "replace" // interrupted, and the code has changed: a new job from its checkpoints
-	ActionSkip    Action = "skip"    // a named task that is complete and unchanged
-	ActionExtend  Action = "extend"  // a map that is live gets items that it does not have
-	ActionReopen  Action = "reopen"  // a map that has ended goes on: what had no success, and new items
+	"github.com/drover-run/drover/report"
 )
 
 // Plan is what a command would do. Nothing was changed to find it out, but for
 // remembered verdicts in the cache.
 type Plan struct {
 	Spec    job.Spec
-	Action  Action
+	Action  report.Action
 	Note    string   // one sentence for people: why this action
 	Changed []string // what differs from the task's last success
 	// ChangedFiles are those of the code that differ from the job that is there, by name.
@@ -62,13 +48,13 @@ type Plan struct {
 	Image        Image             // where the target has containers
 	Contents     map[string]string // digests of what the inputs hold, by name
 	Items        ItemsPlan         // of a map; Close the plan when it is done with
-	Cost         Cost              // of its facts, in an object store
+	Cost         report.Cost       // of its facts, in an object store
 	Pass         string            // what agents open the store with, for people; "": nothing to say
 	Said         driver.Said       // what the script says to the target's own scheduler; what was taken is in Spec
 
 	// Watch hears how far Submit is with storing files that items name, or, of each
 	// input, what is read of it. It may be nil.
-	Watch func(what Sending, now transfer.CopyProgress)
+	Watch func(what report.Sending, now report.CopyProgress)
 
 	driver     driver.Opened
 	ship       code.Shipment
@@ -297,7 +283,7 @@ func (e submitter) storeJob(ctx context.Context, p *Plan) (job.Job, error) {
 	if j.Code = code; code.Blob != "" {
 		p.Digest = code.Digest
 	}
-	return j, e.Inputs.StoreAll(ctx, p.feeds, &j, p.progressOf(SendingInputs))
+	return j, e.Inputs.StoreAll(ctx, p.feeds, &j, p.progressOf(report.SendingInputs))
 }
 
 // shipCode stores a plan's code and says what it is.

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
 // The states in which a second command may find the job of the first.
@@ -89,40 +90,40 @@ func TestASecondCommand(t *testing.T) {
 		state   func(*desk, job.Path) // nil: there was none
 		change  func(*desk, *job.Spec)
 		force   bool
-		want    Action
+		want    report.Action
 		note    string // a part of it
 		since   int    // checkpoints count from this place on
 		changed []string
 		refused string // the fault's text, a part of it
 	}{
-		{"no first one", spec(), nil, nil, false, ActionStart, "", 0, nil, ""},
-		{"submitted", spec(), pending, nil, false, ActionAttach, "already running since", 0, nil, ""},
-		{"running", spec(), running, nil, false, ActionAttach, "already running since", 0, nil, ""},
-		{"running, results elsewhere", spec(named), running, elsewhere, false, ActionAttach, "already running since", 0, nil, ""},
-		{"running, edited", spec(), running, edit, false, ActionAttach, "it runs the code as it was then", 0, nil, ""},
-		{"running, new data", spec(data), running, newData, false, ActionAttach, "it runs the code as it was then", 0, nil, ""},
+		{"no first one", spec(), nil, nil, false, report.ActionStart, "", 0, nil, ""},
+		{"submitted", spec(), pending, nil, false, report.ActionAttach, "already running since", 0, nil, ""},
+		{"running", spec(), running, nil, false, report.ActionAttach, "already running since", 0, nil, ""},
+		{"running, results elsewhere", spec(named), running, elsewhere, false, report.ActionAttach, "already running since", 0, nil, ""},
+		{"running, edited", spec(), running, edit, false, report.ActionAttach, "it runs the code as it was then", 0, nil, ""},
+		{"running, new data", spec(data), running, newData, false, report.ActionAttach, "it runs the code as it was then", 0, nil, ""},
 		{"running, another command of that name", spec(named), running, args, false, "", "", 0, nil, "is live with another command: arguments changed"},
 		{"running, forced", spec(), running, nil, force, "", "", 0, nil, "has not ended (running)"},
-		{"stopping", spec(), stopping, nil, false, ActionReplace, "is stopping (wrong data); a new one starts once it has ended", 0, nil, ""},
-		{"interrupted", spec(), interrupted, nil, false, ActionResume, "it continues", 0, nil, ""},
-		{"interrupted, a task by name", spec(named), interrupted, nil, false, ActionResume, "it continues", 0, nil, ""},
-		{"interrupted, edited", spec(), interrupted, edit, false, ActionReplace, "code changed", 0, nil, ""},
-		{"interrupted, new data", spec(data), interrupted, newData, false, ActionReplace, "input data changed", 0, nil, ""},
+		{"stopping", spec(), stopping, nil, false, report.ActionReplace, "is stopping (wrong data); a new one starts once it has ended", 0, nil, ""},
+		{"interrupted", spec(), interrupted, nil, false, report.ActionResume, "it continues", 0, nil, ""},
+		{"interrupted, a task by name", spec(named), interrupted, nil, false, report.ActionResume, "it continues", 0, nil, ""},
+		{"interrupted, edited", spec(), interrupted, edit, false, report.ActionReplace, "code changed", 0, nil, ""},
+		{"interrupted, new data", spec(data), interrupted, newData, false, report.ActionReplace, "input data changed", 0, nil, ""},
 		{"interrupted, another command of that name", spec(named), interrupted, args, false, "", "", 0, nil, "was interrupted, and is another command: arguments changed"},
 		{"interrupted, forced", spec(), interrupted, nil, force, "", "", 0, nil, "has not ended (interrupted)"},
-		{"failed", spec(), failed, nil, false, ActionStart, "failed; this is a new one", 0, nil, ""},
-		{"failed, a task by name", spec(named), failed, nil, false, ActionStart, "failed; this is a new one", 0, nil, ""},
-		{"failed, forced", spec(), failed, nil, force, ActionStart, "failed", 1, nil, ""},
-		{"cancelled", spec(named), cancelled, nil, false, ActionStart, "was cancelled; this is a new one", 0, nil, ""},
-		{"succeeded", spec(), succeeded, nil, false, ActionStart, "", 1, nil, ""},
-		{"succeeded, edited", spec(), succeeded, edit, false, ActionStart, "", 1, []string{"code"}, ""},
-		{"succeeded, a task by name", spec(named), succeeded, nil, false, ActionSkip, "complete since ", 1, nil, ""},
-		{"succeeded, by name, results elsewhere", spec(named), succeeded, elsewhere, false, ActionSkip, "--force runs it again", 1, nil, ""},
-		{"succeeded, by name, forced", spec(named), succeeded, nil, force, ActionStart, "", 1, nil, ""},
-		{"succeeded, by name, edited", spec(named), succeeded, edit, false, ActionStart, "running again: code changed", 1, []string{"code"}, ""},
-		{"succeeded, by name, new data", spec(named, data), succeeded, newData, false, ActionStart, "input data changed", 1, []string{"input data"}, ""},
-		{"succeeded, by name, other arguments", spec(named), succeeded, args, false, ActionStart, "arguments changed", 1, []string{"arguments"}, ""},
-		{"succeeded, by name, other variables", spec(named), succeeded, env, false, ActionStart, "variable A changed", 1, []string{"variable A"}, ""},
+		{"failed", spec(), failed, nil, false, report.ActionStart, "failed; this is a new one", 0, nil, ""},
+		{"failed, a task by name", spec(named), failed, nil, false, report.ActionStart, "failed; this is a new one", 0, nil, ""},
+		{"failed, forced", spec(), failed, nil, force, report.ActionStart, "failed", 1, nil, ""},
+		{"cancelled", spec(named), cancelled, nil, false, report.ActionStart, "was cancelled; this is a new one", 0, nil, ""},
+		{"succeeded", spec(), succeeded, nil, false, report.ActionStart, "", 1, nil, ""},
+		{"succeeded, edited", spec(), succeeded, edit, false, report.ActionStart, "", 1, []string{"code"}, ""},
+		{"succeeded, a task by name", spec(named), succeeded, nil, false, report.ActionSkip, "complete since ", 1, nil, ""},
+		{"succeeded, by name, results elsewhere", spec(named), succeeded, elsewhere, false, report.ActionSkip, "--force runs it again", 1, nil, ""},
+		{"succeeded, by name, forced", spec(named), succeeded, nil, force, report.ActionStart, "", 1, nil, ""},
+		{"succeeded, by name, edited", spec(named), succeeded, edit, false, report.ActionStart, "running again: code changed", 1, []string{"code"}, ""},
+		{"succeeded, by name, new data", spec(named, data), succeeded, newData, false, report.ActionStart, "input data changed", 1, []string{"input data"}, ""},
+		{"succeeded, by name, other arguments", spec(named), succeeded, args, false, report.ActionStart, "arguments changed", 1, []string{"arguments"}, ""},
+		{"succeeded, by name, other variables", spec(named), succeeded, env, false, report.ActionStart, "variable A changed", 1, []string{"variable A"}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -154,9 +155,9 @@ func TestASecondCommand(t *testing.T) {
 			if p.Job != first {
 				t.Errorf("the job before is %s, want %s", p.Job, first)
 			}
-			if row.state != nil && row.want != ActionReplace {
+			if row.state != nil && row.want != report.ActionReplace {
 				path, err := d.Submit(t.Context(), &p)
-				if d.check(err); (path == first) != (row.want != ActionStart) {
+				if d.check(err); (path == first) != (row.want != report.ActionStart) {
 					t.Errorf("it is job %s after %s", path, first)
 				}
 			}
@@ -202,7 +203,7 @@ func TestARemovedJobIsForgotten(t *testing.T) {
 	succeeded(d, first)
 	d.check(d.World.Store.Delete(t.Context(), first.String()+"/job.json"))
 	p, err := d.Plan(t.Context(), spec(named), false)
-	if d.check(err); p.Action != ActionStart {
+	if d.check(err); p.Action != report.ActionStart {
 		t.Errorf("it would %s", p.Action)
 	}
 }
@@ -315,7 +316,7 @@ func TestSubmitsThatRaceMakeOneJob(t *testing.T) {
 	errs := make([]error, commands)
 	for i := range commands { // all decide before the first one acts
 		p, err := d.Plan(t.Context(), spec(named), false)
-		if d.check(err); p.Action != ActionStart {
+		if d.check(err); p.Action != report.ActionStart {
 			t.Fatalf("it would %s", p.Action)
 		}
 		plans[i] = p
@@ -332,9 +333,9 @@ func TestSubmitsThatRaceMakeOneJob(t *testing.T) {
 			t.Errorf("job %s and job %s", paths[0], paths[i])
 		}
 		switch {
-		case p.Action == ActionStart:
+		case p.Action == report.ActionStart:
 			started++
-		case p.Action != ActionAttach || !strings.Contains(p.Note, "was started a moment ago") || p.Job != paths[0]:
+		case p.Action != report.ActionAttach || !strings.Contains(p.Note, "was started a moment ago") || p.Job != paths[0]:
 			t.Errorf("it would %s, saying %q", p.Action, p.Note)
 		}
 	}

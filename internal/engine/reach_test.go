@@ -158,8 +158,8 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 			continue
 		}
 		d.check(err)
-		if c.container.Dockerfile != "" && strings.HasPrefix(p.Image.Ref, registry+"/drover/") != (c.registry != "") {
-			t.Errorf("%s: it will be named %s", name, p.Image.Ref)
+		if c.container.Dockerfile != "" && strings.HasPrefix(p.Image.Reference, registry+"/drover/") != (c.registry != "") {
+			t.Errorf("%s: it will be named %s", name, p.Image.Reference)
 		}
 	}
 	if len(built) > 0 {

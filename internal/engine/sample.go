@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -22,7 +23,7 @@ import (
 // that task that was interrupted is cancelled first. Close it when it is done with;
 // p stays as it is.
 func (e *Engine) Sample(ctx context.Context, p *Plan, what string, numbers []int) (Plan, error) {
-	s := Plan{Spec: p.Spec, Action: ActionStart, Code: p.Code, Script: p.Script, Sub: p.Sub, Python: p.Python, Paths: p.Paths, InPlace: p.InPlace, Seen: p.Seen, CodeNote: p.CodeNote, Digest: p.Digest,
+	s := Plan{Spec: p.Spec, Action: report.ActionStart, Code: p.Code, Script: p.Script, Sub: p.Sub, Python: p.Python, Paths: p.Paths, InPlace: p.InPlace, Seen: p.Seen, CodeNote: p.CodeNote, Digest: p.Digest,
 		Environment: p.Environment, Properties: p.Properties, Offer: p.Offer, Contents: p.Contents, ship: p.ship, feeds: p.feeds,
 		Image: p.Image, seen: p.seen}
 	s.Spec.Task, s.Spec.MaxFails = job.Beside(p.Spec.Task, what), ""
@@ -80,7 +81,7 @@ func (e decider) decideSample(ctx context.Context, s *Plan) error {
 	switch {
 	case rep.State.Settled():
 	case rep.State == job.Interrupted || rep.Run.Stop != nil:
-		s.Action = ActionReplace
+		s.Action = report.ActionReplace
 		s.Note = fmt.Sprintf("job %s of task %s has not ended: it is cancelled", rep.Job.Short, s.Spec.Task)
 	default:
 		id := rep.Job.Short

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/option"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -89,8 +90,8 @@ func (p *Plan) resetTo(task string, besides []beside) {
 // keepJobSettings has the plan say what runs where it is a job that is there: that one's settings.
 func (p *Plan) keepJobSettings() {
 	switch {
-	case p.Action == ActionAttach, p.Action == ActionSkip, p.Action == ActionResume && p.amend == nil:
-	case (p.Action == ActionExtend || p.Action == ActionReopen) && p.amend == nil:
+	case p.Action == report.ActionAttach, p.Action == report.ActionSkip, p.Action == report.ActionResume && p.amend == nil:
+	case (p.Action == report.ActionExtend || p.Action == report.ActionReopen) && p.amend == nil:
 	default:
 		return
 	}
@@ -103,7 +104,7 @@ func (p *Plan) keepJobSettings() {
 // when it has that; what Code and Environment say is not what runs.
 func (p *Plan) KeepsCode() (since time.Time, keeps bool) {
 	switch p.Action {
-	case ActionAttach, ActionResume, ActionExtend, ActionReopen:
+	case report.ActionAttach, report.ActionResume, report.ActionExtend, report.ActionReopen:
 		return codeTime(p.before), !p.TakesNewCode && hasCode(p.differ.changedContent())
 	}
 	return since, false
@@ -116,7 +117,7 @@ func (e decider) decideTask(ctx context.Context, p *Plan) error {
 	if err != nil {
 		return err
 	}
-	p.Action = ActionStart
+	p.Action = report.ActionStart
 	if !p.Spec.Named && len(task.Beside) > 0 {
 		if to, ok := task.Beside[settingsKey(p.Spec, p.inherited)]; ok {
 			p.resetTo(to, p.besides)
@@ -171,7 +172,7 @@ func (e decider) decideTask(ctx context.Context, p *Plan) error {
 	p.Changed = p.differ.allChanges()
 	switch {
 	case p.Spec.Named && !p.force && len(p.Changed) == 0:
-		p.Action = ActionSkip
+		p.Action = report.ActionSkip
 		p.Note = "complete since " + stamp(rep.Ended()) + "; --force runs it again"
 		if rep.Job.Spec.StdinOf != "" && p.Spec.StdinOf == "" {
 			p.Note += "; its program has read standard input, and this command has none"
@@ -236,7 +237,7 @@ func (p *Plan) decideUnsettled() error {
 	rep, d := p.before, p.differ
 	id, live := rep.Job.Short, rep.State != job.Interrupted
 	if rep.Run.Stop != nil {
-		p.Action = ActionReplace
+		p.Action = report.ActionReplace
 		p.Note = fmt.Sprintf("job %s is stopping (%s); a new one starts once it has ended", id, rep.Run.Stop.Reason)
 		return nil
 	}
@@ -255,7 +256,7 @@ func (p *Plan) decideUnsettled() error {
 		return fault.New(fault.Invalid, "End it first: drover cancel "+id+"; then "+p.typedWith("--new-code")+".",
 			"run job %s with new code: it is live, and runs the code as it was", id)
 	case live:
-		p.Action = ActionAttach
+		p.Action = report.ActionAttach
 		p.Note = fmt.Sprintf("already running since %[2]s as job %[1]s: showing its output", id, stamp(rep.Job.At))
 		if code {
 			p.Note += "; it runs the code as it was then"
@@ -267,15 +268,15 @@ func (p *Plan) decideUnsettled() error {
 			p.Note += "; it is paused: drover resume " + id + " has it go on"
 		}
 	case seed && p.Spec.CleanState && !rep.Job.Spec.CleanState:
-		p.Action = ActionReplace
+		p.Action = report.ActionReplace
 		p.Note = fmt.Sprintf("job %s was interrupted: it is cancelled, and a new job starts with an empty state", id)
 	case len(changed) > 0:
-		p.Action = ActionReplace
+		p.Action = report.ActionReplace
 		p.Note = fmt.Sprintf("job %s was interrupted and %s changed: it is cancelled, and a new job starts from its checkpoints%s", id, strings.Join(changed, ", "), p.changedFiles())
 	case rep.Job.Spec.StdinOf != "" && p.Spec.StdinOf == "":
 		return stdinGone(rep.Job)
 	default:
-		p.Action = ActionResume
+		p.Action = report.ActionResume
 		p.Note = fmt.Sprintf("job %s was interrupted; it continues%s", id, d.inheritedNote())
 	}
 	return nil
@@ -435,17 +436,17 @@ func (e submitter) submitOnce(ctx context.Context, p *Plan) (path job.Path, done
 		}
 	}
 	switch p.Action {
-	case ActionAttach, ActionSkip:
+	case report.ActionAttach, report.ActionSkip:
 		return p.Job, true, nil
-	case ActionResume:
+	case report.ActionResume:
 		return e.resumeJob(ctx, p)
-	case ActionExtend, ActionReopen:
+	case report.ActionExtend, report.ActionReopen:
 		return e.reopenJob(ctx, p)
 	}
 	if err := e.buildImage(ctx, p); err != nil {
 		return path, true, err
 	}
-	if p.Action == ActionReplace {
+	if p.Action == report.ActionReplace {
 		if _, err := control.CancelJob(ctx, e.World, p.Job, e.Caller.By, "replaced by a new job with "+p.replacedBy()); err != nil {
 			return path, true, err
 		}
@@ -508,7 +509,7 @@ func (e submitter) attachToWinner(ctx context.Context, p *Plan, path job.Path) (
 		return path, true, fault.New(fault.Invalid, "Follow it as it is with drover logs -f "+winner.Short+", or choose another -t.",
 			"start task %s: job %s was started a moment ago with other settings: %s", p.Spec.Task, winner.Short, strings.Join(other, ", "))
 	}
-	p.Action, p.Job = ActionAttach, path
+	p.Action, p.Job = report.ActionAttach, path
 	p.before.Job = winner
 	p.Note = fmt.Sprintf("job %s was started a moment ago: showing its output", winner.Short)
 	p.keepJobSettings()

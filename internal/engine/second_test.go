@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/internal/verify"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/option"
+	"github.com/drover-run/drover/report"
 )
 
 // typed are other values of all options that a second command may have otherwise, by the
@@ -178,7 +179,7 @@ func second(t *testing.T, f option.Field, verb job.Verb, name string, byName boo
 		t.Errorf("the plan (%s) says %v, and the job has %v", p.Action, want, got)
 	}
 	skips := name == "complete" && byName && f.Class == option.ClassLabel
-	if skips != (p.Action == ActionSkip) {
+	if skips != (p.Action == report.ActionSkip) {
 		t.Errorf("it would %s: %s", p.Action, p.Note)
 	}
 	if want := (&normal); !skips {
@@ -199,7 +200,7 @@ func second(t *testing.T, f option.Field, verb job.Verb, name string, byName boo
 	// The same again is no other command.
 	again, err := d.Plan(t.Context(), s, false)
 	d.check(err)
-	if name == "live" && again.Action != ActionAttach || again.Spec.Task != path.Task {
+	if name == "live" && again.Action != report.ActionAttach || again.Spec.Task != path.Task {
 		t.Errorf("typed once more it would %s of task %s: %s", again.Action, again.Spec.Task, again.Note)
 	}
 	for _, one := range []job.Path{first, path} {
@@ -264,7 +265,7 @@ func TestCommandsWithOtherVariablesAreOtherJobs(t *testing.T) {
 	for seed, p := range of {
 		interrupted(d, p)
 		plan, err := d.with("cli-again", "SEED="+seed, "PATH=/bin").Plan(t.Context(), spec(), false)
-		if d.check(err); plan.Action != ActionResume || plan.Job != p || strings.Contains(plan.Note, "SEED") {
+		if d.check(err); plan.Action != report.ActionResume || plan.Job != p || strings.Contains(plan.Note, "SEED") {
 			t.Errorf("seed %s: it would %s %s: %s", seed, plan.Action, plan.Job, plan.Note)
 		}
 	}
@@ -309,7 +310,7 @@ func TestVariablesThatAProgramInherits(t *testing.T) {
 			other := d.with("cli-2", row.is...)
 			p, err = other.Plan(t.Context(), s, false)
 			if row.differ == "" {
-				if d.check(err); p.Action != ActionAttach {
+				if d.check(err); p.Action != report.ActionAttach {
 					t.Errorf("it would %s: %s", p.Action, p.Note)
 				}
 			} else if err == nil || !strings.Contains(err.Error(), "is live with other settings: "+row.differ) || fault.Hint(err) == "" {
@@ -319,7 +320,7 @@ func TestVariablesThatAProgramInherits(t *testing.T) {
 			far := d.with("cli-3", row.is...)
 			far.Caller.Cache = t.TempDir()
 			if row.change == nil {
-				if p, err = far.Plan(t.Context(), s, false); err != nil || p.Action != ActionAttach {
+				if p, err = far.Plan(t.Context(), s, false); err != nil || p.Action != report.ActionAttach {
 					t.Errorf("from elsewhere it would %s: %v", p.Action, err)
 				}
 			}
@@ -334,10 +335,10 @@ func TestVariablesThatAProgramInherits(t *testing.T) {
 			// Its new agents inherit ours, and then it is ours that are compared.
 			_, err = other.Attend(t.Context(), path)
 			d.check(err)
-			if p, err = other.Plan(t.Context(), s, false); err != nil || p.Action != ActionSkip {
+			if p, err = other.Plan(t.Context(), s, false); err != nil || p.Action != report.ActionSkip {
 				t.Errorf("complete, from the shell that went on with it: it would %s: %s, %v", p.Action, p.Note, err)
 			}
-			if p, err = e.Plan(t.Context(), s, false); err != nil || p.Action != ActionStart || !strings.Contains(p.Note, "running again: "+row.differ+" changed since job ") {
+			if p, err = e.Plan(t.Context(), s, false); err != nil || p.Action != report.ActionStart || !strings.Contains(p.Note, "running again: "+row.differ+" changed since job ") {
 				t.Errorf("complete, from the first shell: it would %s: %s, %v", p.Action, p.Note, err)
 			}
 		})
@@ -381,7 +382,7 @@ func TestATaskOfAnotherFolder(t *testing.T) {
 	}
 	unnamed := of(other)
 	unnamed.Task, unnamed.Named = "", false
-	if p, err := at(other, "desk").Plan(t.Context(), unnamed, false); err != nil || p.Action != ActionStart {
+	if p, err := at(other, "desk").Plan(t.Context(), unnamed, false); err != nil || p.Action != report.ActionStart {
 		t.Errorf("a task without a name: it would %s: %v", p.Action, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -28,7 +29,7 @@ func (e decider) decideBySSM(ctx context.Context, p *Plan, task tasks.Task, forc
 	case force:
 		p.Note = fmt.Sprintf("job %s has succeeded; --force_running runs the task again", id)
 	default:
-		p.Action, p.before, p.Job = ActionSkip, *rep, rep.Path
+		p.Action, p.before, p.Job = report.ActionSkip, *rep, rep.Path
 		p.Note = "complete since " + stamp(rep.Ended()) + " by job " + id + "; --force_running runs it again"
 		if p.Spec.CleanState {
 			p.Note += ", --clean_state alone does not"

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -42,33 +43,33 @@ func TestASecondCommandOfTheSeed(t *testing.T) {
 		state      func(*desk, job.Path)
 		change     func(*desk, *job.Spec)
 		force      bool
-		want       Action
+		want       report.Action
 		note       string
 		stateSince int
 		refused    string
 	}{
-		{"succeeded", spec(seed), succeeded, nil, false, ActionSkip, "complete since ", 0, ""},
-		{"succeeded, edited", spec(seed), succeeded, edit, false, ActionSkip, "--force_running runs it again", 0, ""},
-		{"succeeded, another command", spec(seed), succeeded, args, false, ActionSkip, "complete since ", 0, ""},
-		{"succeeded, with --cs alone", spec(seed), succeeded, as(cleanState), false, ActionSkip, "--clean_state alone does not", 1, ""},
-		{"succeeded, forced", spec(seed), succeeded, nil, force, ActionStart, "runs the task again", 0, ""},
-		{"succeeded, forced, with --cs", spec(seed), succeeded, as(cleanState), force, ActionStart, "", 1, ""},
-		{"succeeded, as processing", spec(seed), succeeded, as(processing), false, ActionStart, "", 0, ""},
-		{"processing succeeded, as training", spec(seed, processing), succeeded, as(func(s *job.Spec) { s.Verb, s.Results = "", nil }), false, ActionStart, "", 0, ""},
-		{"processing succeeded", spec(seed, processing), succeeded, nil, false, ActionSkip, "complete since ", 0, ""},
-		{"failed", spec(seed), failed, nil, false, ActionStart, "failed; this is a new one", 0, ""},
-		{"failed, with --cs", spec(seed), failed, as(cleanState), false, ActionStart, "failed", 1, ""},
-		{"cancelled", spec(seed), cancelled, nil, false, ActionStart, "was cancelled", 0, ""},
-		{"running", spec(seed), running, nil, false, ActionAttach, "already running since", 0, ""},
-		{"running, forced", spec(seed), running, nil, force, ActionAttach, "already running since", 0, ""},
+		{"succeeded", spec(seed), succeeded, nil, false, report.ActionSkip, "complete since ", 0, ""},
+		{"succeeded, edited", spec(seed), succeeded, edit, false, report.ActionSkip, "--force_running runs it again", 0, ""},
+		{"succeeded, another command", spec(seed), succeeded, args, false, report.ActionSkip, "complete since ", 0, ""},
+		{"succeeded, with --cs alone", spec(seed), succeeded, as(cleanState), false, report.ActionSkip, "--clean_state alone does not", 1, ""},
+		{"succeeded, forced", spec(seed), succeeded, nil, force, report.ActionStart, "runs the task again", 0, ""},
+		{"succeeded, forced, with --cs", spec(seed), succeeded, as(cleanState), force, report.ActionStart, "", 1, ""},
+		{"succeeded, as processing", spec(seed), succeeded, as(processing), false, report.ActionStart, "", 0, ""},
+		{"processing succeeded, as training", spec(seed, processing), succeeded, as(func(s *job.Spec) { s.Verb, s.Results = "", nil }), false, report.ActionStart, "", 0, ""},
+		{"processing succeeded", spec(seed, processing), succeeded, nil, false, report.ActionSkip, "complete since ", 0, ""},
+		{"failed", spec(seed), failed, nil, false, report.ActionStart, "failed; this is a new one", 0, ""},
+		{"failed, with --cs", spec(seed), failed, as(cleanState), false, report.ActionStart, "failed", 1, ""},
+		{"cancelled", spec(seed), cancelled, nil, false, report.ActionStart, "was cancelled", 0, ""},
+		{"running", spec(seed), running, nil, false, report.ActionAttach, "already running since", 0, ""},
+		{"running, forced", spec(seed), running, nil, force, report.ActionAttach, "already running since", 0, ""},
 		{"running, another command", spec(seed), running, args, false, "", "", 0, "is live with another command"},
 		{"running, as processing", spec(seed), running, as(processing), force, "", "", 0, "is live with another command"},
-		{"interrupted", spec(seed), interrupted, nil, false, ActionResume, "it continues", 0, ""},
-		{"interrupted, forced", spec(seed), interrupted, nil, force, ActionResume, "it continues", 0, ""},
-		{"interrupted, edited", spec(seed), interrupted, edit, false, ActionReplace, "code changed", 0, ""},
-		{"interrupted, with --cs", spec(seed), interrupted, as(cleanState), false, ActionReplace, "with an empty state", 1, ""},
-		{"interrupted, begun with --cs", spec(seed, cleanState), interrupted, nil, false, ActionResume, "it continues", 1, ""},
-		{"by drover's own rules", spec(named), succeeded, as(func(s *job.Spec) { s.Rules, s.Args = job.SSM, []string{"x"} }), false, ActionSkip, "complete since ", 0, ""},
+		{"interrupted", spec(seed), interrupted, nil, false, report.ActionResume, "it continues", 0, ""},
+		{"interrupted, forced", spec(seed), interrupted, nil, force, report.ActionResume, "it continues", 0, ""},
+		{"interrupted, edited", spec(seed), interrupted, edit, false, report.ActionReplace, "code changed", 0, ""},
+		{"interrupted, with --cs", spec(seed), interrupted, as(cleanState), false, report.ActionReplace, "with an empty state", 1, ""},
+		{"interrupted, begun with --cs", spec(seed, cleanState), interrupted, nil, false, report.ActionResume, "it continues", 1, ""},
+		{"by drover's own rules", spec(named), succeeded, as(func(s *job.Spec) { s.Rules, s.Args = job.SSM, []string{"x"} }), false, report.ActionSkip, "complete since ", 0, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -89,11 +90,11 @@ func TestASecondCommandOfTheSeed(t *testing.T) {
 			if d.check(err); p.Action != row.want || !strings.Contains(p.Note, row.note) || p.stateSince != row.stateSince {
 				t.Errorf("it would %s: %q, state since %d; want %s: %q, %d", p.Action, p.Note, p.stateSince, row.want, row.note, row.stateSince)
 			}
-			if row.want == ActionReplace || row.want == ActionAttach {
+			if row.want == report.ActionReplace || row.want == report.ActionAttach {
 				return
 			}
 			path, err := d.Submit(t.Context(), &p)
-			if d.check(err); (path == first) == (row.want == ActionStart) {
+			if d.check(err); (path == first) == (row.want == report.ActionStart) {
 				t.Errorf("it is job %s after %s", path, first)
 			}
 		})
@@ -110,9 +111,9 @@ func TestATaskOfTwoTypesCompletesTwice(t *testing.T) {
 	failed(d, process)
 	for name, row := range map[string]struct {
 		spec job.Spec
-		want Action
+		want report.Action
 		path job.Path
-	}{"training": {spec(seed), ActionSkip, training}, "processing": {spec(seed, processing), ActionStart, process}} {
+	}{"training": {spec(seed), report.ActionSkip, training}, "processing": {spec(seed, processing), report.ActionStart, process}} {
 		p, err := d.Plan(t.Context(), row.spec, false)
 		if d.check(err); p.Action != row.want || p.Job != row.path {
 			t.Errorf("%s would %s %s, want %s %s", name, p.Action, p.Job, row.want, row.path)
@@ -229,7 +230,7 @@ func TestInputsOfOtherTasksAreWhatTheSeedGives(t *testing.T) {
 	}
 	// The same command once more finds the same, and attaches.
 	again, err := d.Plan(t.Context(), second, false)
-	if d.check(err); again.Action != ActionAttach || len(again.differences(d.look(p).Job, nil).allChanges()) > 0 {
+	if d.check(err); again.Action != report.ActionAttach || len(again.differences(d.look(p).Job, nil).allChanges()) > 0 {
 		t.Errorf("it would %s, for %v", again.Action, again.differences(d.look(p).Job, nil).allChanges())
 	}
 }

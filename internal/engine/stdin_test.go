@@ -9,6 +9,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/stdin"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
 // distant is a target with agents that do not live beside the command line.
@@ -80,12 +81,12 @@ func TestAJobGoesOnWithItsStandardInputAlone(t *testing.T) {
 	second.Caller.Input = piped(t, "2\n")
 	p, err := second.Plan(t.Context(), spec(), false)
 	d.check(err)
-	if p.Action != ActionStart || p.Spec.Task == first.Task {
+	if p.Action != report.ActionStart || p.Spec.Task == first.Task {
 		t.Errorf("with another pipe it would %s in %s: %s", p.Action, p.Spec.Task, p.Note)
 	}
 	third := d.other("cli-3")
 	third.Caller.Input = nil
-	if p, err = third.Plan(t.Context(), spec(), false); err != nil || p.Action != ActionAttach {
+	if p, err = third.Plan(t.Context(), spec(), false); err != nil || p.Action != report.ActionAttach {
 		t.Errorf("without any it would %s: %v", p.Action, err)
 	}
 	j := d.load(first)

@@ -12,6 +12,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/option"
+	"github.com/drover-run/drover/report"
 )
 
 // What a second command does with a map that has not ended: docs/design/006-maps.md.
@@ -36,7 +37,7 @@ func (p *Plan) decideUnfinishedMap(fresh int) error {
 	case p.force && live:
 		return p.decideUnsettled() // which refuses it
 	case p.force:
-		p.Action, p.Items.New = ActionReplace, p.Items.Count
+		p.Action, p.Items.New = report.ActionReplace, p.Items.Count
 		p.Note = fmt.Sprintf("job %s was interrupted: it is cancelled, as --force says, and all items run in a new job", id)
 		return nil
 	}
@@ -51,7 +52,7 @@ func (p *Plan) decideUnfinishedMap(fresh int) error {
 	case fresh > 0 && len(changed) > 0:
 		return p.refuseItems(changed, fresh)
 	case fresh > 0:
-		p.Action = ActionExtend
+		p.Action = report.ActionExtend
 		p.Note = fmt.Sprintf("job %s: added %d new %s%s", id, fresh, itemWord(fresh), p.newSettings())
 		return nil
 	case live:
@@ -59,7 +60,7 @@ func (p *Plan) decideUnfinishedMap(fresh int) error {
 			return err
 		}
 	default:
-		p.Action = ActionResume
+		p.Action = report.ActionResume
 		p.Note = fmt.Sprintf("job %s was interrupted; it continues%s", id, p.newSettings())
 		if len(changed) > 0 {
 			p.Note = fmt.Sprintf("job %s was interrupted; it continues with the code of %s, without what has changed since: %s%s%s",
@@ -160,7 +161,7 @@ func (p *Plan) takeNewCode() error {
 		return fault.New(fault.Invalid, "Let what runs end first: drover cancel --drain "+id+"; then "+p.typedWith("--new-code")+".",
 			"run job %s with new code: it is running, and its agents have the earlier code", id)
 	}
-	p.Action, p.TakesNewCode = ActionReopen, true
+	p.Action, p.TakesNewCode = report.ActionReopen, true
 	p.Note = fmt.Sprintf("job %s: what is left runs with the new code%s; results so far stay%s", id, p.changedFiles(), p.newSettings())
 	return nil
 }
@@ -214,7 +215,7 @@ func (p *Plan) decideStopping() error {
 			return err
 		}
 	}
-	p.Action, p.Items.Again = ActionReopen, rep.Map.Map.Items()-rep.Map.Tally.Succeeded
+	p.Action, p.Items.Again = report.ActionReopen, rep.Map.Map.Items()-rep.Map.Tally.Succeeded
 	p.Note = fmt.Sprintf("job %s is stopping (%s); what had no success runs again once it has ended", rep.Job.Short, rep.Run.Stop.Reason)
 	if p.TakesNewCode {
 		p.Note += ", with the new code" + p.changedFiles()
@@ -235,7 +236,7 @@ func (p *Plan) endedWithNewCode(fresh int) error {
 		}
 		return p.takeNewCode()
 	}
-	p.Action = ActionSkip
+	p.Action = report.ActionSkip
 	p.Note = "complete since " + stamp(rep.Ended()) + "; nothing is left for the new code, and --force runs all items with it"
 	return nil
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/items/template"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -175,7 +175,7 @@ func (e planner) lookAtFiles(ctx context.Context, p *Plan) error {
 // uploadItemFiles stores the files that the items of l name, and gives the list of them, to be
 // stored with the items: nil when there are none. What is in the store already is not
 // sent again. watch hears how far it is; it may be nil.
-func (e submitter) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.List, watch func(transfer.CopyProgress)) (*manifest.List, error) {
+func (e submitter) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.List, watch func(report.CopyProgress)) (*manifest.List, error) {
 	if p.Items.Uploads == 0 {
 		return nil, nil
 	}
@@ -200,7 +200,7 @@ func (e submitter) uploadItemFiles(ctx context.Context, p *Plan, l *manifest.Lis
 
 // storeItems stores a list and its files below a job.
 func (e submitter) storeItems(ctx context.Context, p *Plan, l *manifest.List, path job.Path) (job.Manifest, error) {
-	files, err := e.uploadItemFiles(ctx, p, l, p.progressOf(SendingItems))
+	files, err := e.uploadItemFiles(ctx, p, l, p.progressOf(report.SendingItems))
 	if err != nil {
 		return job.Manifest{}, err
 	}

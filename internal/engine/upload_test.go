@@ -22,6 +22,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 	storemem "github.com/drover-run/drover/store/mem"
 )
@@ -231,7 +232,7 @@ func TestGCKeepsTheFilesOfItems(t *testing.T) {
 	more, err := d.Plan(t.Context(), mapping(), false)
 	d.check(err)
 	defer more.Close()
-	if _, err := d.Submit(t.Context(), &more); err != nil || more.Action != ActionExtend {
+	if _, err := d.Submit(t.Context(), &more); err != nil || more.Action != report.ActionExtend {
 		t.Fatalf("%s: %v", more.Action, err)
 	}
 	var named []store.Digest

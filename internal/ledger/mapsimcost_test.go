@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -191,20 +192,20 @@ func (f *field) check() {
 }
 
 // asked is what the store was asked for and takes money for.
-func (f *field) asked() protocol.Requests {
+func (f *field) asked() report.Requests {
 	l := f.line()
-	return protocol.Requests{Writes: l.Writes, Lists: l.Lists, Reads: l.Reads}
+	return report.Requests{Writes: l.Writes, Lists: l.Lists, Reads: l.Reads}
 }
 
 // estimate is what Estimate says of it.
-func (f *field) estimate() protocol.Requests {
+func (f *field) estimate() report.Requests {
 	whole, minute := mapagent.Estimate(f.items, chunks.ChunksIn(f.items, f.j.ChunkSize), f.agents)
 	return whole.Add(minute.Times(f.minutes / float64(f.agents)))
 }
 
 // roughly says that an estimate is no more than twice as much, nor less than half: of
 // what is dear together, and of all.
-func roughly(got, want protocol.Requests) bool {
+func roughly(got, want report.Requests) bool {
 	near := func(a, b int) bool { return a <= 2*b && b <= 2*a }
 	return near(got.Writes+got.Lists, want.Writes+want.Lists) && near(got.Sum(), want.Sum())
 }

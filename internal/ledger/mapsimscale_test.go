@@ -17,7 +17,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
-	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/report"
 )
 
 var (
@@ -59,8 +59,8 @@ type scaleLine struct {
 	BytesDown int64 `json:"bytes_down"`
 	Heap      int64 `json:"heap"` // of the simulator, with its store
 
-	Plan       protocol.Requests `json:"plan"` // what --plan says of it
-	PlanMinute protocol.Requests `json:"plan_minute"`
+	Plan       report.Requests `json:"plan"` // what --plan says of it
+	PlanMinute report.Requests `json:"plan_minute"`
 }
 
 // scaleMaps are those that are played: all agents come in one instant, as an engine

@@ -33,12 +33,12 @@ func TestSimulation(t *testing.T) {
 	if *seed != 0 {
 		s := simulate(*seed, true)
 		t.Log("\n" + strings.Join(s.trace, "\n"))
-		report(t, s)
+		reportBroken(t, s)
 		return
 	}
 	seen := playWorlds(t, *from, uint64(*seeds), func(seed uint64) coverage {
 		s := simulate(seed, false)
-		report(t, s)
+		reportBroken(t, s)
 		return s.seen
 	})
 	if *from == 0 && *seeds >= normalSeeds {
@@ -46,7 +46,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-func report(t *testing.T, s *scene) {
+func reportBroken(t *testing.T, s *scene) {
 	for _, text := range s.broken {
 		t.Errorf("seed %d: %s\n  replay: go test ./internal/ledger -run TestSimulation -seed %d", s.seed, text, s.seed)
 	}

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/price"
+	"github.com/drover-run/drover/report"
 )
 
 func TestMoneySaysTwoDigitsThatCount(t *testing.T) {
-	for m, want := range map[price.Dollars]string{0: "$0", 12.4: "$12.40", 0.0105: "$0.01", 0.00995: "$0.01", 0.0099: "$0.0099", 0.00032: "$0.00032",
+	for m, want := range map[report.Dollars]string{0: "$0", 12.4: "$12.40", 0.0105: "$0.01", 0.00995: "$0.01", 0.0099: "$0.0099", 0.00032: "$0.00032",
 		0.0003: "$0.0003", 0.0000004: "$0.0000004", 1234.5: "$1234.50", -0.5: "-$0.50"} {
 		if got := m.String(); got != want {
 			t.Errorf("%v is %q, want %q", float64(m), got, want)
@@ -21,7 +22,7 @@ func TestMoneySaysTwoDigitsThatCount(t *testing.T) {
 func TestRequestsComeToWhatTheMakersExampleSays(t *testing.T) {
 	// Google's own example: 10,000 of class A are $0.05, 50,000 of class B $0.02.
 	g := price.GCS()
-	for _, got := range []price.Dollars{g.Requests(10_000, 0, 50_000), g.Requests(0, 10_000, 50_000)} {
+	for _, got := range []report.Dollars{g.Requests(10_000, 0, 50_000), g.Requests(0, 10_000, 50_000)} {
 		if math.Abs(float64(got)-0.07) > 1e-9 {
 			t.Errorf("they come to %v, want $0.07", got)
 		}

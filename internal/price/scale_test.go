@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/price"
+	"github.com/drover-run/drover/report"
 )
 
 var update = flag.Bool("update", false, "write the table of docs/scale.md anew")
@@ -27,8 +27,8 @@ type scaleLine struct {
 	PeakClaims                     int    `json:"peak_claims"`
 	BytesUp                        int64  `json:"bytes_up"`
 	Heap                           int64
-	Plan                           protocol.Requests
-	PlanMinute                     protocol.Requests `json:"plan_minute"`
+	Plan                           report.Requests
+	PlanMinute                     report.Requests `json:"plan_minute"`
 }
 
 // The limits of S3 for a prefix and a second, and how far a plan may be off.
@@ -50,9 +50,9 @@ func counted(t *testing.T) (lines []scaleLine) {
 	return lines
 }
 
-func (l scaleLine) money() price.Dollars { return price.S3().Requests(l.Writes, l.Lists, l.Reads) }
+func (l scaleLine) money() report.Dollars { return price.S3().Requests(l.Writes, l.Lists, l.Reads) }
 
-func (l scaleLine) planned() price.Dollars {
+func (l scaleLine) planned() report.Dollars {
 	r := l.Plan.Add(l.PlanMinute.Times(float64(l.AgentSeconds) / 60 / float64(l.Agents)))
 	return price.S3().Requests(r.Writes, r.Lists, r.Reads)
 }

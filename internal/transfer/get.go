@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -22,21 +23,21 @@ import (
 // key ends in a slash or objects are below it, those come into target, a folder that
 // is made; a single object becomes the file target, or one of its own name where
 // target is a folder or ends in a slash.
-func Get(ctx context.Context, from Place, target string, o Options) (Copied, error) {
+func Get(ctx context.Context, from Place, target string, o Options) (report.Copied, error) {
 	defer o.reportOutages(ctx, from.Store)()
 	d := &down{run: run{o: o, doing: fmt.Sprintf("get %s to %s", from, target)}, from: from, lanes: make(chan struct{}, atOnce)}
 	next, stop := listed(ctx, from.Store, from.folderPrefix())
 	defer func() { stop() }()
 	first, some, err := next()
 	if err != nil {
-		return Copied{}, d.finalError(err)
+		return report.Copied{}, d.finalError(err)
 	}
 	if some {
 		d.prefix = from.folderPrefix()
 		return d.fetchInto(ctx, target, func(ctx context.Context, give func(bringing) error) error { return d.planFolder(first, next, give) })
 	}
 	if from.folderPrefix() == from.Key {
-		return Copied{}, d.finalError(nothing())
+		return report.Copied{}, d.finalError(nothing())
 	}
 	stop()
 	next, stop = listed(ctx, from.Store, from.Key)
@@ -45,7 +46,7 @@ func Get(ctx context.Context, from Place, target string, o Options) (Copied, err
 		err = nothing()
 	}
 	if err != nil {
-		return Copied{}, d.finalError(err)
+		return report.Copied{}, d.finalError(err)
 	}
 	dir, name := filepath.Split(target)
 	if info, err := os.Stat(target); name == "" || err == nil && info.IsDir() {
@@ -55,7 +56,7 @@ func Get(ctx context.Context, from Place, target string, o Options) (Copied, err
 }
 
 // fetchInto brings what plan gives out into the folder target.
-func (d *down) fetchInto(ctx context.Context, target string, plan func(ctx context.Context, give func(bringing) error) error) (done Copied, err error) {
+func (d *down) fetchInto(ctx context.Context, target string, plan func(ctx context.Context, give func(bringing) error) error) (done report.Copied, err error) {
 	if d.own, err = openOwn(target); err != nil {
 		return done, d.finalError(err)
 	}

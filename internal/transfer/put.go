@@ -11,19 +11,20 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
 // Put copies source, a file or a folder, to a place. A folder's files come below it,
 // without the folder's own name; a file gets the place's name, or its own below a
 // place that is a folder.
-func Put(ctx context.Context, source string, to Place, o Options) (Copied, error) {
+func Put(ctx context.Context, source string, to Place, o Options) (report.Copied, error) {
 	defer o.reportOutages(ctx, to.Store)()
 	u := &up{run: run{o: o, doing: fmt.Sprintf("put %s to %s", source, to)}, to: to, source: source}
 	info, err := os.Stat(source)
 	switch {
 	case err != nil:
-		return Copied{}, fault.Wrap(bare(err), fault.Missing, "Check the path.", "put %q", source)
+		return report.Copied{}, fault.Wrap(bare(err), fault.Missing, "Check the path.", "put %q", source)
 	case info.Mode().IsRegular():
 		u.dropOldUploads(ctx)
 		if key := to.Key; key == "" || strings.HasSuffix(key, "/") {
@@ -31,7 +32,7 @@ func Put(ctx context.Context, source string, to Place, o Options) (Copied, error
 		}
 		return carry(ctx, &u.run, func(ctx context.Context, give func(sending) error) error { return u.planSingleFile(ctx, info, give) }, u.sendFile)
 	case !info.IsDir():
-		return Copied{}, fault.New(fault.Invalid, "Write what it gives into a file, and send that.", "put %q: it is neither a file nor a folder", source)
+		return report.Copied{}, fault.New(fault.Invalid, "Write what it gives into a file, and send that.", "put %q: it is neither a file nor a folder", source)
 	}
 	u.dropOldUploads(ctx)
 	u.to.Key = to.folderPrefix()

@@ -47,6 +47,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -65,7 +66,7 @@ type Options struct {
 	Back func(length time.Duration)
 	// Watch is called about ten times a second while it goes on, and once at the end,
 	// from one goroutine. It may be nil.
-	Watch func(CopyProgress)
+	Watch func(report.CopyProgress)
 
 	workers int   // 0: the default
 	piece   int64 // of large objects; 0: the default
@@ -93,22 +94,6 @@ const workers = 64
 // page is how many objects are asked for at once: as many as S3 gives, so that work
 // begins with the first answer.
 const page = 1000
-
-// CopyProgress is how far it is. Files and bytes that are there already are in Same and
-// in SameBytes, not in Files and Bytes; so are the bytes of a file that is gone on with.
-type CopyProgress struct {
-	Files, Same       int64
-	Bytes, SameBytes  int64
-	Found, FoundBytes int64 // so far, of which all the above are a part
-	Counted           bool  // Found is all there is
-}
-
-// Copied is what was done.
-type Copied struct {
-	CopyProgress
-	LeftOut int64 // links to folders, pipes, sockets and devices, which are never sent
-	Took    time.Duration
-}
 
 // Place is somewhere in a bucket. A Key that is empty or ends in a slash is a folder.
 type Place struct {
@@ -194,14 +179,14 @@ func (r *run) noteRefusal(name, why string) {
 	}
 }
 
-func (r *run) currentProgress() CopyProgress {
-	return CopyProgress{Files: r.files.Load(), Same: r.same.Load(), Bytes: r.bytes.Load(), SameBytes: r.sameBytes.Load(),
+func (r *run) currentProgress() report.CopyProgress {
+	return report.CopyProgress{Files: r.files.Load(), Same: r.same.Load(), Bytes: r.bytes.Load(), SameBytes: r.sameBytes.Load(),
 		Found: r.found.Load(), FoundBytes: r.foundBytes.Load(), Counted: r.counted.Load()}
 }
 
 // carry has workers do what plan gives out, until all of it is done or something
 // went wrong.
-func carry[T any](ctx context.Context, r *run, plan func(ctx context.Context, give func(T) error) error, do func(context.Context, T) error) (Copied, error) {
+func carry[T any](ctx context.Context, r *run, plan func(ctx context.Context, give func(T) error) error, do func(context.Context, T) error) (report.Copied, error) {
 	begun := time.Now()
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -238,7 +223,7 @@ func carry[T any](ctx context.Context, r *run, plan func(ctx context.Context, gi
 		err = first // what plan says is its echo
 	}
 	watched()
-	return Copied{CopyProgress: r.currentProgress(), LeftOut: r.leftOut.Load(), Took: time.Since(begun)}, r.finalError(err)
+	return report.Copied{CopyProgress: r.currentProgress(), LeftOut: r.leftOut.Load(), Took: time.Since(begun)}, r.finalError(err)
 }
 
 // finalError is the error at the end.

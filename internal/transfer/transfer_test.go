@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/flaky"
 	"github.com/drover-run/drover/store/mem"
@@ -95,8 +96,8 @@ func TestAFolderComesBackAsItWas(t *testing.T) {
 	files["big"] = big
 	from := write(t, t.TempDir(), files)
 	at := Place{Store: s, Key: "some where/x"}
-	var last CopyProgress
-	done, err := Put(t.Context(), from, at, Options{Watch: func(p CopyProgress) { last = p }})
+	var last report.CopyProgress
+	done, err := Put(t.Context(), from, at, Options{Watch: func(p report.CopyProgress) { last = p }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestAFolderComesBackAsItWas(t *testing.T) {
 	for _, text := range files {
 		bytes += int64(len(text))
 	}
-	want := CopyProgress{Files: int64(len(files)), Bytes: bytes, Found: int64(len(files)), FoundBytes: bytes, Counted: true}
+	want := report.CopyProgress{Files: int64(len(files)), Bytes: bytes, Found: int64(len(files)), FoundBytes: bytes, Counted: true}
 	if diff := cmp.Diff(want, done.CopyProgress); diff != "" {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}

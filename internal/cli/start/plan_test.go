@@ -17,10 +17,6 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-func storePrice(s prices.StorePrice) drover.StorePrice {
-	return drover.StorePrice{Name: s.Name, Region: s.Region, Writes: drover.Dollars(s.Writes), Lists: drover.Dollars(s.Lists), Reads: drover.Dollars(s.Reads), Source: s.Source, Day: s.Day}
-}
-
 func TestThePlanOfAMap(t *testing.T) {
 	plan := func(items drover.PlannedItems, change func(*drover.Plan)) *drover.Plan {
 		p := &drover.Plan{Action: "start", Items: items,
@@ -35,12 +31,12 @@ func TestThePlanOfAMap(t *testing.T) {
 		p.Spec.Out, p.Spec.ItemTimeout = []string{"small/{.stem}.webp", "meta/{n}.json"}, job.Duration(90*time.Second)
 		p.Spec.Limits, p.Spec.GPUs, p.Spec.Queue, p.Spec.Priority = job.Limits{CPUs: 2, Memory: 4 << 30, Processes: 10, Disk: 1 << 30}, 1, "night", 5
 		p.Action = "reopen"
-		p.Cost = drover.Cost{Requests: drover.Requests{Reads: 1}, Price: storePrice(prices.GCS()), Here: true}
+		p.Cost = drover.Cost{Requests: drover.Requests{Reads: 1}, Price: prices.GCS(), Here: true}
 	}
 	var lines []string
 	for _, p := range []*drover.Plan{
 		plan(drover.PlannedItems{Count: 1_000_000, Format: "lines", New: 1_000_000, Chunks: 245}, func(p *drover.Plan) {
-			p.Cost = drover.Cost{Requests: drover.Requests{Writes: 12_000, Lists: 20, Reads: 30_000}, Minute: drover.Requests{Writes: 10, Reads: 20}, Price: storePrice(prices.S3())}
+			p.Cost = drover.Cost{Requests: drover.Requests{Writes: 12_000, Lists: 20, Reads: 30_000}, Minute: drover.Requests{Writes: 10, Reads: 20}, Price: prices.S3()}
 		}),
 		plan(drover.PlannedItems{Count: 1, Format: "csv", Fields: []string{"name", "file"}, Notes: []string{"2 blank lines are skipped", "b", "c", "d", "e"},
 			New: 3, Again: 1234, Gone: 7, Chunks: 1}, whole),

@@ -18,7 +18,6 @@ import (
 	"github.com/drover-run/drover/internal/cli/follow"
 	"github.com/drover-run/drover/internal/cli/progress"
 	"github.com/drover-run/drover/internal/cli/terminal"
-	prices "github.com/drover-run/drover/internal/price"
 	"github.com/drover-run/drover/job"
 )
 
@@ -201,7 +200,7 @@ func pilotLines(r drover.Pilot, paid bool) []string {
 	}
 	forecast := fmt.Sprintf("forecast %s for %s, %s at once", about, terminal.Count(r.Of, "item"), terminal.Comma(f.Slots))
 	if paid {
-		forecast += fmt.Sprintf("; the store gets about %s, for %s", terminal.Count(f.Writes+f.Lists+f.Reads, "request"), prices.Dollars(f.Dollars))
+		forecast += fmt.Sprintf("; the store gets about %s, for %s", terminal.Count(f.Writes+f.Lists+f.Reads, "request"), drover.Dollars(f.Dollars))
 	}
 	return []string{line + ", " + failed, forecast}
 }

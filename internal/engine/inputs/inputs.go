@@ -23,6 +23,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -142,7 +143,7 @@ func (f *Feed) rememberDigests() {
 }
 
 // storeFeed stores a local input and gives the digest of its list.
-func (f *Feed) storeFeed(ctx context.Context, s *store.Store, watch func(transfer.CopyProgress)) (d store.Digest, err error) {
+func (f *Feed) storeFeed(ctx context.Context, s *store.Store, watch func(report.CopyProgress)) (d store.Digest, err error) {
 	told := sending.CountedBlobs{Store: s, Tell: sending.NewProgress(watch, s.Clock())}
 	defer told.Tell.ReportEnd()
 	if f.Tree, d, err = tree.Sync(ctx, told, s.String(), f.source.Root, f.saveOptions()); err != nil {
@@ -182,7 +183,7 @@ func below(t tree.Tree, folder string) tree.Tree {
 }
 
 // storeInput stores one input and gives the digest of its list.
-func (w *Finder) storeInput(ctx context.Context, f *Feed, spec job.Spec, watch func(transfer.CopyProgress)) (store.Digest, error) {
+func (w *Finder) storeInput(ctx context.Context, f *Feed, spec job.Spec, watch func(report.CopyProgress)) (store.Digest, error) {
 	if f.Tree.Away != nil {
 		d, err := tree.PutTree(ctx, w.World.Store, f.Tree)
 		if err != nil {
@@ -213,7 +214,7 @@ func (w *Finder) storeInput(ctx context.Context, f *Feed, spec job.Spec, watch f
 
 // StoreAll stores what was found, and names it in the job. What has
 // changed since is stored as it is now.
-func (w *Finder) StoreAll(ctx context.Context, feeds []Feed, j *job.Job, watch func(transfer.CopyProgress)) error {
+func (w *Finder) StoreAll(ctx context.Context, feeds []Feed, j *job.Job, watch func(report.CopyProgress)) error {
 	for i := range feeds {
 		f, in := &feeds[i], feeds[i].In
 		d, err := w.storeInput(ctx, f, j.Spec, watch)

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/drover-run/drover/internal/transfer"
+	"github.com/drover-run/drover/report"
 	"github.com/drover-run/drover/store"
 )
 
@@ -19,32 +19,32 @@ const tellEach = 100 * time.Millisecond
 // Progress says how far the sending of files is. Its methods may be called by many
 // goroutines; watch is called by one at a time.
 type Progress struct {
-	watch func(transfer.CopyProgress)
+	watch func(report.CopyProgress)
 	clock store.Clock
 
 	mu   sync.Mutex
-	now  transfer.CopyProgress
+	now  report.CopyProgress
 	Last time.Duration // by the clock
 }
 
-func NewProgress(watch func(transfer.CopyProgress), c store.Clock) *Progress {
+func NewProgress(watch func(report.CopyProgress), c store.Clock) *Progress {
 	if watch == nil {
-		watch = func(transfer.CopyProgress) {}
+		watch = func(report.CopyProgress) {}
 	}
 	return &Progress{watch: watch, clock: c, Last: c.Boot() - tellEach}
 }
 
 // AddFound says what there is to be sent, if that is known before.
 func (t *Progress) AddFound(files, bytes int64) {
-	t.addProgress(func(p *transfer.CopyProgress) { p.Found, p.FoundBytes, p.Counted = files, bytes, true })
+	t.addProgress(func(p *report.CopyProgress) { p.Found, p.FoundBytes, p.Counted = files, bytes, true })
 }
 
 // AddSame is a file that is on its way already, or there.
 func (t *Progress) AddSame(bytes int64) {
-	t.addProgress(func(p *transfer.CopyProgress) { p.Same++; p.SameBytes += bytes })
+	t.addProgress(func(p *report.CopyProgress) { p.Same++; p.SameBytes += bytes })
 }
 
-func (t *Progress) addProgress(change func(*transfer.CopyProgress)) {
+func (t *Progress) addProgress(change func(*report.CopyProgress)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if change(&t.now); !t.now.Counted {
@@ -106,7 +106,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	if b.at += int64(n); b.turns > 1 && b.at > b.told {
 		more := b.at - b.told
 		b.told = b.at
-		b.tell.addProgress(func(p *transfer.CopyProgress) { p.Bytes += more })
+		b.tell.addProgress(func(p *report.CopyProgress) { p.Bytes += more })
 	}
 	return n, err
 }
@@ -115,5 +115,5 @@ func (b *countedBody) Read(p []byte) (int, error) {
 func (b *countedBody) CountSent(files, bytes int64) {
 	more := bytes - b.told
 	b.told = bytes
-	b.tell.addProgress(func(p *transfer.CopyProgress) { p.Files += files; p.Bytes += more })
+	b.tell.addProgress(func(p *report.CopyProgress) { p.Files += files; p.Bytes += more })
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/report"
 )
 
 // Estimate is about how many requests to an object store a map costs (E8): for its items
@@ -14,11 +15,11 @@ import (
 // minute an agent writes its heartbeats and flushes what has ended of the chunks it
 // holds, looks at the job as often as it is alive, and at its chunks: are they still
 // its own, is any agent idle. TestScale holds it against whole jobs.
-func Estimate(items, chunks, agents int) (whole, minute protocol.Requests) {
+func Estimate(items, chunks, agents int) (whole, minute report.Requests) {
 	beats := int(time.Minute / protocol.HeartbeatEvery)
 	flushes := agents * int(time.Minute) / int(FarPace(agents).flush)
-	whole = protocol.Requests{Writes: 3*chunks + items/riskLeast + 4*agents + 8, Lists: 8*agents + 8, Reads: 4*chunks + 12*agents + 8}
-	minute = protocol.Requests{Writes: agents*beats + 3*flushes/2, Reads: agents*2*beats + 3*flushes}
+	whole = report.Requests{Writes: 3*chunks + items/riskLeast + 4*agents + 8, Lists: 8*agents + 8, Reads: 4*chunks + 12*agents + 8}
+	minute = report.Requests{Writes: agents*beats + 3*flushes/2, Reads: agents*2*beats + 3*flushes}
 	if agents <= FewAgents { // each looks at the others
 		minute.Lists, minute.Reads = agents*beats, minute.Reads+agents*(agents-1)*beats
 		return whole, minute

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/report"
 )
 
 // Run is the fold of a run's log, with the join and exit records of its
@@ -118,8 +119,8 @@ func (r Run) countCause(c protocol.Cause) (n int) {
 // EstimateRun is about how many requests to an object store a run of so many nodes
 // costs: to meet, to record how each ended, and to settle; and in each minute its
 // heartbeats, and each node's looks at the job, the attempt and the others.
-func EstimateRun(nodes int) (whole, minute protocol.Requests) {
+func EstimateRun(nodes int) (whole, minute report.Requests) {
 	beats, polls := int(time.Minute/protocol.HeartbeatEvery), int(time.Minute/protocol.Poll)
-	whole = protocol.Requests{Writes: 1 + 3*nodes, Lists: nodes - 1, Reads: 2 + 4*nodes}
-	return whole, protocol.Requests{Writes: beats * nodes, Reads: polls*2*nodes + beats*nodes*(nodes-1)}
+	whole = report.Requests{Writes: 1 + 3*nodes, Lists: nodes - 1, Reads: 2 + 4*nodes}
+	return whole, report.Requests{Writes: beats * nodes, Reads: polls*2*nodes + beats*nodes*(nodes-1)}
 }
