@@ -2,6 +2,7 @@ package drover
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -70,5 +71,17 @@ func TestAClosedPlanHasNoSample(t *testing.T) {
 	d.check(p.Close())
 	if _, _, err := p.Sample(t.Context(), "pilot", 1); err == nil {
 		t.Error("it has one")
+	}
+}
+
+func TestAPlansInputIsItsOwn(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	spec := job.Spec{Project: "demo", Program: "true", On: mem.Name, Items: job.Items{From: "-"}}
+	p, err := d.planMap(t.Context(), MapSpec{Spec: spec, Stdin: strings.NewReader("a\nb\n")})
+	d.check(err)
+	defer p.Close()
+	if p.Items.Count != 2 || d.engine.Caller.Stdin != nil {
+		t.Errorf("%d items; later plans would read %v", p.Items.Count, d.engine.Caller.Stdin)
 	}
 }
