@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/drover-run/drover/bench/process"
 )
 
 // What of s5cmd's time drover's copies may take at most. The figures of small files
@@ -126,7 +128,7 @@ func sameInside(server *bucketServer, round int) error {
 
 // memoryFolder makes a folder in memory, or below dir.
 func memoryFolder(dir string) (string, error) {
-	if fileSystem("/dev/shm") == "tmpfs" {
+	if process.FileSystem("/dev/shm") == "tmpfs" {
 		dir = "/dev/shm"
 	}
 	return os.MkdirTemp(dir, "drover-bench-")

@@ -23,6 +23,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/drover-run/drover/bench/process"
 )
 
 func main() {
@@ -136,7 +138,7 @@ func tryOut(ctx context.Context, p *place, s section, out io.Writer) (broken []s
 		if p.hall, err = newHall(ctx, p); err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(out, "\nmaps: below %s, on %s; %d rounds in turn; peers=%s\n", p.hall.dir, fileSystem(p.hall.dir), p.maps.rounds, p.hall.peers)
+		fmt.Fprintf(out, "\nmaps: below %s, on %s; %d rounds in turn; peers=%s\n", p.hall.dir, process.FileSystem(p.hall.dir), p.maps.rounds, p.hall.peers)
 		if busy(load(), runtime.NumCPU()) {
 			fmt.Fprintln(out, "others use this machine too: the ratios below say little, for a scheduler that shares it out by sessions gives drover, which has more of them, more than its peers")
 		}

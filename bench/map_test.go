@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/bench/process"
 )
 
 // mapActor is what the sections about maps need of drover, without a process for
@@ -238,7 +240,7 @@ func holdMemory() {
 func TestAProcessOfDroversIsSeenWithItsPeak(t *testing.T) {
 	t.Parallel()
 	h := standInHall(t, "holder")
-	if fileSystem("/proc/self") == "an unknown file system" {
+	if process.FileSystem("/proc/self") == "an unknown file system" {
 		t.Skip("there is no /proc on this system")
 	}
 	cmd := h.shellCommand(t.Context(), "exec drover agent")
@@ -256,8 +258,8 @@ func TestAProcessOfDroversIsSeenWithItsPeak(t *testing.T) {
 	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	peaks := h.watchMemory(t.Context())()
-	live := h.livingProcesses()
+	peaks := h.program().WatchMemory(t.Context())()
+	live := h.program().Living()
 	if err := in.Close(); err != nil {
 		t.Error(err)
 	}
@@ -267,8 +269,8 @@ func TestAProcessOfDroversIsSeenWithItsPeak(t *testing.T) {
 	if got := peaks["drover agent"]; got < 64<<20 || len(peaks) != 1 {
 		t.Errorf("peaks: %v; want one, of at least 64 MiB", peaks)
 	}
-	if len(live) != 1 || len(h.livingProcesses()) != 0 {
-		t.Errorf("alive: %q, and %q after its end", live, h.livingProcesses())
+	if len(live) != 1 || len(h.program().Living()) != 0 {
+		t.Errorf("alive: %q, and %q after its end", live, h.program().Living())
 	}
 }
 
@@ -276,12 +278,12 @@ func TestMemoryIsJudgedByTheHighest(t *testing.T) {
 	t.Parallel()
 	for peak, want := range map[int64]int{100 << 20: 0, 100<<20 + 1: 1} {
 		var b strings.Builder
-		if broken := (memory{"drover map": 1 << 20}).addMemory(memory{"drover agent": peak, "drover map": 5}).judgePeaks(&b); len(broken) != want {
+		if broken := judgePeaks((process.Memory{"drover map": 1 << 20}).Add(process.Memory{"drover agent": peak, "drover map": 5}), &b); len(broken) != want {
 			t.Errorf("a peak of %d: %q\n%s", peak, broken, &b)
 		}
 	}
 	var b strings.Builder
-	if broken := (memory{}).judgePeaks(&b); len(broken) != 0 || !strings.Contains(b.String(), "not judged") {
+	if broken := judgePeaks(process.Memory{}, &b); len(broken) != 0 || !strings.Contains(b.String(), "not judged") {
 		t.Errorf("nothing seen: %q\n%s", broken, &b)
 	}
 }

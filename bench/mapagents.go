@@ -16,12 +16,6 @@ import (
 // maxAgent is what one agent may add to what the machine holds.
 const maxAgent = 40 << 20
 
-// shares is what drover's processes hold: of pages that several hold each its part.
-type shares struct {
-	sum  int64   // of all
-	each []int64 // of each agent
-}
-
 // mostAgents are jobs of many agents, one slot each, in one store, a folder and an S3
 // server: what they hold, how fast they claim, what they ask for, at work and idle, and
 // that nothing is lost.
@@ -53,7 +47,7 @@ func mostAgents(ctx context.Context, h *hall) (string, []string, error) {
 func (h *hall) manyAgents(ctx context.Context, b *strings.Builder, over string, agents, items int) ([]string, error) {
 	line := fmt.Sprintf("drover map -q --workers %d -j 1 --from 1-%d -- silent", agents, items)
 	h.useNewStore()
-	stop, before := h.sampleShares(ctx), h.requestsSoFar()
+	stop, before := h.program().WatchShares(ctx), h.requestsSoFar()
 	_, took, err := h.timeCommand(ctx, line, 10*items) // a far store takes longer
 	held, asked := stop(), h.requestsSoFar().difference(before)
 	if err != nil {
@@ -79,13 +73,13 @@ func (h *hall) manyAgents(ctx context.Context, b *strings.Builder, over string, 
 	}
 	fmt.Fprintf(b, "    %s\n", idle)
 	claim := "over " + over + " an agent adds at most 40 MiB to what the machine holds"
-	if len(held.each) == 0 {
+	if len(held.Each) == 0 {
 		fmt.Fprintf(b, "    claim: %s: not judged: no agent was seen in /proc\n", claim)
 		return nil, nil
 	}
-	slices.Sort(held.each)
-	median := held.each[len(held.each)/2]
-	fmt.Fprintf(b, "    %d agents and the command line held %.0f MiB at most, an agent %.1f (median)\n", len(held.each), mebi(held.sum), mebi(median))
+	slices.Sort(held.Each)
+	median := held.Each[len(held.Each)/2]
+	fmt.Fprintf(b, "    %d agents and the command line held %.0f MiB at most, an agent %.1f (median)\n", len(held.Each), mebi(held.Sum), mebi(median))
 	return verdict(b, claim, median <= maxAgent, fmt.Sprintf("%.1f MiB", mebi(median))), nil
 }
 
@@ -155,14 +149,14 @@ func (h *hall) watchIdle(ctx context.Context, agents int) (string, error) {
 	if h.options.items > 0 {
 		watched = glance
 	}
-	asked, burnt, began := h.requestsSoFar(), h.agentCPUTime(), time.Now()
+	asked, burnt, began := h.requestsSoFar(), h.program().AgentCPUTime(), time.Now()
 	select {
 	case <-time.After(watched):
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
 	took := time.Since(began).Minutes()
-	asked, burnt = h.requestsSoFar().difference(asked), h.agentCPUTime()-burnt
+	asked, burnt = h.requestsSoFar().difference(asked), h.program().AgentCPUTime()-burnt
 	each := func(n int) float64 { return float64(n) / float64(agents+1) / took }
 	report := fmt.Sprintf("%d agents that waited for work while one worked: %.0f ms of a core a minute each", agents, each(int(burnt/time.Millisecond)))
 	if h.far != nil {
@@ -172,33 +166,6 @@ func (h *hall) watchIdle(ctx context.Context, agents int) (string, error) {
 }
 
 func mebi(n int64) float64 { return float64(n) / (1 << 20) }
-
-// sampleShares looks at all processes twice a second until the function it gives is called,
-// which answers with the moment in which most was held.
-func (h *hall) sampleShares(ctx context.Context) func() shares {
-	ctx, cancel := context.WithCancel(ctx)
-	seen := make(chan shares)
-	go func() { // ends with ctx
-		var most shares
-		tick := time.NewTicker(500 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			if now := h.processShares(); now.sum > most.sum {
-				most = now
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				seen <- most
-				return
-			}
-		}
-	}()
-	return func() shares {
-		cancel()
-		return <-seen
-	}
-}
 
 // countClaims counts the objects of all chunks' logs, the logs, and how many of these began
 // in one second at most.

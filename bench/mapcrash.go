@@ -173,7 +173,7 @@ func (h *hall) succeeded(ctx context.Context) int {
 
 // killAgents kills the agents that run, and says whether there was one.
 func (h *hall) killAgents() (found bool) {
-	for _, process := range h.livingProcesses() {
+	for _, process := range h.program().Living() {
 		number, words, _ := strings.Cut(process, " ")
 		pid, err := strconv.Atoi(number)
 		if err != nil || words != "(drover agent)" {

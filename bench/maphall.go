@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/drover-run/drover/bench/process"
 )
 
 // The C programs are compiled where they run; the scripts are the peers'.
@@ -49,6 +51,9 @@ var freestanding = []string{"-static", "-nostdlib", "-ffreestanding", "-fno-stac
 // patience is how long drover's processes may stay after a job: above the 30 s that
 // a cancelled one may take, and its programs' grace.
 const patience = 90 * time.Second
+
+// leftoversEvery is how often it is seen whether they have gone.
+const leftoversEvery = 200 * time.Millisecond
 
 // newHall builds it; the place takes it away.
 func newHall(ctx context.Context, p *place) (*hall, error) {
@@ -89,6 +94,11 @@ func newHall(ctx context.Context, p *place) (*hall, error) {
 		h.compileProgram(ctx, "silent", "tiny.c", append([]string{"-DSILENT"}, how()...)...),
 		h.compileProgram(ctx, "vfork", "vfork.c"),
 	)
+}
+
+// program is the hall's copy of drover.
+func (h *hall) program() process.Program {
+	return process.Program(filepath.Join(h.dir, "bin", "drover"))
 }
 
 // how is the way in which tiny.c is compiled here.
@@ -177,9 +187,9 @@ func (h *hall) storePath() string {
 func (h *hall) removeLeftovers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tick := time.NewTicker(sampleEvery)
+	tick := time.NewTicker(leftoversEvery)
 	defer tick.Stop()
-	for live := h.livingProcesses(); len(live) > 0; live = h.livingProcesses() {
+	for live := h.program().Living(); len(live) > 0; live = h.program().Living() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

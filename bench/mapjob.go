@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/drover-run/drover/bench/process"
 )
 
 const (
@@ -38,7 +40,7 @@ func costPerItem(ctx context.Context, h *hall) (string, []string, error) {
 		}
 	}
 	costs := map[int]times{}
-	var held memory
+	var held process.Memory
 	for round := range h.options.rounds {
 		for _, n := range sizes {
 			if round > 0 && n > 100_000 {
@@ -48,7 +50,7 @@ func costPerItem(ctx context.Context, h *hall) (string, []string, error) {
 			if err != nil {
 				return "", nil, err
 			}
-			costs[n], held = append(costs[n], took/time.Duration(n)), held.addMemory(peaks)
+			costs[n], held = append(costs[n], took/time.Duration(n)), held.Add(peaks)
 		}
 	}
 	var b strings.Builder
@@ -56,7 +58,7 @@ func costPerItem(ctx context.Context, h *hall) (string, []string, error) {
 	for _, n := range sizes {
 		fmt.Fprintf(&b, "  %10s items  median %7.1f us an item, of %d\n", grouped(n), micros(costs[n].medianTime()), len(costs[n]))
 	}
-	broken := held.judgePeaks(&b)
+	broken := judgePeaks(held, &b)
 	if len(sizes) == 1 {
 		fmt.Fprintf(&b, "  claim: %s: not judged: it has only one length\n", costClaim)
 		return b.String(), broken, nil
@@ -81,9 +83,9 @@ func verdict(b *strings.Builder, claim string, holds bool, got string) []string 
 }
 
 // watchRun runs a line in a new store and looks at drover's processes all the while.
-func (h *hall) watchRun(ctx context.Context, line string, items int) (time.Duration, memory, error) {
+func (h *hall) watchRun(ctx context.Context, line string, items int) (time.Duration, process.Memory, error) {
 	h.useNewStore()
-	stop := h.watchMemory(ctx)
+	stop := h.program().WatchMemory(ctx)
 	_, took, err := h.timeCommand(ctx, line, items)
 	return took, stop(), err
 }
@@ -102,7 +104,7 @@ func memoryOfAMillion(ctx context.Context, h *hall) (string, []string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "to run %s items from a pipe: %s\n  took %s; %s\n", grouped(items), line, took.Round(time.Millisecond), agrees)
-	broken := peaks.judgePeaks(&b)
+	broken := judgePeaks(peaks, &b)
 	return b.String(), broken, nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package process
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// residentPeaks asks the kernel for the peaks of all processes that run the hall's copy
-// of drover: the command line, agents, and whatever they start of themselves. A
-// process that goes in the middle is left out.
-func (h *hall) residentPeaks() memory {
-	peaks := memory{}
-	for _, pid := range h.processes() {
+// ResidentPeaks asks the kernel for the peaks of all processes that run the program: the
+// command line, agents, and whatever they start of themselves. A process that goes in the
+// middle is left out.
+func (p Program) ResidentPeaks() Memory {
+	peaks := Memory{}
+	for _, pid := range p.pids() {
 		status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
 		if err != nil {
 			continue
@@ -26,16 +26,16 @@ func (h *hall) residentPeaks() memory {
 		}
 		who := words(pid)
 		// asked again: one that is about to become an item was drover a moment ago
-		if kib, err := strconv.ParseInt(fields[0], 10, 64); err == nil && h.isHallProcess(pid) {
+		if kib, err := strconv.ParseInt(fields[0], 10, 64); err == nil && p.runs(pid) {
 			peaks[who] = max(peaks[who], kib<<10)
 		}
 	}
 	return peaks
 }
 
-// processShares asks the kernel what each process's part is of all that is held.
-func (h *hall) processShares() (s shares) {
-	for _, pid := range h.processes() {
+// Shares asks the kernel what each process's part is of all that is held.
+func (p Program) Shares() (s Shares) {
+	for _, pid := range p.pids() {
 		rollup, err := os.ReadFile(filepath.Join("/proc", pid, "smaps_rollup"))
 		if err != nil {
 			continue
@@ -49,17 +49,17 @@ func (h *hall) processShares() (s shares) {
 		if err != nil {
 			continue
 		}
-		if s.sum += kib << 10; strings.Contains(words(pid), "agent") {
-			s.each = append(s.each, kib<<10)
+		if s.Sum += kib << 10; strings.Contains(words(pid), "agent") {
+			s.Each = append(s.Each, kib<<10)
 		}
 	}
 	return s
 }
 
-// agentCPUTime is the time of a core that agents have used which are there now.
-func (h *hall) agentCPUTime() (sum time.Duration) {
+// AgentCPUTime is the time of a core that agents have used which are there now.
+func (p Program) AgentCPUTime() (sum time.Duration) {
 	const tick = 10 * time.Millisecond // of the kernel's account, on every machine we know
-	for _, pid := range h.processes() {
+	for _, pid := range p.pids() {
 		stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 		if err != nil || !strings.Contains(words(pid), "agent") {
 			continue
@@ -74,16 +74,16 @@ func (h *hall) agentCPUTime() (sum time.Duration) {
 	return sum
 }
 
-// livingProcesses names drover's processes that are there now.
-func (h *hall) livingProcesses() []string {
+// Living names the program's processes that are there now.
+func (p Program) Living() []string {
 	var live []string
-	for _, pid := range h.processes() {
+	for _, pid := range p.pids() {
 		live = append(live, fmt.Sprintf("%s (%s)", pid, words(pid)))
 	}
 	return live
 }
 
-func (h *hall) processes() []string {
+func (p Program) pids() []string {
 	folders, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
@@ -93,17 +93,17 @@ func (h *hall) processes() []string {
 		if f.Name()[0] < '0' || f.Name()[0] > '9' {
 			continue
 		}
-		if h.isHallProcess(f.Name()) {
+		if p.runs(f.Name()) {
 			found = append(found, f.Name())
 		}
 	}
 	return found
 }
 
-// isHallProcess says whether a process runs the hall's copy of drover.
-func (h *hall) isHallProcess(pid string) bool {
+// runs says whether a process runs the program.
+func (p Program) runs(pid string) bool {
 	is, err := os.Readlink(filepath.Join("/proc", pid, "exe"))
-	return err == nil && is == filepath.Join(h.dir, "bin", "drover")
+	return err == nil && is == string(p)
 }
 
 // words are a process's program and its verb.
@@ -117,8 +117,8 @@ func words(pid string) string {
 	return strings.Join(args[:min(2, len(args))], " ")
 }
 
-// fileSystem is the kind that a folder lies on: what is durable costs nothing on tmpfs.
-func fileSystem(dir string) string {
+// FileSystem is the kind that a folder lies on: what is durable costs nothing on tmpfs.
+func FileSystem(dir string) string {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return "an unknown file system"
