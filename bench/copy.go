@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/bench/bucket"
 	"github.com/drover-run/drover/bench/process"
 )
 
@@ -59,7 +60,7 @@ func copies(ctx context.Context, h *hall) (_ string, _ []string, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	server, stop := serveBucket()
+	server, stop := bucket.ServeMemory()
 	defer func() {
 		stop()
 		err = errors.Join(err, os.RemoveAll(dir))
@@ -71,9 +72,9 @@ func copies(ctx context.Context, h *hall) (_ string, _ []string, err error) {
 	fmt.Fprintf(&b, "to %s; below %s\n", what, filepath.Dir(dir))
 	took := map[string][2]times{}
 	for round := range h.options.rounds + 1 { // the first for nothing
-		server.removeAll()
+		server.RemoveAll()
 		for _, l := range legs {
-			both, err := h.timeCopies(ctx, dir, server.url, l, round)
+			both, err := h.timeCopies(ctx, dir, server.URL, l, round)
 			if err != nil {
 				return "", nil, err
 			}
@@ -117,9 +118,9 @@ func (h *hall) timeCopies(ctx context.Context, dir, url string, l leg, round int
 }
 
 // sameInside says whether both have stored the same.
-func sameInside(server *bucketServer, round int) error {
-	ours, oursBytes := server.sizeBelow(fmt.Sprintf("ours-%d/", round))
-	peer, peerBytes := server.sizeBelow(fmt.Sprintf("peer-%d/", round))
+func sameInside(server *bucket.Memory, round int) error {
+	ours, oursBytes := server.SizeBelow(fmt.Sprintf("ours-%d/", round))
+	peer, peerBytes := server.SizeBelow(fmt.Sprintf("peer-%d/", round))
 	if ours != peer || oursBytes != peerBytes || ours == 0 {
 		return fmt.Errorf("compare what was stored: ours %d objects, %d bytes; s5cmd's %d, %d", ours, oursBytes, peer, peerBytes)
 	}

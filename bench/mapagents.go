@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drover-run/drover/bench/bucket"
 )
 
 // maxAgent is what one agent may add to what the machine holds.
@@ -29,14 +31,14 @@ func mostAgents(ctx context.Context, h *hall) (string, []string, error) {
 		b.WriteString("  over S3: not measured: say -s3 with versitygw, or make scale-real\n")
 		return b.String(), broken, err
 	}
-	if h.far, err = openGateway(h.options.s3, filepath.Join(h.dir, "s3")); err != nil {
+	if h.far, err = bucket.OpenGateway(h.options.s3, filepath.Join(h.dir, "s3")); err != nil {
 		return "", nil, err
 	}
 	defer func() {
-		h.far.closeGateway()
+		h.far.Close()
 		h.far = nil
 	}()
-	if err := h.far.waitUntilReady(); err != nil {
+	if err := h.far.WaitUntilReady(); err != nil {
 		return "", nil, err
 	}
 	more, err := h.manyAgents(ctx, &b, "an S3 server", agents, items)
@@ -49,7 +51,7 @@ func (h *hall) manyAgents(ctx context.Context, b *strings.Builder, over string, 
 	h.useNewStore()
 	stop, before := h.program().WatchShares(ctx), h.requestsSoFar()
 	_, took, err := h.timeCommand(ctx, line, 10*items) // a far store takes longer
-	held, asked := stop(), h.requestsSoFar().difference(before)
+	held, asked := stop(), h.requestsSoFar().Since(before)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +71,7 @@ func (h *hall) manyAgents(ctx context.Context, b *strings.Builder, over string, 
 	fmt.Fprintf(b, "    %s chunks were claimed, %.0f a second, %d in one at most; each has %.1f objects\n", grouped(claims), float64(claims)/took.Seconds(), peak, float64(objects)/float64(max(1, claims)))
 	if h.far != nil {
 		each := func(n int) float64 { return float64(n) / float64(max(1, claims)) }
-		fmt.Fprintf(b, "    a chunk cost %.1f requests, with those of the agents and the command line: %.1f writes, %.1f lists, %.1f reads\n", each(asked.totalCount()), each(asked.writes), each(asked.lists), each(asked.reads))
+		fmt.Fprintf(b, "    a chunk cost %.1f requests, with those of the agents and the command line: %.1f writes, %.1f lists, %.1f reads\n", each(asked.Total()), each(asked.Writes), each(asked.Lists), each(asked.Reads))
 	}
 	fmt.Fprintf(b, "    %s\n", idle)
 	claim := "over " + over + " an agent adds at most 40 MiB to what the machine holds"
@@ -84,11 +86,11 @@ func (h *hall) manyAgents(ctx context.Context, b *strings.Builder, over string, 
 }
 
 // requestsSoFar is what the S3 server was asked for so far, of a folder nothing.
-func (h *hall) requestsSoFar() requests {
+func (h *hall) requestsSoFar() bucket.Requests {
 	if h.far == nil {
-		return requests{}
+		return bucket.Requests{}
 	}
-	return h.far.requestCounts()
+	return h.far.Counts()
 }
 
 // idleFor is how long idle agents are watched: less than the two minutes after which
@@ -156,11 +158,11 @@ func (h *hall) watchIdle(ctx context.Context, agents int) (string, error) {
 		return "", context.Cause(ctx)
 	}
 	took := time.Since(began).Minutes()
-	asked, burnt = h.requestsSoFar().difference(asked), h.program().AgentCPUTime()-burnt
+	asked, burnt = h.requestsSoFar().Since(asked), h.program().AgentCPUTime()-burnt
 	each := func(n int) float64 { return float64(n) / float64(agents+1) / took }
 	report := fmt.Sprintf("%d agents that waited for work while one worked: %.0f ms of a core a minute each", agents, each(int(burnt/time.Millisecond)))
 	if h.far != nil {
-		report += fmt.Sprintf(", and %.1f writes, %.1f lists, %.1f reads", each(asked.writes), each(asked.lists), each(asked.reads))
+		report += fmt.Sprintf(", and %.1f writes, %.1f lists, %.1f reads", each(asked.Writes), each(asked.Lists), each(asked.Reads))
 	}
 	return report, nil
 }

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-run/drover/bench/bucket"
 	"github.com/drover-run/drover/bench/process"
 )
 
@@ -41,8 +42,8 @@ type hall struct {
 	peers   string // options.peers, absolute
 	stores  int
 	env     []string
-	far     *gateway // where stores are; nil: in folders
-	goPeers *string  // why there is no program stream in bin; "": it is there; nil: not asked yet
+	far     *bucket.Gateway // where stores are; nil: in folders
+	goPeers *string         // why there is no program stream in bin; "": it is there; nil: not asked yet
 }
 
 // freestanding is how tiny.c is compiled where it brings its own way into the kernel.
@@ -177,7 +178,7 @@ func (h *hall) useNewStore() { h.stores++ }
 
 func (h *hall) storePath() string {
 	if h.far != nil {
-		return filepath.Join(h.far.dir, "facts", fmt.Sprint(h.stores))
+		return filepath.Join(h.far.Dir, "facts", fmt.Sprint(h.stores))
 	}
 	return filepath.Join(h.dir, "stores", fmt.Sprint(h.stores))
 }
@@ -223,7 +224,7 @@ func (h *hall) shellCommand(ctx context.Context, line string) *exec.Cmd {
 	cmd.Dir = filepath.Join(h.dir, "here")
 	cmd.Env = slices.Concat(h.env, []string{"DROVER_STORE=" + h.storePath()})
 	if h.far != nil {
-		cmd.Env = slices.Concat(h.env, h.far.environment(h.stores))
+		cmd.Env = slices.Concat(h.env, h.far.Environment(h.stores))
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/drover-run/drover/bench/bucket"
 )
 
 const (
@@ -23,11 +25,11 @@ var requestSections = []section{{name: "store-requests", trial: requestsOfAJob}}
 // in a folder. The server is in memory, so the difference is requests and their order,
 // and no network.
 func requestsOfAJob(ctx context.Context, h *hall) (string, []string, error) {
-	b, stop := serveBucket()
+	b, stop := bucket.ServeMemory()
 	defer stop()
 	far := *h.place
 	far.work = filepath.Join(h.dir, "here")
-	far.env = slices.Concat(h.env, []string{"DROVER_STORE=s3://bench/jobs", "AWS_ENDPOINT_URL=" + b.url, "AWS_ACCESS_KEY_ID=test",
+	far.env = slices.Concat(h.env, []string{"DROVER_STORE=s3://bench/jobs", "AWS_ENDPOINT_URL=" + b.URL, "AWS_ACCESS_KEY_ID=test",
 		"AWS_SECRET_ACCESS_KEY=testtest", "AWS_EC2_METADATA_DISABLED=true"})
 	near := far
 	near.env = append(slices.Clone(h.env), "DROVER_STORE="+filepath.Join(h.dir, "stores", "near"))
@@ -38,17 +40,17 @@ func requestsOfAJob(ctx context.Context, h *hall) (string, []string, error) {
 	}
 	defer os.Remove(filepath.Join(far.work, "hello.py"))
 	defer os.Remove(filepath.Join(far.work, "long.py"))
-	return b.measureCopies(ctx, h, &far, &near)
+	return measureCopies(ctx, b, h, &far, &near)
 }
 
-func (b *bucketServer) measureCopies(ctx context.Context, h *hall, far, near *place) (string, []string, error) {
+func measureCopies(ctx context.Context, b *bucket.Memory, h *hall, far, near *place) (string, []string, error) {
 	hello := func(n int) command {
 		return command{[]string{far.drover, "run", "-t", fmt.Sprintf("hello%d", n), far.python, "hello.py"}, "drover run python3 hello.py"}
 	}
 	var first, most int64
 	var there, here times
 	for n := range h.options.rounds + 1 {
-		d, asked, err := b.commandCost(ctx, far, hello(n))
+		d, asked, err := commandCost(ctx, b, far, hello(n))
 		if err != nil {
 			return "", nil, err
 		}
@@ -62,11 +64,11 @@ func (b *bucketServer) measureCopies(ctx context.Context, h *hall, far, near *pl
 		}
 		there, here, most = append(there, d), append(here, l), max(most, asked)
 	}
-	_, long, err := b.commandCost(ctx, far, command{[]string{far.drover, "run", "-t", "long", far.python, "long.py"}, "drover run python3 long.py"})
+	_, long, err := commandCost(ctx, b, far, command{[]string{far.drover, "run", "-t", "long", far.python, "long.py"}, "drover run python3 long.py"})
 	if err != nil {
 		return "", nil, err
 	}
-	_, items, err := b.commandCost(ctx, far, command{[]string{"sh", "-c", `"$0" map -q -t items --from 1-1000 -- echo {} && echo done`, far.drover}, "drover map --from 1-1000 -- echo {}"})
+	_, items, err := commandCost(ctx, b, far, command{[]string{"sh", "-c", `"$0" map -q -t items --from 1-1000 -- echo {} && echo done`, far.drover}, "drover map --from 1-1000 -- echo {}"})
 	if err != nil {
 		return "", nil, err
 	}
@@ -74,10 +76,10 @@ func (b *bucketServer) measureCopies(ctx context.Context, h *hall, far, near *pl
 }
 
 // commandCost is clock, and the requests meanwhile.
-func (b *bucketServer) commandCost(ctx context.Context, p *place, cmd command) (time.Duration, int64, error) {
-	before := b.asked.Load()
+func commandCost(ctx context.Context, b *bucket.Memory, p *place, cmd command) (time.Duration, int64, error) {
+	before := b.Asked.Load()
 	d, err := longClock(ctx, p, cmd)
-	return d, b.asked.Load() - before, err
+	return d, b.Asked.Load() - before, err
 }
 
 // longClock is clock for a command that may take longer than a section's usual ones.

@@ -142,7 +142,12 @@ type Fault struct{ Text string }
 // Package main is a tool beside the house.
 package main
 
+import _ "example.org/d/bench/round"
+
 func main() {}
+-- bench/round/round.go --
+// Package round is of that tool.
+package round
 -- internal/tests/only_mutants_test.go --
 package tests_test
 
@@ -167,6 +172,8 @@ var broken = map[string][]struct{ files, want string }{
 	"every room is drawn": {
 		{"-- internal/attic/attic.go --\npackage attic\n", "internal/attic is in the code and not in the picture"},
 		{"-- cmd/second/main.go --\npackage main\nimport _ \"example.org/d/drover\"\nfunc main() {}\n", `draw room "cmd/second"`},
+		{"-- bench/clock/clock.go --\npackage clock\nimport _ \"example.org/d/fault\"\n", "bench/clock is in the code and not in the picture"},
+		{"-- bench/clock/clock.go --\npackage clock\n-- store/clocked.go --\npackage store\nimport _ \"example.org/d/bench/clock\"\n", "bench/clock is in the code and not in the picture"},
 	},
 	"only promises are public": {
 		{"-- host/host.go --\npackage host\n", "host can be imported by anybody"},

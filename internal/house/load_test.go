@@ -268,9 +268,21 @@ func (h *house) room(importPath string) string {
 	return parts[0]
 }
 
-// isTool says whether p is a program beside the house: a main that imports no room.
+// isTool says whether p is of a program beside the house: a main that imports no room, or a
+// package in the folder of one, which no room imports and which imports none.
 func (h *house) isTool(p *pkg) bool {
-	return p.Name == "main" && h.room(p.ImportPath) != "cmd/drover" && !slices.ContainsFunc(p.Imports, h.own)
+	room := h.room(p.ImportPath)
+	outside := func(importPath string) bool { return h.own(importPath) && h.room(importPath) != room }
+	if room == "cmd/drover" || slices.ContainsFunc(p.Imports, outside) {
+		return false
+	}
+	if p.Name == "main" {
+		return true
+	}
+	main := h.packages[path.Join(h.module, room)]
+	return main != nil && main.Name == "main" && !slices.ContainsFunc(h.ours(), func(q *pkg) bool {
+		return h.room(q.ImportPath) != room && slices.Contains(q.Imports, p.ImportPath)
+	})
 }
 
 // links gives every package that from links, itself included.

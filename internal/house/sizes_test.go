@@ -39,7 +39,6 @@ var largePackages = map[string]struct {
 	"internal/engine":          {4250, "the steps of a plan share what they have found"},
 	"internal/agent/maprunner": {3900, "to be split with its type"},
 	"driver/slurm":             {3700, "one engine, and what its commands print"},
-	"bench":                    {3100, "a section a file"},
 }
 
 // mostPronounLines is how many lines of comments may have one of the words of pronoun: the

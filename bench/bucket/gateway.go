@@ -1,4 +1,4 @@
-package main
+package bucket
 
 import (
 	"fmt"
@@ -13,35 +13,37 @@ import (
 	"time"
 )
 
-// gateway is a real S3 server, versitygw, with a bucket "facts" on a disk, and what
+// Gateway is a real S3 server, versitygw, with a bucket "facts" on a disk, and what
 // counts the requests on their way there.
-type gateway struct {
-	dir    string // each bucket is a folder in it, and each object a file
+type Gateway struct {
+	Dir    string // each bucket is a folder in it, and each object a file
 	server *exec.Cmd
 	net    *httptest.Server
 
 	mu    sync.Mutex
-	asked requests
+	asked Requests
 }
 
-// requests are what a bucket was asked for, by what they cost.
-type requests struct{ writes, lists, reads int }
+// Requests are what a bucket was asked for, by what they cost.
+type Requests struct{ Writes, Lists, Reads int }
 
-func (r requests) totalCount() int { return r.writes + r.lists + r.reads }
+// Total is how many they are.
+func (r Requests) Total() int { return r.Writes + r.Lists + r.Reads }
 
-func (r requests) difference(o requests) requests {
-	return requests{r.writes - o.writes, r.lists - o.lists, r.reads - o.reads}
+// Since are those that came after o was counted.
+func (r Requests) Since(o Requests) Requests {
+	return Requests{r.Writes - o.Writes, r.Lists - o.Lists, r.Reads - o.Reads}
 }
 
-// openGateway starts program, which is versitygw, and waits until it answers.
-func openGateway(program, dir string) (*gateway, error) {
+// OpenGateway starts program, which is versitygw, and waits until it answers.
+func OpenGateway(program, dir string) (*Gateway, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "facts"), 0o700); err != nil {
 		return nil, err
 	}
 	free := httptest.NewServer(nil) // a free port
 	address := free.Listener.Addr().String()
 	free.Close()
-	g := &gateway{dir: dir, server: exec.Command(program, "--port", address, "posix", dir)}
+	g := &Gateway{Dir: dir, server: exec.Command(program, "--port", address, "posix", dir)}
 	g.server.Env = append(os.Environ(), "ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=testtest")
 	if err := g.server.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)
@@ -61,41 +63,41 @@ func openGateway(program, dir string) (*gateway, error) {
 	return g, nil
 }
 
-func (g *gateway) closeGateway() {
+func (g *Gateway) Close() {
 	g.net.Close()
 	_ = g.server.Process.Kill() // gone already is as good
 	_ = g.server.Wait()
 }
 
 // countRequest notes a request. Nothing is charged for what deletes.
-func (g *gateway) countRequest(r *http.Request) {
+func (g *Gateway) countRequest(r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
 	case r.Method == http.MethodDelete:
 	case r.Method == http.MethodPut || r.Method == http.MethodPost:
-		g.asked.writes++
+		g.asked.Writes++
 	case r.URL.Query().Has("list-type"):
-		g.asked.lists++
+		g.asked.Lists++
 	default:
-		g.asked.reads++
+		g.asked.Reads++
 	}
 }
 
-func (g *gateway) requestCounts() requests {
+func (g *Gateway) Counts() Requests {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.asked
 }
 
-// environment is what a drover needs to keep store n there.
-func (g *gateway) environment(n int) []string {
+// Environment is what a drover needs to keep store n there.
+func (g *Gateway) Environment(n int) []string {
 	return []string{fmt.Sprintf("DROVER_STORE=s3://facts/%d?endpoint=%s", n, g.net.URL), "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=testtest",
 		"AWS_EC2_METADATA_DISABLED=true", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull}
 }
 
-// waitUntilReady waits until the server answers, which it does with a refusal: nothing is signed.
-func (g *gateway) waitUntilReady() error {
+// WaitUntilReady waits until the server answers, which it does with a refusal: nothing is signed.
+func (g *Gateway) WaitUntilReady() error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for range 600 {

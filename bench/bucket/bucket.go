@@ -1,4 +1,7 @@
-package main
+// Package bucket has the buckets that sections measure with: one in memory, which is fast
+// and counts requests, and a gateway before a real server, which counts them by their cost.
+// It refuses to know what is measured. TestRealEverySectionCanBeMeasured of bench proves it.
+package bucket
 
 import (
 	"crypto/md5"
@@ -18,13 +21,13 @@ import (
 	"time"
 )
 
-// bucketServer is an S3 server in memory with one bucket, as fast as one can be
+// Memory is an S3 server in memory with one bucket, as fast as one can be
 // without leaving out what both sides depend on: it keeps bodies, tells their MD5 as
 // the ETag, and lists in order. It looks at no signature. Both ours and the peer are
 // measured against the same one.
-type bucketServer struct {
-	url   string
-	asked atomic.Int64 // requests so far
+type Memory struct {
+	URL   string
+	Asked atomic.Int64 // requests so far
 
 	mu      sync.RWMutex
 	objects map[string]kept
@@ -40,23 +43,23 @@ type kept struct {
 	at   time.Time
 }
 
-// serveBucket serves on a port of this machine until stop is called.
-func serveBucket() (b *bucketServer, stop func()) {
-	b = &bucketServer{objects: map[string]kept{}, uploads: map[string]map[int]kept{}}
+// ServeMemory serves on a port of this machine until stop is called.
+func ServeMemory() (b *Memory, stop func()) {
+	b = &Memory{objects: map[string]kept{}, uploads: map[string]map[int]kept{}}
 	server := httptest.NewServer(b)
-	b.url = server.URL
+	b.URL = server.URL
 	return b, server.Close
 }
 
-// removeAll takes all objects away.
-func (b *bucketServer) removeAll() {
+// RemoveAll takes all objects away.
+func (b *Memory) RemoveAll() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.objects, b.uploads, b.sorted = map[string]kept{}, map[string]map[int]kept{}, nil
 }
 
-// sizeBelow is how many objects, and bytes in them, are below a prefix.
-func (b *bucketServer) sizeBelow(prefix string) (objects int, bytes int64) {
+// SizeBelow is how many objects, and bytes in them, are below a prefix.
+func (b *Memory) SizeBelow(prefix string) (objects int, bytes int64) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
 	for key, o := range b.objects {
@@ -67,8 +70,8 @@ func (b *bucketServer) sizeBelow(prefix string) (objects int, bytes int64) {
 	return objects, bytes
 }
 
-func (b *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	b.asked.Add(1)
+func (b *Memory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.Asked.Add(1)
 	_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	q := r.URL.Query()
 	switch {
@@ -98,7 +101,7 @@ func (b *bucketServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (b *bucketServer) putObject(w http.ResponseWriter, r *http.Request, key string, q url.Values) {
+func (b *Memory) putObject(w http.ResponseWriter, r *http.Request, key string, q url.Values) {
 	if r.ContentLength < 0 {
 		w.WriteHeader(http.StatusLengthRequired)
 		return
@@ -126,14 +129,14 @@ func (b *bucketServer) putObject(w http.ResponseWriter, r *http.Request, key str
 	w.Header().Set("ETag", `"`+o.tag+`"`)
 }
 
-func (b *bucketServer) keepObject(key string, o kept) {
+func (b *Memory) keepObject(key string, o kept) {
 	if _, held := b.objects[key]; !held {
 		b.sorted = nil
 	}
 	b.objects[key] = o
 }
 
-func (b *bucketServer) completeUpload(w http.ResponseWriter, r *http.Request, key, id string) {
+func (b *Memory) completeUpload(w http.ResponseWriter, r *http.Request, key, id string) {
 	_, _ = io.Copy(io.Discard, r.Body) // all parts there are
 	b.mu.Lock()
 	parts := b.uploads[id]
@@ -152,7 +155,7 @@ func (b *bucketServer) completeUpload(w http.ResponseWriter, r *http.Request, ke
 	fmt.Fprintf(w, "<CompleteMultipartUploadResult><Key>%s</Key><ETag>%032d-%d</ETag></CompleteMultipartUploadResult>", key, 0, len(parts))
 }
 
-func (b *bucketServer) getObject(w http.ResponseWriter, r *http.Request, key string) {
+func (b *Memory) getObject(w http.ResponseWriter, r *http.Request, key string) {
 	b.mu.RLock()
 	o, held := b.objects[key]
 	b.mu.RUnlock()
@@ -201,7 +204,7 @@ type listed struct {
 	StorageClass            string
 }
 
-func (b *bucketServer) listObjects(w http.ResponseWriter, q url.Values) {
+func (b *Memory) listObjects(w http.ResponseWriter, q url.Values) {
 	b.mu.Lock()
 	if b.sorted == nil {
 		b.sorted = slices.Sorted(maps.Keys(b.objects))
