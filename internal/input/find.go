@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/glob"
 	"github.com/drover-run/drover/job"
 )
 
@@ -46,8 +47,8 @@ func Find(in job.Input, folder string) (Source, error) {
 	}
 	real, err := filepath.EvalSymlinks(below(folder, name))
 	switch {
-	case absent(err) && !asURI && isGlob(in.Path):
-		return glob(in, folder)
+	case absent(err) && !asURI && glob.IsPattern(in.Path):
+		return findMatches(in, folder)
 	case absent(err):
 		return Source{}, notThere(in)
 	case err != nil:

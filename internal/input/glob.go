@@ -5,19 +5,16 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/glob"
 	"github.com/drover-run/drover/job"
 )
 
-// isGlob says whether text is a pattern, if nothing of that name exists.
-func isGlob(text string) bool { return strings.ContainsAny(text, "*?[") }
-
-// glob finds what a pattern matches, a relative one below folder.
-func glob(in job.Input, folder string) (Source, error) {
-	fixed, parts := cut(in.Path)
+// findMatches finds what a pattern matches, a relative one below folder.
+func findMatches(in job.Input, folder string) (Source, error) {
+	fixed, parts := glob.Cut(in.Path)
 	none := func(why string) error {
 		hint := "See what is there: ls " + fixed + "."
 		if fixed == "." {
@@ -32,7 +29,7 @@ func glob(in job.Input, folder string) (Source, error) {
 		return Source{}, fault.New(fault.Invalid, "Write the folder before the star.", "read input %s: %q is a glob, and a glob has no subfolder", in.Name, in.Path)
 	}
 	for _, p := range parts {
-		if _, err := path.Match(p, ""); err != nil {
+		if !glob.IsSound(p) {
 			return Source{}, none("it has an unmatched bracket or backslash")
 		}
 		if p == ".." {
@@ -57,63 +54,6 @@ func glob(in job.Input, folder string) (Source, error) {
 		return Source{}, none("no file matches")
 	}
 	return Source{Root: real, Skip: m.isSkipped, Key: key(real, "glob", strings.Join(parts, "/"))}, nil
-}
-
-// cut parts a pattern at its first name that is one. What is before is a path,
-// what follows are names, in path.Match's spelling.
-func cut(pattern string) (fixed string, parts []string) {
-	names := strings.Split(pattern, "/")
-	i := slices.IndexFunc(names, isGlob)
-	fixed = strings.Join(names[:i], "/")
-	switch {
-	case i == 1 && names[0] == "":
-		fixed = "/"
-	case fixed == "":
-		fixed = "."
-	}
-	for _, name := range names[i:] {
-		switch {
-		case name == "" || name == ".":
-		case name == "**" && len(parts) > 0 && parts[len(parts)-1] == "**": // twice is once
-		default:
-			parts = append(parts, spelled(name))
-		}
-	}
-	return fixed, parts
-}
-
-// spelled writes a shell's pattern as path.Match reads it: "!" for not, and "]"
-// and "-" that stand for themselves at the ends of a bracket.
-func spelled(name string) string {
-	var b strings.Builder
-	for i := 0; i < len(name); i++ {
-		b.WriteByte(name[i])
-		switch {
-		case name[i] == '\\' && i+1 < len(name):
-			i++
-			b.WriteByte(name[i])
-		case name[i] == '[':
-			i++
-			if i < len(name) && (name[i] == '!' || name[i] == '^') {
-				b.WriteByte('^')
-				i++
-			}
-			for first := true; i < len(name) && (first || name[i] != ']'); i++ {
-				last := i+1 < len(name) && name[i+1] == ']'
-				if name[i] == ']' || name[i] == '[' || name[i] == '-' && (first || last) {
-					b.WriteByte('\\')
-				}
-				b.WriteByte(name[i])
-				if name[i] == '\\' && i+1 < len(name) {
-					i++
-					b.WriteByte(name[i])
-				}
-				first = false
-			}
-			i-- // the closing bracket is written as all else
-		}
-	}
-	return b.String()
 }
 
 // matcher looks through folders for what a pattern matches.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/glob"
 	"github.com/drover-run/drover/job"
 )
 
@@ -144,7 +145,7 @@ func (p *parser) fromTheRight(from int) error {
 		p.Path = p.text[:i]
 		return p.readSuffix(p.text[i+1:])
 	}
-	if isGlob(p.text) {
+	if glob.IsPattern(p.text) {
 		return nil
 	}
 	if j := strings.LastIndexByte(p.text[:i], ':'); j >= max(from, 1) {

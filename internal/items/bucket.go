@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/glob"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/store"
@@ -53,9 +53,9 @@ func fromBucket(ctx context.Context, s Source, dir string) (*manifest.List, erro
 		}
 	}
 	for i, p := range parts {
-		if !isGlob(p) {
+		if !glob.IsPattern(p) {
 			parts[i] = literal(p)
-		} else if parts[i] = spelled(p); !sound(parts[i]) {
+		} else if parts[i] = glob.Spell(p); !glob.IsSound(parts[i]) {
 			return nil, s.refuseSource("Write a bracket that is one as [[].", "it has an unmatched bracket or backslash")
 		}
 	}
@@ -160,12 +160,6 @@ func matches(parts, names []string) (match, hidden bool) {
 		at = open(parts, below)
 	}
 	return false, false
-}
-
-// sound says whether path.Match takes a pattern.
-func sound(pattern string) bool {
-	_, err := path.Match(pattern, "")
-	return err == nil
 }
 
 // literal is a name that matches itself alone.

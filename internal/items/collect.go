@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/glob"
 	"github.com/drover-run/drover/internal/items/manifest"
 )
 
@@ -60,7 +61,7 @@ func fromPath(ctx context.Context, s Source, dir string) (*manifest.List, error)
 	}
 	fi, err := os.Stat(path)
 	switch {
-	case absent(err) && isGlob(s.From):
+	case absent(err) && glob.IsPattern(s.From):
 		return fromGlob(ctx, s, dir)
 	case absent(err):
 		return nil, s.missingError(path)

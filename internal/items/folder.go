@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/glob"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/items/template"
 )
@@ -47,9 +48,9 @@ func fromFolder(ctx context.Context, s Source, folder, dir string) (*manifest.Li
 // one name, ** any folders, none of them a name that begins with a dot unless the
 // pattern does. A ** at the end matches all files below.
 func fromGlob(ctx context.Context, s Source, dir string) (*manifest.List, error) {
-	fixed, parts := cutGlob(s.From)
+	fixed, parts := glob.Cut(s.From)
 	for _, p := range parts {
-		if _, err := path.Match(p, ""); err != nil {
+		if !glob.IsSound(p) {
 			return nil, s.refuseSource("Write a bracket that is one as [[].", "it has an unmatched bracket or backslash")
 		}
 		if p == ".." {
@@ -233,18 +234,18 @@ func (w *walker) walkNotes() (notes []string) {
 
 func (w *walker) noMatchError() error {
 	why := "no file matches"
-	if !isGlob(w.source.From) {
+	if !glob.IsPattern(w.source.From) {
 		why = "the folder holds no files"
 	}
 	if notes := w.walkNotes(); len(notes) > 0 {
 		why += "; " + strings.Join(notes, ", ")
 	}
-	before, _ := cutGlob(w.source.From)
+	before, _ := glob.Cut(w.source.From)
 	return w.source.refuseSource(seeFolder(before), "%s", why)
 }
 
 func (s Source) noFileError() error {
-	before, _ := cutGlob(s.From)
+	before, _ := glob.Cut(s.From)
 	return s.refuseSource(seeFolder(before), "no file matches")
 }
 
@@ -257,73 +258,7 @@ func seeFolder(folder string) string {
 	return "See what is there: ls " + template.QuoteWord(folder) + "."
 }
 
-// isGlob says whether text is a pattern, if nothing of that name exists.
-func isGlob(text string) bool { return strings.ContainsAny(text, "*?[") }
-
 // goesUp says whether a path has an element "..".
 func goesUp(path string) bool {
 	return slices.Contains(strings.Split(path, string(filepath.Separator)), "..")
-}
-
-// cutGlob parts a pattern at its first name that is one. What is before is a path,
-// what follows are names in path.Match's spelling, without empty ones.
-func cutGlob(pattern string) (fixed string, parts []string) {
-	all := strings.Split(pattern, "/")
-	i := slices.IndexFunc(all, isGlob)
-	if i < 0 {
-		return pattern, nil
-	}
-	fixed = strings.Join(all[:i], "/")
-	switch {
-	case i == 1 && all[0] == "":
-		fixed = "/"
-	case fixed == "":
-		fixed = "."
-	}
-	for _, name := range all[i:] {
-		switch {
-		case name == "" || name == ".":
-		case name == "**" && len(parts) > 0 && parts[len(parts)-1] == "**": // twice is once
-		default:
-			parts = append(parts, spelled(name))
-		}
-	}
-	return fixed, parts
-}
-
-// spelled writes a shell's pattern as path.Match reads it: "!" for not, and "]"
-// and "-" that stand for themselves at the ends of a bracket.
-func spelled(name string) string {
-	var b strings.Builder
-	for i := 0; i < len(name); i++ {
-		b.WriteByte(name[i])
-		switch {
-		case name[i] == '\\' && i+1 < len(name):
-			i++
-			b.WriteByte(name[i])
-		case name[i] == '[':
-			i = spellBracket(&b, name, i+1) - 1 // the closing one is written as all else
-		}
-	}
-	return b.String()
-}
-
-func spellBracket(b *strings.Builder, name string, i int) int {
-	if i < len(name) && (name[i] == '!' || name[i] == '^') {
-		b.WriteByte('^')
-		i++
-	}
-	for first := true; i < len(name) && (first || name[i] != ']'); i++ {
-		last := i+1 < len(name) && name[i+1] == ']'
-		if name[i] == ']' || name[i] == '[' || name[i] == '-' && (first || last) {
-			b.WriteByte('\\')
-		}
-		b.WriteByte(name[i])
-		if name[i] == '\\' && i+1 < len(name) {
-			i++
-			b.WriteByte(name[i])
-		}
-		first = false
-	}
-	return i
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/glob"
 	"github.com/drover-run/drover/internal/items/itemstest"
 	"github.com/drover-run/drover/internal/items/manifest"
 )
@@ -171,7 +172,7 @@ func TestGlobsAreTheShells(t *testing.T) {
 	root := tree(t, files...)
 	for range 150 {
 		pattern := word("ab.*?[]-!1", 6)
-		if _, err := os.Lstat(filepath.Join(root, "x", pattern)); err == nil || !isGlob(pattern) {
+		if _, err := os.Lstat(filepath.Join(root, "x", pattern)); err == nil || !glob.IsPattern(pattern) {
 			continue
 		}
 		sh := exec.Command("sh", "-c", `LC_ALL=C; cd x; for f in `+pattern+`; do test -f "$f" && echo "x/$f"; done; true`)
