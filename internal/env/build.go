@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // Ready is a Python that can run now.
@@ -31,7 +32,7 @@ type Ready struct {
 func Build(ctx context.Context, p Plan, log func(line string)) (Ready, error) {
 	say := func(line string) {
 		if log != nil {
-			log(mask(line))
+			log(tools.Mask(line))
 		}
 	}
 	if dir := p.usedEnvironment(); p.asked == nil {
@@ -70,9 +71,9 @@ func (p *Plan) readyNames(prefix string, virtual bool) Ready {
 	}
 	r.Environ = []string{
 		"VIRTUAL_ENV=" + prefix,
-		"PATH=" + filepath.Join(prefix, "bin") + string(filepath.ListSeparator) + getenv(p.caller.Environ, "PATH"),
+		"PATH=" + filepath.Join(prefix, "bin") + string(filepath.ListSeparator) + tools.Variable(p.caller.Environ, "PATH"),
 	}
-	if getenv(p.caller.Environ, "PYTHONHOME") != "" {
+	if tools.Variable(p.caller.Environ, "PYTHONHOME") != "" {
 		r.Environ = append(r.Environ, "PYTHONHOME=") // would send the environment to another library
 	}
 	return r
@@ -124,7 +125,7 @@ type mark struct {
 // interpreter it stands on is still there, and no other user can have changed it.
 func complete(dir string) bool {
 	_, err := readMark(dir)
-	return err == nil && runnable(filepath.Join(dir, "bin", "python")) && sealedEnvironment(dir)
+	return err == nil && tools.Runnable(filepath.Join(dir, "bin", "python")) && sealedEnvironment(dir)
 }
 
 func readMark(dir string) (mark, error) {

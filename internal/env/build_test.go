@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // offline is a request that pip can serve from wheels made here.
@@ -356,7 +357,7 @@ func TestAKilledBuildersToolIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(bin, "uv"), strings.NewReplacer("GATE", gate, "REAL", r.Python).Replace(gatedUV))
-	r.Environ = append(r.Environ, "PATH="+bin+":"+getenv(r.Environ, "PATH"))
+	r.Environ = append(r.Environ, "PATH="+bin+":"+tools.Variable(r.Environ, "PATH"))
 	pid := killed(t, r, "writing")
 
 	var j journal
@@ -395,7 +396,7 @@ func TestUVIsFetchedOnceIntoTheCache(t *testing.T) {
 	r := offline(t, "alpha\n")
 	r.Environ = append(r.Environ, "PYTHONPATH="+t.TempDir())
 	notes := filepath.Join(t.TempDir(), "notes")
-	links := getenv(r.Environ, "PIP_FIND_LINKS")
+	links := tools.Variable(r.Environ, "PIP_FIND_LINKS")
 	script := strings.NewReplacer("NOTES", notes, "REAL", r.Python).Replace(uvScript)
 	wheelWith(t, links, "uv", "0.99.0", nil, map[string]string{"uv-0.99.0.data/scripts/uv": script})
 

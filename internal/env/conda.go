@@ -12,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // condaFile is what drover reads of an environment.yml: enough to judge an
@@ -80,8 +81,8 @@ func (m *manifest) readPipSection(list any, file string) error {
 }
 
 var (
-	condaName    = compiled(`^(?:[A-Za-z0-9_./-]+::)?([A-Za-z0-9_.-]+)\s*(.*)$`)
-	condaVersion = compiled(`^(==|=|!=|>=|<=|>|<|~=)?\s*(\d[A-Za-z0-9_.+!]*?)(\.?\*)?$`)
+	condaName    = tools.Compiled(`^(?:[A-Za-z0-9_./-]+::)?([A-Za-z0-9_.-]+)\s*(.*)$`)
+	condaVersion = tools.Compiled(`^(==|=|!=|>=|<=|>|<|~=)?\s*(\d[A-Za-z0-9_.+!]*?)(\.?\*)?$`)
 )
 
 // readDependency reads one dependency of conda: "numpy", "numpy=1.26", "c::numpy >=1.20,<2".
@@ -134,11 +135,11 @@ var condaTools = []struct {
 // mamba as functions, and says in a variable where the programs are.
 func condaTool(environ []string) (path string, verb []string) {
 	for _, tool := range condaTools {
-		if found := onPath(environ, tool.name); len(found) > 0 {
+		if found := tools.FindAll(environ, tool.name); len(found) > 0 {
 			return found[0], tool.verb
 		}
 		for _, name := range []string{"MAMBA_EXE", "CONDA_EXE"} {
-			if path := getenv(environ, name); filepath.Base(path) == tool.name && filepath.IsAbs(path) && runnable(path) {
+			if path := tools.Variable(environ, name); filepath.Base(path) == tool.name && filepath.IsAbs(path) && tools.Runnable(path) {
 				return path, tool.verb
 			}
 		}
@@ -158,7 +159,7 @@ func (b *builder) buildWithConda(ctx context.Context) error {
 		return noConda(b.plan.asked.shownName())
 	}
 	b.tool = filepath.Base(tool)
-	if out, err := quiet(ctx, "/", b.buildEnviron(), tool, "--version"); err == nil {
+	if out, err := tools.Answer(ctx, "/", b.buildEnviron(), tool, "--version"); err == nil {
 		words := strings.Fields(out)
 		b.tool += " " + strings.Join(words[max(len(words)-1, 0):], "")
 	}
@@ -167,7 +168,7 @@ func (b *builder) buildWithConda(ctx context.Context) error {
 	if out, err := b.runTool(ctx, b.lock, environ, tool, args...); err != nil {
 		return b.explainFailure(ctx, out, err)
 	}
-	if !runnable(filepath.Join(b.dir, "bin", "python")) {
+	if !tools.Runnable(filepath.Join(b.dir, "bin", "python")) {
 		return fault.New(fault.Invalid, "Add python to its dependencies.", "build environment: %s: it brings no python", b.plan.asked.shownName())
 	}
 	return nil
@@ -178,9 +179,9 @@ func (b *builder) buildWithConda(ctx context.Context) error {
 func (p *Plan) condaEnviron(prefix string) []string {
 	out := []string{
 		"CONDA_PREFIX=" + prefix, "CONDA_DEFAULT_ENV=" + prefix,
-		"PATH=" + filepath.Join(prefix, "bin") + string(os.PathListSeparator) + getenv(p.caller.Environ, "PATH"),
+		"PATH=" + filepath.Join(prefix, "bin") + string(os.PathListSeparator) + tools.Variable(p.caller.Environ, "PATH"),
 	}
-	if getenv(p.caller.Environ, "VIRTUAL_ENV") != "" {
+	if tools.Variable(p.caller.Environ, "VIRTUAL_ENV") != "" {
 		out = append(out, "VIRTUAL_ENV=") // or tools inside would take the other one for theirs
 	}
 	return append(out, p.asked.conda.variables...)

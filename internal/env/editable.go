@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // editable is what an interpreter imports from folders outside of itself, because of
@@ -41,16 +43,16 @@ func (e editable) topLevelModules() map[string]string {
 	return found
 }
 
-var isModule = compiled(`^[A-Za-z_]\w*$`)
+var isModule = tools.Compiled(`^[A-Za-z_]\w*$`)
 
 // Editable are the packages and modules outside the interpreter that Resolve has judged,
 // by name: what "pip install -e" shows it, each a file or a folder, absolute.
 func (p Plan) Editable() map[string]string { return p.editable.topLevelModules() }
 
 // imports finds import statements, and names of modules in quotes, as hydra's _target_.
-var imports = compiled(`(?:^|[\s";])(?:import|from)[ \t]+([^\n#"]+)|["'=\s]([A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+\b`)
+var imports = tools.Compiled(`(?:^|[\s";])(?:import|from)[ \t]+([^\n#"]+)|["'=\s]([A-Za-z_]\w*)(?:\.[A-Za-z_]\w*)+\b`)
 
-var identifier = compiled(`[A-Za-z_]\w*`)
+var identifier = tools.Compiled(`[A-Za-z_]\w*`)
 
 // Imported are the names among those that a text of code or settings may import.
 func Imported(text []byte, names map[string]string) []string {

@@ -26,6 +26,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // Request says what is to run, and what the caller has around it.
@@ -227,8 +228,8 @@ func minor(version string) string {
 // UV is the uv that Build would use if one is there: on PATH, or in drover's own
 // cache; "" otherwise. It asks nothing and fetches nothing.
 func UV(environ []string, cache string) string {
-	for _, path := range append(onPath(environ, "uv"), filepath.Join(cache, "tools", uvFolder, "bin", "uv")) {
-		if runnable(path) {
+	for _, path := range append(tools.FindAll(environ, "uv"), filepath.Join(cache, "tools", uvFolder, "bin", "uv")) {
+		if tools.Runnable(path) {
 			return path
 		}
 	}
@@ -263,14 +264,4 @@ func hashOf(parts ...string) string {
 		h.Write([]byte{0})
 	}
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// getenv is os.Getenv over a list; the last one wins, as for exec.
-func getenv(environ []string, name string) string {
-	for i := len(environ) - 1; i >= 0; i-- {
-		if v, ok := strings.CutPrefix(environ[i], name+"="); ok {
-			return v
-		}
-	}
-	return ""
 }

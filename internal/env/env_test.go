@@ -12,12 +12,13 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // findPython is asked once: a version manager's shim takes a fifth of a second.
 var findPython = sync.OnceValue(func() string {
 	for _, name := range []string{"python3", "python"} {
-		for _, path := range onPath(os.Environ(), name) {
+		for _, path := range tools.FindAll(os.Environ(), name) {
 			out, err := exec.Command(path, "-c", "import sys; print(sys.executable)").Output()
 			if err == nil {
 				return strings.TrimSpace(string(out))
@@ -52,7 +53,7 @@ func request(t testing.TB, requirements string) Request {
 func pathWithoutUV() string {
 	var keep []string
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if !runnable(filepath.Join(dir, "uv")) {
+		if !tools.Runnable(filepath.Join(dir, "uv")) {
 			keep = append(keep, dir)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // explainFailure turns a tool's last words into one fault; nil stays nil. The whole
@@ -35,7 +36,7 @@ type symptom struct {
 
 // says compiles a symptom's expression; NAME stands for a package's name.
 func says(expr string) func() *regexp.Regexp {
-	return compiled(strings.ReplaceAll(expr, "NAME", "([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"))
+	return tools.Compiled(strings.ReplaceAll(expr, "NAME", "([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)"))
 }
 
 // symptoms in order: what makes another one appear comes first. A dead network
@@ -66,14 +67,14 @@ var symptoms = []symptom{
 }
 
 func explain(out string, err error, asked *manifest, self identity) error {
-	out = mask(out)
+	out = tools.Mask(out)
 	flat := strings.Join(strings.Fields(out), " ")
 	for _, s := range symptoms {
 		if m := s.said().FindStringSubmatch(flat); m != nil {
 			return s.mean(scene{asked, self, flat, m})
 		}
 	}
-	return fault.Wrap(err, fault.Failed, "", "build environment: %s%s", asked.shownName(), lastLine(out))
+	return fault.Wrap(err, fault.Failed, "", "build environment: %s%s", asked.shownName(), tools.LastLine(out))
 }
 
 // findRequirement says where a package was asked for and in which words: the line, or
@@ -136,7 +137,7 @@ func noCondaPackage(s scene) *fault.Fault {
 		"build environment: %s: no package %q in its channels", s.asked.shownName(), s.match[1])
 }
 
-var ignored = compiled(`versions that require a different python version: (.*?) ERROR:`)
+var ignored = tools.Compiled(`versions that require a different python version: (.*?) ERROR:`)
 
 // noMatch is all that pip says about three different causes: no such package,
 // no such version, none for this Python. The list of versions it ignored tells
@@ -175,7 +176,7 @@ func badLine(s scene) *fault.Fault {
 	// No tool of today names the line, but each repeats it.
 	where, longest := s.asked.shownName(), 0
 	for _, e := range s.asked.entries {
-		text := mask(strings.Join(strings.Fields(e.Text), " "))
+		text := tools.Mask(strings.Join(strings.Fields(e.Text), " "))
 		if len(text) > longest && strings.Contains(s.out, text) {
 			where, longest = e.whereItStands(), len(text)
 		}

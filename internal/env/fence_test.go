@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // searchingUV looks for settings where uv does, in the folder it is started in and in
@@ -65,7 +67,7 @@ func TestSettingsAboveAJobsFolderDecideNoBuild(t *testing.T) {
 			bin := t.TempDir()
 			notes := filepath.Join(bin, "notes")
 			write(t, filepath.Join(bin, "uv"), strings.NewReplacer("NOTES", notes, "VERB", c.fails).Replace(searchingUV))
-			r.Environ = append(r.Environ, "PATH="+bin+":"+getenv(r.Environ, "PATH"))
+			r.Environ = append(r.Environ, "PATH="+bin+":"+tools.Variable(r.Environ, "PATH"))
 			if _, err := Build(t.Context(), resolve(t, r), nil); (err != nil) != (c.fails != "none") {
 				t.Fatalf("build: %v", err)
 			}

@@ -9,9 +9,10 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
-var versionOnly = compiled(`^\d+(\.\d+)*$`)
+var versionOnly = tools.Compiled(`^\d+(\.\d+)*$`)
 
 // candidates are the interpreters to try, best first: the one that was asked
 // for, or the active environment's, or those on PATH. More than one, because
@@ -22,15 +23,15 @@ func candidates(r Request) ([]string, error) {
 	}
 	var found []string
 	for _, name := range []string{"VIRTUAL_ENV", "CONDA_PREFIX"} {
-		if root := getenv(r.Environ, name); root != "" {
+		if root := tools.Variable(r.Environ, name); root != "" {
 			// A removed environment may still be active in the shell.
-			if python := filepath.Join(root, "bin", "python"); runnable(python) {
+			if python := filepath.Join(root, "bin", "python"); tools.Runnable(python) {
 				found = append(found, python)
 			}
 		}
 	}
-	found = append(found, onPath(r.Environ, "python3")...)
-	found = append(found, onPath(r.Environ, "python")...)
+	found = append(found, tools.FindAll(r.Environ, "python3")...)
+	found = append(found, tools.FindAll(r.Environ, "python")...)
 	if len(found) == 0 {
 		found = uvPythons(r.Environ)
 	}
@@ -48,23 +49,23 @@ func others(environ []string) []string {
 	uv := uvPythons(environ)
 	for minor := 19; minor >= 8; minor-- {
 		name := fmt.Sprintf("python3.%d", minor)
-		found = append(found, onPath(environ, name)...)
+		found = append(found, tools.FindAll(environ, name)...)
 		for _, python := range uv {
 			if filepath.Base(python) == name {
 				found = append(found, python)
 			}
 		}
 	}
-	return append(found, onPath(environ, "python3")...)
+	return append(found, tools.FindAll(environ, "python3")...)
 }
 
 // uvPythons are the interpreters that "uv python install" has put in its folder,
 // newest first: uv puts none of them on PATH unless it is told to.
 func uvPythons(environ []string) []string {
-	root := getenv(environ, "UV_PYTHON_INSTALL_DIR")
+	root := tools.Variable(environ, "UV_PYTHON_INSTALL_DIR")
 	if root == "" {
-		data := getenv(environ, "XDG_DATA_HOME")
-		if home := getenv(environ, "HOME"); data == "" && home != "" {
+		data := tools.Variable(environ, "XDG_DATA_HOME")
+		if home := tools.Variable(environ, "HOME"); data == "" && home != "" {
 			data = filepath.Join(home, ".local", "share")
 		}
 		if data == "" {
@@ -82,13 +83,13 @@ func uvPythons(environ []string) []string {
 		return numbers(version)
 	}
 	found = slices.DeleteFunc(found, func(python string) bool {
-		return !pythonMinor().MatchString(filepath.Base(python)) || !runnable(python)
+		return !pythonMinor().MatchString(filepath.Base(python)) || !tools.Runnable(python)
 	})
 	slices.SortStableFunc(found, func(a, b string) int { return compareNumbers(release(b), release(a)) })
 	return found
 }
 
-var pythonMinor = compiled(`^python3\.\d+$`)
+var pythonMinor = tools.Compiled(`^python3\.\d+$`)
 
 // chosen reads --python.
 func chosen(r Request) ([]string, error) {
@@ -101,7 +102,7 @@ func chosen(r Request) ([]string, error) {
 		if s, err := os.Stat(path); err == nil && s.IsDir() {
 			path = filepath.Join(path, "bin", "python")
 		}
-		if runnable(path) {
+		if tools.Runnable(path) {
 			return []string{path}, nil
 		}
 		return nil, noPython(r, nil)
@@ -109,7 +110,7 @@ func chosen(r Request) ([]string, error) {
 	if versionOnly().MatchString(name) {
 		name = "python" + name
 	}
-	found := onPath(r.Environ, name)
+	found := tools.FindAll(r.Environ, name)
 	for _, python := range uvPythons(r.Environ) {
 		release := filepath.Base(filepath.Dir(filepath.Dir(python))) // cpython-3.12.7-linux-x86_64-gnu
 		if filepath.Base(python) == name || strings.Contains(release, "-"+strings.TrimPrefix(name, "python")+"-") {
@@ -134,24 +135,6 @@ func noPython(r Request, why error) error {
 		why = errors.New("there is no python3 and no python on PATH")
 	}
 	return fault.Wrap(why, fault.Missing, "Install Python 3, or name one with --python /path/to/python3.", "find python")
-}
-
-// onPath finds all programs of that name on the caller's PATH. Relative
-// entries are left out: they would mean another folder here than at the caller's.
-func onPath(environ []string, name string) []string {
-	var found []string
-	for _, dir := range filepath.SplitList(getenv(environ, "PATH")) {
-		path := filepath.Join(dir, name)
-		if filepath.IsAbs(dir) && runnable(path) && !slices.Contains(found, path) {
-			found = append(found, path)
-		}
-	}
-	return found
-}
-
-func runnable(path string) bool {
-	s, err := os.Stat(path)
-	return err == nil && s.Mode().IsRegular() && s.Mode()&0o111 != 0
 }
 
 func resolved(path string) string {
@@ -201,8 +184,8 @@ func shimInputs(r Request) []string {
 			break
 		}
 	}
-	home := getenv(r.Environ, "HOME")
-	root := getenv(r.Environ, "PYENV_ROOT")
+	home := tools.Variable(r.Environ, "HOME")
+	root := tools.Variable(r.Environ, "PYENV_ROOT")
 	if root == "" {
 		root = filepath.Join(home, ".pyenv")
 	}

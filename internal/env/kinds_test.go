@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // fakeMicromamba is no micromamba: for an environment it makes a virtual one,
@@ -82,7 +83,7 @@ func withFakeUV(t testing.TB, r *Request, install string) (notes string) {
 	bin := t.TempDir()
 	notes = filepath.Join(bin, "notes")
 	write(t, filepath.Join(bin, "uv"), script(strings.ReplaceAll(fakeUV, "INSTALL", install), r.Python, notes))
-	r.Environ = append(r.Environ, "PATH="+bin+":"+getenv(r.Environ, "PATH"))
+	r.Environ = append(r.Environ, "PATH="+bin+":"+tools.Variable(r.Environ, "PATH"))
 	return notes
 }
 
@@ -97,7 +98,7 @@ func kind(t testing.TB, i int, install string) Request {
 	case SourceUVLock:
 		write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
 	case SourceConda:
-		r.Environ = append(r.Environ, "PATH="+fakeConda(t, r.Python)+":"+getenv(r.Environ, "PATH"))
+		r.Environ = append(r.Environ, "PATH="+fakeConda(t, r.Python)+":"+tools.Variable(r.Environ, "PATH"))
 	}
 	return r
 }
@@ -216,7 +217,7 @@ func TestHashesAreHeldTo(t *testing.T) {
 		r := offline(t, "")
 		withFakeUV(t, &r, byPip)
 		lock := func(alpha string) {
-			beta := fileHash(t, filepath.Join(getenv(r.Environ, "PIP_FIND_LINKS"), "beta-2.1-py3-none-any.whl"))
+			beta := fileHash(t, filepath.Join(tools.Variable(r.Environ, "PIP_FIND_LINKS"), "beta-2.1-py3-none-any.whl"))
 			text := fmt.Sprintf("alpha==1.0 --hash=sha256:%s\nbeta==2.1 \\\n    --hash=sha256:%s\n", alpha, beta)
 			if file == "Pipfile.lock" {
 				text = fmt.Sprintf(`{"default": {"alpha": {"version": "==1.0", "hashes": ["sha256:%s"]}, "beta": {"version": "==2.1", "hashes": ["sha256:%s"]}}}`, alpha, beta)
@@ -228,7 +229,7 @@ func TestHashesAreHeldTo(t *testing.T) {
 		if fault.KindOf(err) != fault.Denied || !strings.HasSuffix(err.Error(), "the downloaded alpha is not the file that its hash names") {
 			t.Errorf("%s: err = %v", file, err)
 		}
-		lock(fileHash(t, filepath.Join(getenv(r.Environ, "PIP_FIND_LINKS"), "alpha-1.0-py3-none-any.whl")))
+		lock(fileHash(t, filepath.Join(tools.Variable(r.Environ, "PIP_FIND_LINKS"), "alpha-1.0-py3-none-any.whl")))
 		ready, _ := build(t, r)
 		if got := python(t, r, ready, "import alpha; print(alpha.VERSION)"); got != "1.0" {
 			t.Errorf("%s: the script sees %q", file, got)
@@ -272,7 +273,7 @@ func TestNoPasswordOfAnIndexIsSaid(t *testing.T) {
 	for _, where := range []string{"PIP_INDEX_URL", "UV_DEFAULT_INDEX", "pip.conf"} {
 		r := request(t, "alpha\n--extra-index-url https://user:hunter2@example.org/simple\n")
 		url := "https://user:hunt%40er2@own.example.org/simple"
-		r.Environ = append(r.Environ, "PATH="+bin+":"+getenv(r.Environ, "PATH"), "PIP_EXTRA_INDEX_URL=https://hunter2@b.example.org https://u:hun@ter2@c.example.org")
+		r.Environ = append(r.Environ, "PATH="+bin+":"+tools.Variable(r.Environ, "PATH"), "PIP_EXTRA_INDEX_URL=https://hunter2@b.example.org https://u:hun@ter2@c.example.org")
 		if where == "pip.conf" {
 			conf := filepath.Join(t.TempDir(), "pip.conf")
 			write(t, conf, "[global]\nindex-url = https://user:hunt%%40er2@own.example.org/simple\n")
@@ -297,7 +298,7 @@ func TestCondaBuildsFromItsFile(t *testing.T) {
 	t.Parallel()
 	r := offline(t, "")
 	file := filepath.Join(r.Dir, "environment.yml")
-	r.Environ = append(r.Environ, "PATH="+fakeConda(t, r.Python)+":"+getenv(r.Environ, "PATH"), "VIRTUAL_ENV=/other")
+	r.Environ = append(r.Environ, "PATH="+fakeConda(t, r.Python)+":"+tools.Variable(r.Environ, "PATH"), "VIRTUAL_ENV=/other")
 	write(t, file, "name: x\ndependencies: [python=3.11, numpy, {pip: [alpha]}]\nvariables: {MODE: fast, N: 3}\n")
 	p := resolve(t, r)
 	ready, j := build(t, r)

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // Family is which MPI an mpiexec belongs to: each is told about nodes in its own way.
@@ -42,13 +42,13 @@ func FindMPI(ctx context.Context, environ []string, interpreter string) (MPI, er
 	var candidates []string
 	for _, name := range []string{"mpiexec", "mpiexec.hydra", "mpirun"} {
 		if interpreter != "" {
-			if beside := filepath.Join(filepath.Dir(interpreter), name); runnable(beside) {
+			if beside := filepath.Join(filepath.Dir(interpreter), name); tools.Runnable(beside) {
 				candidates = append(candidates, beside)
 			}
 		}
 	}
 	for _, name := range []string{"mpiexec", "mpiexec.hydra", "mpirun"} {
-		candidates = append(candidates, onPath(environ, name)...)
+		candidates = append(candidates, tools.FindAll(environ, name)...)
 	}
 	var unknown string
 	for _, path := range candidates {
@@ -67,19 +67,15 @@ func FindMPI(ctx context.Context, environ []string, interpreter string) (MPI, er
 }
 
 var (
-	mpichVersion = compiled(`(?m)^\s*Version:\s+(\S+)`)
-	intelVersion = compiled(`Version (\d[\d.]*)`)
-	openVersion  = compiled(`\((?:OpenRTE|Open MPI|PRRTE)\) v?(\d[\w.]*)`)
+	mpichVersion = tools.Compiled(`(?m)^\s*Version:\s+(\S+)`)
+	intelVersion = tools.Compiled(`Version (\d[\d.]*)`)
+	openVersion  = tools.Compiled(`\((?:OpenRTE|Open MPI|PRRTE)\) v?(\d[\w.]*)`)
 )
-
-// askPatience is how long a program may take to say its version or find a module:
-// on a network folder the first start takes many seconds.
-const askPatience = 30 * time.Second
 
 // askMPI asks an mpiexec for its version. What it said is told of one that is
 // none of ours.
 func askMPI(ctx context.Context, environ []string, path string) (m MPI, said string) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, tools.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
 	cmd.Env = environ
@@ -121,7 +117,7 @@ func FindTorchrun(ctx context.Context, environ []string, interpreter string) err
 
 // HasModule says whether an interpreter would find a module. It does not import it.
 func HasModule(ctx context.Context, environ []string, interpreter, module string) bool {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, tools.Patience)
 	defer cancel()
 	const ask = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
 	cmd := exec.CommandContext(ctx, interpreter, "-c", ask, module)

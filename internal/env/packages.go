@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // packagesFile names the Linux packages that a script needs, beside its code.
@@ -29,7 +30,7 @@ const maxPackages = 1 << 20
 // packageName is a Debian package, name[:architecture][=version], by Debian's own
 // rules for each part. None is an option, and none ends with "-", which tells
 // apt-get to remove it.
-var packageName = compiled(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]*[a-z0-9])?(=[0-9]([A-Za-z0-9.+~:-]*[A-Za-z0-9.+~])?)?$`)
+var packageName = tools.Compiled(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]*[a-z0-9])?(=[0-9]([A-Za-z0-9.+~:-]*[A-Za-z0-9.+~])?)?$`)
 
 // Packages reads the nearest packages.txt, from the script's folder up to the code
 // folder: Debian's packages, one a line, name or name=version, # for comments. None when
@@ -81,14 +82,14 @@ func CheckPackages(ctx context.Context, names, environ []string) (missing []stri
 	if len(names) == 0 {
 		return nil, true
 	}
-	tool := onPath(environ, "dpkg-query")
+	tool := tools.FindAll(environ, "dpkg-query")
 	if len(tool) == 0 {
 		return nil, false
 	}
 	const format = "${db:Status-Status}\t${Package}\t${Architecture}\t${Version}\t${Provides}\n"
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	ctx, cancel := context.WithTimeout(ctx, tools.Patience)
 	defer cancel()
-	out, err := quiet(ctx, "/", debian(environ), tool[0], "--show", "--showformat="+format)
+	out, err := tools.Answer(ctx, "/", debian(environ), tool[0], "--show", "--showformat="+format)
 	if err != nil {
 		return nil, false
 	}
@@ -162,7 +163,7 @@ func (m machine) installPackages(ctx context.Context, names, environ []string, l
 		missing = names
 	}
 	list := strings.Join(missing, " ")
-	tool := onPath(environ, "apt-get")
+	tool := tools.FindAll(environ, "apt-get")
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("install packages: %w", context.Cause(ctx))
@@ -172,9 +173,9 @@ func (m machine) installPackages(ctx context.Context, names, environ []string, l
 	case !m.root:
 		return fault.New(fault.Denied, "Try sudo apt-get install "+list+", then run it again without --packages.", "install packages: only root may: %s", list)
 	}
-	a := apt{tool: tool[0], dpkg: onPath(environ, "dpkg"), environ: debian(environ), log: func(string) {}}
+	a := apt{tool: tool[0], dpkg: tools.FindAll(environ, "dpkg"), environ: debian(environ), log: func(string) {}}
 	if log != nil {
-		a.log = func(line string) { log(mask(line)) } // an archive's address may hold a password
+		a.log = func(line string) { log(tools.Mask(line)) } // an archive's address may hold a password
 	}
 	var err error
 	if a.lock, err = m.lockMachine(ctx, a.log); err != nil {
@@ -224,7 +225,7 @@ func debian(environ []string) []string {
 			slices.Contains([]string{"PATH", "LANG", "LANGUAGE", "APT_CONFIG", "VIRTUAL_ENV", "CONDA_PREFIX"}, name)
 	})
 	return append(out, "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8",
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"+getenv(environ, "PATH"))
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"+tools.Variable(environ, "PATH"))
 }
 
 // apt is apt-get, with the lock held.
@@ -280,15 +281,15 @@ func (a apt) fetchPackages(ctx context.Context, args []string) (string, error) {
 // runLocked runs a tool with the lock: when this process is killed, the next one waits
 // for what it left running.
 func (a apt) runLocked(ctx context.Context, tool string, args ...string) (string, error) {
-	w := &lines{each: a.log}
-	cmd := command(ctx, "/", a.environ, tool, args...)
+	w := &tools.LineWriter{Each: a.log}
+	cmd := tools.NewCommand(ctx, "/", a.environ, tool, args...)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = w, w, []*os.File{a.lock}
 	err := cmd.Run()
-	w.flushPart()
+	w.Flush()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // a daemon that a package has started holds our end of the pipe
 	}
-	return string(w.kept), err
+	return string(w.Kept), err
 }
 
 // aptSymptoms are what apt-get says, in order: what makes another one appear
@@ -299,17 +300,17 @@ var aptSymptoms = []struct {
 	hint string
 	mean string // a format for the package's name, where the expression has one
 }{
-	{compiled(`(?i)no space left on device|don't have enough free space`), fault.Full, "Free some space on the disk of /var.", "the disk is full"},
-	{compiled(`(?i)could not get lock|unable to acquire the dpkg`), fault.Full, "Wait until it has ended, then run it again.", "another program installs packages"},
-	{compiled(`(?i)temporary failure resolving|could not resolve|could not connect|cannot initiate the connection|connection timed out`), fault.Lost,
+	{tools.Compiled(`(?i)no space left on device|don't have enough free space`), fault.Full, "Free some space on the disk of /var.", "the disk is full"},
+	{tools.Compiled(`(?i)could not get lock|unable to acquire the dpkg`), fault.Full, "Wait until it has ended, then run it again.", "another program installs packages"},
+	{tools.Compiled(`(?i)temporary failure resolving|could not resolve|could not connect|cannot initiate the connection|connection timed out`), fault.Lost,
 		"Check the network and the archives in /etc/apt/sources.list.", "the package archive does not answer"},
-	{compiled(`Version '[^']*' for '([^']*)' was not found`), fault.Invalid, "Choose one of those that apt-cache policy names.", "the archive does not have this version of %q"},
-	{compiled(`Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate`), fault.Invalid,
+	{tools.Compiled(`Version '[^']*' for '([^']*)' was not found`), fault.Invalid, "Choose one of those that apt-cache policy names.", "the archive does not have this version of %q"},
+	{tools.Compiled(`Unable to locate package (\S+)|Package '?([^\s']+)'? has no installation candidate`), fault.Invalid,
 		"Check the spelling in packages.txt with apt-cache search.", "no package %q in the archive"},
 }
 
 func explainApt(out string, err error) error {
-	out = mask(out)
+	out = tools.Mask(out)
 	for _, s := range aptSymptoms {
 		m := s.said().FindStringSubmatch(out)
 		if m == nil {

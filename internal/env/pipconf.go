@@ -4,6 +4,8 @@ import (
 	"context"
 	"os"
 	"strings"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // pipSettings hands on what the caller told pip, which uv does not read:
@@ -14,7 +16,7 @@ func (b *builder) pipSettings(ctx context.Context) (environ, args []string) {
 	var settings map[string]string
 	for _, python := range []string{b.plan.self.Base, b.plan.self.Executable} {
 		// pip itself merges its files and variables: it knows them all.
-		out, err := quiet(ctx, b.plan.caller.Dir, b.buildEnviron(), python, "-m", "pip", "config", "list")
+		out, err := tools.Answer(ctx, b.plan.caller.Dir, b.buildEnviron(), python, "-m", "pip", "config", "list")
 		if err == nil {
 			settings = parsePipConfig(out)
 			break
@@ -27,7 +29,7 @@ func (b *builder) pipSettings(ctx context.Context) (environ, args []string) {
 func translate(pip map[string]string, caller []string) (environ, args []string) {
 	given := func(names ...string) bool {
 		for _, n := range names {
-			if getenv(caller, n) != "" {
+			if tools.Variable(caller, n) != "" {
 				return true
 			}
 		}
@@ -89,7 +91,7 @@ func present(places []string) []string {
 }
 
 // A line of "pip config list": global.index-url='https://...'.
-var settingAt = compiled(`^(:env:|[a-z-]+)\.([a-z-]+)=(.*)$`)
+var settingAt = tools.Compiled(`^(:env:|[a-z-]+)\.([a-z-]+)=(.*)$`)
 
 // parsePipConfig reads "pip config list" for the command install: its
 // variables win over [install], and that over [global].

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // ProgramRequest says what is to be started: Script, or Name, or Line.
@@ -210,7 +211,7 @@ func (r ProgramRequest) pythonCommand(ctx context.Context, l *language) (Command
 // juliaProject is Julia's word for the packages of the nearest Project.toml from the
 // script's folder up to the code folder. The caller's own JULIA_PROJECT counts.
 func (r ProgramRequest) juliaProject() []string {
-	if !strings.EqualFold(path.Ext(r.Script), ".jl") || getenv(r.Environ, "JULIA_PROJECT") != "" {
+	if !strings.EqualFold(path.Ext(r.Script), ".jl") || tools.Variable(r.Environ, "JULIA_PROJECT") != "" {
 		return nil
 	}
 	for dir := path.Dir(r.Script); ; dir = path.Dir(dir) {
@@ -275,10 +276,10 @@ func (r ProgramRequest) findProgram(name string) (string, error) {
 	return "", fault.New(fault.Invalid, "Check the spelling, or install it where the job runs.", "start program: %q is not on PATH", name)
 }
 
-// lookUpOnPath finds a name on PATH; "" when it is not there. Unlike onPath it takes
+// lookUpOnPath finds a name on PATH; "" when it is not there. Unlike FindAll it takes
 // entries that are relative to the program's own folder.
 func (r ProgramRequest) lookUpOnPath(name string) string {
-	for _, dir := range filepath.SplitList(getenv(r.Environ, "PATH")) {
+	for _, dir := range filepath.SplitList(tools.Variable(r.Environ, "PATH")) {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(r.hostFolder(), dir)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/toml"
 )
 
 // readProject reads [project] of a pyproject.toml: its dependencies, never the
@@ -17,18 +18,18 @@ func readProject(r Request) (*manifest, error) {
 	if err != nil || m == nil {
 		return nil, err
 	}
-	project := doc.lookUpKeys("project").tableValue()
+	project := doc.Lookup("project").Table()
 	if project == nil {
 		return nil, nil
 	}
-	dynamic := slices.ContainsFunc(project.lookUpKeys("dynamic").listValue(), func(n node) bool { return n.textValue() == "dependencies" })
-	if dynamic || project.lookUpKeys("dependencies").value == nil && project.lookUpKeys("requires-python").value == nil {
+	dynamic := slices.ContainsFunc(project.Lookup("dynamic").List(), func(n toml.Node) bool { return n.Text() == "dependencies" })
+	if dynamic || project.Lookup("dependencies").Value == nil && project.Lookup("requires-python").Value == nil {
 		return nil, nil
 	}
-	if err := m.keepRequiresPython(project.lookUpKeys("requires-python"), SourceProject, 0); err != nil {
+	if err := m.keepRequiresPython(project.Lookup("requires-python"), SourceProject, 0); err != nil {
 		return nil, err
 	}
-	if err := m.addRequirements(project.lookUpKeys("dependencies"), "dependencies", SourceProject, 0); err != nil {
+	if err := m.addRequirements(project.Lookup("dependencies"), "dependencies", SourceProject, 0); err != nil {
 		return nil, err
 	}
 	m.readToolUV(doc, SourceProject, 0)
@@ -36,12 +37,12 @@ func readProject(r Request) (*manifest, error) {
 	return m, m.constraints(r.Environ, map[string]bool{})
 }
 
-func openTOML(r Request, name string) (*manifest, *table, error) {
+func openTOML(r Request, name string) (*manifest, *toml.Table, error) {
 	data, path, err := beside(r, name)
 	if err != nil || data == nil {
 		return nil, nil, err
 	}
-	doc, err := parseTOML(string(data))
+	doc, err := toml.Parse(string(data))
 	if err != nil {
 		return nil, nil, badTOML(err, name, 0)
 	}
@@ -64,39 +65,39 @@ func readUVLock(r Request) (*manifest, error) {
 		return nil, fault.New(fault.Missing, "Put its pyproject.toml beside it, or take your interpreter as it is with --no-env.",
 			"read requirements: %s: there is no pyproject.toml beside it", SourceUVLock)
 	}
-	doc, err := parseTOML(string(project))
+	doc, err := toml.Parse(string(project))
 	if err != nil {
 		return nil, badTOML(err, SourceProject, 0)
 	}
-	if err := m.keepRequiresPython(lock.lookUpKeys("requires-python"), SourceUVLock, 0); err != nil {
+	if err := m.keepRequiresPython(lock.Lookup("requires-python"), SourceUVLock, 0); err != nil {
 		return nil, err
 	}
 	m.onlyUV = "only uv reads uv.lock"
 	// The project itself is not installed: it runs from its folder, and that
 	// goes away with the job. So nothing is installed as a link into it, either.
 	m.sync = []string{"--frozen", "--no-install-project", "--no-editable"}
-	l := uvLock{m: m, file: SourceUVLock, packages: lock.lookUpKeys("package").listValue(), groups: defaultGroups(doc)}
+	l := uvLock{m: m, file: SourceUVLock, packages: lock.Lookup("package").List(), groups: defaultGroups(doc)}
 	if err := l.readPackages(lock); err != nil {
 		return nil, err
 	}
 	var b strings.Builder
-	lock.lookUpKeys("package").writeDigest(&b)
-	doc.lookUpKeys("tool", "uv").writeDigest(&b)
+	lock.Lookup("package").WriteDigest(&b)
+	doc.Lookup("tool", "uv").WriteDigest(&b)
 	fmt.Fprintf(&b, "%q", l.groups)
 	m.also = b.String()
 	return m, nil
 }
 
 // defaultGroups are those that "uv sync" takes without being told.
-func defaultGroups(project *table) []string {
-	n := project.lookUpKeys("tool", "uv", "default-groups")
-	switch v := n.value.(type) {
+func defaultGroups(project *toml.Table) []string {
+	n := project.Lookup("tool", "uv", "default-groups")
+	switch v := n.Value.(type) {
 	case string: // "all"
 		return []string{v}
-	case []node:
+	case []toml.Node:
 		var out []string
 		for _, g := range v {
-			out = append(out, g.textValue())
+			out = append(out, g.Text())
 		}
 		return out
 	}
@@ -106,30 +107,30 @@ func defaultGroups(project *table) []string {
 type uvLock struct {
 	m        *manifest
 	file     string // its name, for messages
-	packages []node
+	packages []toml.Node
 	groups   []string
 }
 
-func (l *uvLock) readPackages(lock *table) error {
+func (l *uvLock) readPackages(lock *toml.Table) error {
 	roots := l.rootPackages(lock)
 	for i, p := range l.packages {
-		name, version := p.valueOfKey("name").textValue(), p.valueOfKey("version").textValue()
-		if p.tableValue() == nil || name == "" {
-			return badFile(spot(l.file, p.line), "a package without a name")
+		name, version := p.Key("name").Text(), p.Key("version").Text()
+		if p.Table() == nil || name == "" {
+			return badFile(spot(l.file, p.Line), "a package without a name")
 		}
 		switch {
 		case roots[i]:
 			if err := l.addWanted(p); err != nil {
 				return err
 			}
-		case p.valueOfKey("source").valueOfKey("registry").value == nil:
+		case p.Key("source").Key("registry").Value == nil:
 			l.comesFromPlace(p)
 		case version != "":
 			text := name + "==" + version
 			if marks := l.markerText(p); marks != "" {
 				text += " ; " + marks
 			}
-			if err := l.m.addRequirement(text, l.file, p.line); err != nil {
+			if err := l.m.addRequirement(text, l.file, p.Line); err != nil {
 				return err
 			}
 			l.m.entries[len(l.m.entries)-1].Constraint = true
@@ -140,11 +141,11 @@ func (l *uvLock) readPackages(lock *table) error {
 
 // rootPackages are the packages with the needs of the project: the project itself, or
 // all members of a workspace that is no package.
-func (l *uvLock) rootPackages(lock *table) map[int]bool {
+func (l *uvLock) rootPackages(lock *toml.Table) map[int]bool {
 	out := map[int]bool{}
 	for i, p := range l.packages {
 		for _, kind := range []string{"virtual", "editable", "directory"} {
-			if p.valueOfKey("source").valueOfKey(kind).textValue() == "." {
+			if p.Key("source").Key(kind).Text() == "." {
 				out[i] = true
 			}
 		}
@@ -152,9 +153,9 @@ func (l *uvLock) rootPackages(lock *table) map[int]bool {
 	if len(out) > 0 {
 		return out
 	}
-	for _, name := range lock.lookUpKeys("manifest", "members").listValue() {
+	for _, name := range lock.Lookup("manifest", "members").List() {
 		for i, p := range l.packages {
-			if p.valueOfKey("name").textValue() == name.textValue() {
+			if p.Key("name").Text() == name.Text() {
 				out[i] = true
 			}
 		}
@@ -163,36 +164,36 @@ func (l *uvLock) rootPackages(lock *table) map[int]bool {
 }
 
 // addWanted adds what a package of ours needs, its default groups included.
-func (l *uvLock) addWanted(p node) error {
-	lists := []node{p.valueOfKey("dependencies")}
-	groups := p.valueOfKey("dev-dependencies").tableValue()
-	names := make([]string, 0, len(groups.allKeys()))
-	for name := range groups.allKeys() {
+func (l *uvLock) addWanted(p toml.Node) error {
+	lists := []toml.Node{p.Key("dependencies")}
+	groups := p.Key("dev-dependencies").Table()
+	names := make([]string, 0, len(groups.Keys()))
+	for name := range groups.Keys() {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
 		if slices.Contains(l.groups, name) || slices.Contains(l.groups, "all") {
-			lists = append(lists, groups.lookUpKeys(name))
+			lists = append(lists, groups.Lookup(name))
 		}
 	}
 	for _, list := range lists {
-		for _, d := range list.listValue() {
-			text := d.valueOfKey("name").textValue()
+		for _, d := range list.List() {
+			text := d.Key("name").Text()
 			var extras []string
-			for _, e := range d.valueOfKey("extra").listValue() {
-				extras = append(extras, e.textValue())
+			for _, e := range d.Key("extra").List() {
+				extras = append(extras, e.Text())
 			}
 			if len(extras) > 0 {
 				text += "[" + strings.Join(extras, ",") + "]"
 			}
-			if v := d.valueOfKey("version").textValue(); v != "" {
+			if v := d.Key("version").Text(); v != "" {
 				text += "==" + v
 			}
-			if mark := d.valueOfKey("marker").textValue(); mark != "" {
+			if mark := d.Key("marker").Text(); mark != "" {
 				text += " ; " + mark
 			}
-			if err := l.m.addRequirement(text, l.file, d.line); err != nil {
+			if err := l.m.addRequirement(text, l.file, d.Line); err != nil {
 				return err
 			}
 		}
@@ -201,20 +202,20 @@ func (l *uvLock) addWanted(p node) error {
 }
 
 // markerText is where a version of the lock counts; "" for everywhere.
-func (l *uvLock) markerText(p node) string {
+func (l *uvLock) markerText(p toml.Node) string {
 	var all []string
-	for _, m := range p.valueOfKey("resolution-markers").listValue() {
-		all = append(all, "("+m.textValue()+")")
+	for _, m := range p.Key("resolution-markers").List() {
+		all = append(all, "("+m.Text()+")")
 	}
 	return strings.Join(all, " or ")
 }
 
 // comesFromPlace adds a package that comes from git, an address or a folder. A
 // folder's content decides, too.
-func (l *uvLock) comesFromPlace(p node) {
-	e := entry{File: l.file, Line: p.line, Text: p.valueOfKey("name").textValue(), Name: normal(p.valueOfKey("name").textValue()), Place: true, folder: filepath.Dir(l.m.Path)}
+func (l *uvLock) comesFromPlace(p toml.Node) {
+	e := entry{File: l.file, Line: p.Line, Text: p.Key("name").Text(), Name: normal(p.Key("name").Text()), Place: true, folder: filepath.Dir(l.m.Path)}
 	for _, kind := range []string{"editable", "directory", "path", "virtual"} {
-		if path := p.valueOfKey("source").valueOfKey(kind).textValue(); path != "" {
+		if path := p.Key("source").Key(kind).Text(); path != "" {
 			e.Path = under(e.folder, path)
 		}
 	}

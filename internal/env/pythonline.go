@@ -4,9 +4,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
-var interpreterIs = compiled(`^(?:python|pypy)(?:\d+(?:\.\d+)?)?$`)
+var interpreterIs = tools.Compiled(`^(?:python|pypy)(?:\d+(?:\.\d+)?)?$`)
 
 // IsInterpreter says by its name whether a program is a Python interpreter:
 // python3, or .venv/bin/python3.12.

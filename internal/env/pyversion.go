@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // bound is which Pythons a file allows: "requires-python" and its like.
@@ -28,7 +30,7 @@ func (b bound) splitClauses() []string {
 	return slices.DeleteFunc(strings.Split(strings.ReplaceAll(b.spec, " ", ""), ","), func(s string) bool { return s == "" })
 }
 
-var clauseIs = compiled(`^(~=|===?|!=|<=?|>=?)v?(\d+(?:\.\d+)*)(\.\*)?(?:(?:a|b|rc|\.?dev|\.?post)\d*)*$`)
+var clauseIs = tools.Compiled(`^(~=|===?|!=|<=?|>=?)v?(\d+(?:\.\d+)*)(\.\*)?(?:(?:a|b|rc|\.?dev|\.?post)\d*)*$`)
 
 // allowsVersion compares as PEP 440 does. An interpreter says no more of itself than
 // 3.11.7, so what a bound says of release candidates is left out.

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // entry is one logical line of a requirements file.
@@ -50,7 +51,7 @@ func readManifest(path string, environ []string) (*manifest, error) {
 // because they decide what is installed.
 func (m *manifest) constraints(environ []string, seen map[string]bool) error {
 	for _, name := range []string{"PIP_CONSTRAINT", "UV_CONSTRAINT"} {
-		for _, file := range strings.Fields(getenv(environ, name)) {
+		for _, file := range strings.Fields(tools.Variable(environ, name)) {
 			if remote(file) {
 				m.entries = append(m.entries, entry{File: name, Text: file, Option: true})
 				continue
@@ -142,11 +143,11 @@ func parse(data []byte) []entry {
 }
 
 var (
-	commentAt  = compiled(`(^|\s)#.*`)
-	perOption  = compiled(`\s--?[a-z][a-z-]*.*`)
-	nameAt     = compiled(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:[\[(<>=!~;@,\s]|$)`)
-	separators = compiled(`[-_.]+`)
-	schemeAt   = compiled(`^[A-Za-z][A-Za-z0-9+.-]+:`)
+	commentAt  = tools.Compiled(`(^|\s)#.*`)
+	perOption  = tools.Compiled(`\s--?[a-z][a-z-]*.*`)
+	nameAt     = tools.Compiled(`^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:[\[(<>=!~;@,\s]|$)`)
+	separators = tools.Compiled(`[-_.]+`)
+	schemeAt   = tools.Compiled(`^[A-Za-z][A-Za-z0-9+.-]+:`)
 )
 
 // logical reads one joined line; false for an empty one.
@@ -282,7 +283,7 @@ func (m *manifest) findPackage(name string) (where, text string) {
 	name = normal(name)
 	for _, e := range m.entries {
 		if e.Name == name && !e.Constraint {
-			return e.whereItStands(), mask(e.Text)
+			return e.whereItStands(), tools.Mask(e.Text)
 		}
 	}
 	return "", ""

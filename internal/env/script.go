@@ -4,12 +4,15 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+
+	"github.com/drover-run/drover/internal/env/toml"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // scriptBlock is the reference expression of PEP 723, word for word.
-var scriptBlock = compiled(`(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$`)
+var scriptBlock = tools.Compiled(`(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$`)
 
-var scriptOpens = compiled(`(?m)^# /// script[ \t]*$`)
+var scriptOpens = tools.Compiled(`(?m)^# /// script[ \t]*$`)
 
 // readScript reads the block that a script carries in its own comments.
 func readScript(r Request) (*manifest, error) {
@@ -29,14 +32,14 @@ func readScript(r Request) (*manifest, error) {
 	if err != nil || offset == 0 {
 		return nil, err
 	}
-	doc, err := parseTOML(content)
+	doc, err := toml.Parse(content)
 	if err != nil {
 		return nil, badTOML(err, r.Script, offset)
 	}
-	if err := m.keepRequiresPython(doc.lookUpKeys("requires-python"), r.Script, offset); err != nil {
+	if err := m.keepRequiresPython(doc.Lookup("requires-python"), r.Script, offset); err != nil {
 		return nil, err
 	}
-	if err := m.addRequirements(doc.lookUpKeys("dependencies"), "dependencies", r.Script, offset); err != nil {
+	if err := m.addRequirements(doc.Lookup("dependencies"), "dependencies", r.Script, offset); err != nil {
 		return nil, err
 	}
 	m.readToolUV(doc, r.Script, offset)
@@ -57,12 +60,12 @@ func (m *manifest) readScriptLock(r Request) error {
 	if err != nil || lock == nil {
 		return err
 	}
-	l := uvLock{m: m, file: file, packages: lock.lookUpKeys("package").listValue()}
+	l := uvLock{m: m, file: file, packages: lock.Lookup("package").List()}
 	if err := l.readPackages(lock); err != nil {
 		return err
 	}
 	var b strings.Builder
-	lock.lookUpKeys("package").writeDigest(&b)
+	lock.Lookup("package").WriteDigest(&b)
 	m.also += b.String()
 	m.onlyUV = "only uv reads " + file
 	m.sync = []string{"--script", m.Path, "--active", "--frozen"}
@@ -118,9 +121,9 @@ func endOfBlock(text string, at int) int {
 
 // badTOML is a document that starts offset lines into its file.
 func badTOML(err error, file string, offset int) error {
-	var b broken
+	var b toml.SyntaxError
 	if errors.As(err, &b) {
-		return badFile(spot(file, b.line+offset), b.why)
+		return badFile(spot(file, b.Line+offset), b.Why)
 	}
 	return badFile(filepath.Base(file), err)
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // behindShim is the interpreter to ask for a verdict. A shim of pyenv, asdf or mise looks
@@ -18,7 +20,7 @@ func behindShim(ctx context.Context, r Request, python string) (string, error) {
 	if r.Job == "" || !shim(python) || choosesPython(r, python) {
 		return python, nil
 	}
-	out, err := quiet(ctx, "/", r.Environ, python, "-c", "import sys; print(sys.executable)")
+	out, err := tools.Answer(ctx, "/", r.Environ, python, "-c", "import sys; print(sys.executable)")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	real := lines[len(lines)-1] // a sitecustomize may print before
 	if err == nil && !filepath.IsAbs(real) {
@@ -32,12 +34,12 @@ func behindShim(ctx context.Context, r Request, python string) (string, error) {
 
 // How their shims hand over: exec "/home/ann/.pyenv/libexec/pyenv" exec "$program" "$@".
 var (
-	startsPyenv = compiled(`\bpyenv["']? exec `)
-	startsASDF  = compiled(`\basdf["']? exec `)
+	startsPyenv = tools.Compiled(`\bpyenv["']? exec `)
+	startsASDF  = tools.Compiled(`\basdf["']? exec `)
 )
 
 // namesPython finds Python's line in .tool-versions, or its key in mise.toml.
-var namesPython = compiled(`(?m)^\s*(?:["']?python["']?\s*=|python\s+\S|\[tools\.python\])`)
+var namesPython = tools.Compiled(`(?m)^\s*(?:["']?python["']?\s*=|python\s+\S|\[tools\.python\])`)
 
 // choosesPython says whether a file of the job that this shim reads chooses a Python:
 // the shim then looks no further up.

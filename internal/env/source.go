@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/toml"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // manifest is what the code asks for: one file, with all that it includes.
@@ -88,7 +90,7 @@ func beside(r Request, name string) (data []byte, path string, err error) {
 const mendHint = "Mend that line, or take your interpreter as it is with --no-env."
 
 func badFile(where string, why any) error {
-	return fault.New(fault.Invalid, mendHint, "read requirements: %s: %s", where, mask(fmt.Sprint(why)))
+	return fault.New(fault.Invalid, mendHint, "read requirements: %s: %s", where, tools.Mask(fmt.Sprint(why)))
 }
 
 // addRequirement adds a requirement as PEP 508 writes it: a name, never a path or an
@@ -105,20 +107,20 @@ func (m *manifest) addRequirement(text, file string, line int) error {
 }
 
 // addRequirements adds a TOML list of requirements.
-func (m *manifest) addRequirements(list node, key, file string, offset int) error {
-	if list.value == nil {
+func (m *manifest) addRequirements(list toml.Node, key, file string, offset int) error {
+	if list.Value == nil {
 		return nil
 	}
-	items, ok := list.value.([]node)
+	items, ok := list.Value.([]toml.Node)
 	if !ok {
-		return badFile(spot(file, list.line+offset), key+" is not a list")
+		return badFile(spot(file, list.Line+offset), key+" is not a list")
 	}
 	for _, n := range items {
-		text, ok := n.value.(string)
+		text, ok := n.Value.(string)
 		if !ok {
-			return badFile(spot(file, n.line+offset), key+" holds something that is not text")
+			return badFile(spot(file, n.Line+offset), key+" holds something that is not text")
 		}
-		if err := m.addRequirement(text, file, n.line+offset); err != nil {
+		if err := m.addRequirement(text, file, n.Line+offset); err != nil {
 			return err
 		}
 	}
@@ -126,12 +128,12 @@ func (m *manifest) addRequirements(list node, key, file string, offset int) erro
 }
 
 // keepRequiresPython keeps a TOML requires-python.
-func (m *manifest) keepRequiresPython(n node, file string, offset int) (err error) {
-	if n.value == nil {
+func (m *manifest) keepRequiresPython(n toml.Node, file string, offset int) (err error) {
+	if n.Value == nil {
 		return nil
 	}
-	at := spot(file, n.line+offset)
-	spec, ok := n.value.(string)
+	at := spot(file, n.Line+offset)
+	spec, ok := n.Value.(string)
 	if !ok {
 		return badFile(at, "requires-python is not text")
 	}
@@ -163,24 +165,24 @@ var uvSettings = []string{"sources", "index", "index-url", "extra-index-url", "f
 
 // readToolUV reads [tool.uv]. What names a place instead of a version cannot be
 // judged by what an interpreter has.
-func (m *manifest) readToolUV(doc *table, file string, offset int) {
-	settings := doc.lookUpKeys("tool", "uv").tableValue()
+func (m *manifest) readToolUV(doc *toml.Table, file string, offset int) {
+	settings := doc.Lookup("tool", "uv").Table()
 	for _, key := range uvSettings {
-		n := settings.lookUpKeys(key)
-		if settings == nil || n.value == nil {
+		n := settings.Lookup(key)
+		if settings == nil || n.Value == nil {
 			continue
 		}
 		var b strings.Builder
-		n.writeDigest(&b)
+		n.WriteDigest(&b)
 		m.also += key + "=" + b.String() + "\n"
-		m.onlyUV = fmt.Sprintf("%s has [tool.uv] %s, which only uv follows", spot(file, n.line+offset), key)
+		m.onlyUV = fmt.Sprintf("%s has [tool.uv] %s, which only uv follows", spot(file, n.Line+offset), key)
 	}
-	sources := settings.lookUpKeys("sources").tableValue()
+	sources := settings.Lookup("sources").Table()
 	for i, e := range m.entries {
-		for key := range sources.allKeys() {
-			if normal(key) == e.Name && namesPlace(sources.lookUpKeys(key)) {
+		for key := range sources.Keys() {
+			if normal(key) == e.Name && namesPlace(sources.Lookup(key)) {
 				m.entries[i].Place = true
-				if path := sources.lookUpKeys(key, "path").textValue(); path != "" {
+				if path := sources.Lookup(key, "path").Text(); path != "" {
 					m.entries[i].Path = under(filepath.Dir(m.Path), path)
 				}
 			}
@@ -189,23 +191,15 @@ func (m *manifest) readToolUV(doc *table, file string, offset int) {
 }
 
 // namesPlace tells [tool.uv.sources] that name a place from an index.
-func namesPlace(n node) bool {
-	for _, one := range append(n.listValue(), n) {
+func namesPlace(n toml.Node) bool {
+	for _, one := range append(n.List(), n) {
 		for _, key := range []string{"git", "url", "path", "workspace"} {
-			if one.tableValue() != nil && one.valueOfKey(key).value != nil {
+			if one.Table() != nil && one.Key(key).Value != nil {
 				return true
 			}
 		}
 	}
 	return false
-}
-
-// allKeys are a table's keys; none of no table.
-func (t *table) allKeys() map[string]node {
-	if t == nil {
-		return nil
-	}
-	return t.keys
 }
 
 // titleIfUnclear names a manifest where its file's name alone would mislead.
@@ -216,7 +210,7 @@ func (m *manifest) titleIfUnclear() string {
 	return m.shownName()
 }
 
-// writeDigest writes what decides which packages are installed. Comments, file names
+// WriteDigest writes what decides which packages are installed. Comments, file names
 // and line numbers do not, nor do passwords; the state of local packages does.
 func (m *manifest) writeDigest(w io.Writer) {
 	if m.Source != SourceRequirements {
@@ -224,7 +218,7 @@ func (m *manifest) writeDigest(w io.Writer) {
 		fmt.Fprintf(w, "%t %q\n", m.single, m.also)
 	}
 	for _, e := range m.entries {
-		fmt.Fprintf(w, "%q %t\n", mask(e.Text), e.Constraint)
+		fmt.Fprintf(w, "%q %t\n", tools.Mask(e.Text), e.Constraint)
 		if e.Path != "" {
 			stampTree(w, e.Path, filepath.Dir(m.Path), strings.HasPrefix(e.Text, "-e "))
 		}
@@ -232,7 +226,7 @@ func (m *manifest) writeDigest(w io.Writer) {
 	for _, lines := range m.batches {
 		for _, l := range lines {
 			// The same code lies in another folder in each job.
-			fmt.Fprintf(w, "%q\n", mask(strings.ReplaceAll(l, filepath.Dir(m.Path), ".")))
+			fmt.Fprintf(w, "%q\n", tools.Mask(strings.ReplaceAll(l, filepath.Dir(m.Path), ".")))
 		}
 	}
 }

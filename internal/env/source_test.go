@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // block is a PEP 723 block of these lines.
@@ -88,7 +89,7 @@ func TestEachPlanSaysWhichFileAndWhy(t *testing.T) {
 		install(t, full, p[0], p[1], p[2:]...)
 	}
 	all := request(t, "")
-	all.Environ = append(all.Environ, "PYTHONPATH="+bare, "PATH="+fakeConda(t, all.Python)+":"+getenv(all.Environ, "PATH"))
+	all.Environ = append(all.Environ, "PYTHONPATH="+bare, "PATH="+fakeConda(t, all.Python)+":"+tools.Variable(all.Environ, "PATH"))
 	for i := len(everyKind) - 1; i >= 0; i-- {
 		k := everyKind[i]
 		write(t, filepath.Join(all.Dir, k.file), k.text)
@@ -355,7 +356,7 @@ func TestThePackagesOfAnActiveCondaEnvironmentAreJudged(t *testing.T) {
 	if err := os.Symlink(real, r.Python); err != nil {
 		t.Fatal(err)
 	}
-	r.Environ = append(r.Environ, "PATH="+fakeConda(t, real)+":"+getenv(r.Environ, "PATH"))
+	r.Environ = append(r.Environ, "PATH="+fakeConda(t, real)+":"+tools.Variable(r.Environ, "PATH"))
 	for deps, why := range map[string]string{
 		"[python=3.11, numpy]":                                         "has all it needs: environment.yml needs no packages",
 		"['conda-forge::numpy>=1.20,<2', python]":                      "has all it needs: environment.yml needs no packages",

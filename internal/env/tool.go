@@ -1,19 +1,16 @@
 package env
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // builder fills one environment, while it holds its lock.
@@ -57,7 +54,7 @@ const (
 
 // findOrFetchUV finds uv on PATH or in drover's own cache, or puts it there with pip.
 func (b *builder) findOrFetchUV(ctx context.Context) (string, error) {
-	for _, path := range onPath(b.plan.caller.Environ, "uv") {
+	for _, path := range tools.FindAll(b.plan.caller.Environ, "uv") {
 		if b.uvWorks(ctx, path) {
 			return path, nil
 		}
@@ -109,7 +106,7 @@ func (b *builder) fetchUV(ctx context.Context, l *os.File, python, home string) 
 	}
 	if err != nil {
 		os.RemoveAll(fresh)
-		return fmt.Errorf("%w%s", err, lastLine(out))
+		return fmt.Errorf("%w%s", err, tools.LastLine(out))
 	}
 	if !b.uvWorks(ctx, filepath.Join(home, "bin", "uv")) {
 		return errors.New("the uv that pip installed does not run here")
@@ -119,10 +116,10 @@ func (b *builder) fetchUV(ctx context.Context, l *os.File, python, home string) 
 
 // uvWorks asks for its version and keeps it.
 func (b *builder) uvWorks(ctx context.Context, path string) bool {
-	if !runnable(path) {
+	if !tools.Runnable(path) {
 		return false
 	}
-	out, err := quiet(ctx, "/", b.buildEnviron(), path, "--version")
+	out, err := tools.Answer(ctx, "/", b.buildEnviron(), path, "--version")
 	if f := strings.Fields(out); err == nil && len(f) >= 2 {
 		b.tool = f[0] + " " + f[1]
 		return true
@@ -143,7 +140,7 @@ func (b *builder) buildWithUV(ctx context.Context, uv string) (err error) {
 	extra, args := b.pipSettings(ctx)
 	environ := append(b.buildEnviron(), extra...)
 	environ = append(environ, "UV_NO_PROGRESS=1", "UV_PYTHON_DOWNLOADS=never", "NO_COLOR=1")
-	if getenv(environ, "UV_CACHE_DIR") == "" && getenv(environ, "HOME") == "" {
+	if tools.Variable(environ, "UV_CACHE_DIR") == "" && tools.Variable(environ, "HOME") == "" {
 		// Without a home uv would put its cache into the code folder.
 		environ = append(environ, "UV_CACHE_DIR="+filepath.Join(b.plan.caller.Cache, "uv"))
 	}
@@ -206,7 +203,7 @@ func (b *builder) installRequirements(ctx context.Context, environ []string, too
 // bytecode, as many images do, would compile anew in every run: 2.4 s instead
 // of 0.9 s for the same import.
 func (b *builder) shouldCompile() bool {
-	return getenv(b.plan.caller.Environ, "PYTHONDONTWRITEBYTECODE") != ""
+	return tools.Variable(b.plan.caller.Environ, "PYTHONDONTWRITEBYTECODE") != ""
 }
 
 // buildWithPip needs no ensurepip where some pip can install into another
@@ -246,7 +243,7 @@ func (b *builder) findPip(ctx context.Context) (python, version string) {
 
 // pipVersion asks the metadata: pip itself takes half a second to say it.
 func (b *builder) pipVersion(ctx context.Context, python string) string {
-	out, err := quiet(ctx, "/", b.buildEnviron(), python, "-c", "from importlib.metadata import version; print(version('pip'))")
+	out, err := tools.Answer(ctx, "/", b.buildEnviron(), python, "-c", "from importlib.metadata import version; print(version('pip'))")
 	if err != nil {
 		return ""
 	}
@@ -279,10 +276,6 @@ func (b *builder) buildEnviron() []string {
 	return append(out, "PIP_USER=0", "PIP_REQUIRE_VIRTUALENV=0", "PIP_NO_INPUT=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_COLOR=1", "PIP_ROOT_USER_ACTION=ignore")
 }
 
-// maxOutput bounds what is kept of a tool's output, in bytes; the end says what
-// went wrong. The log gets all of it.
-const maxOutput = 64 << 10
-
 // ownersWrite runs its arguments with a umask by which only the owner may write what
 // they make; what else the umask forbids stays. This process has many threads, and other
 // work that goes by its umask.
@@ -294,66 +287,13 @@ const ownersWrite = `umask g-w,o-w && exec "$@"`
 // on and write; the next builder then waits for it, instead of building in the
 // same folder.
 func (b *builder) runTool(ctx context.Context, held *os.File, environ []string, name string, args ...string) (string, error) {
-	w := &lines{each: b.log}
-	cmd := command(ctx, b.plan.caller.Dir, environ, "/bin/sh", slices.Concat([]string{"-c", ownersWrite, "sh", name}, args)...)
+	w := &tools.LineWriter{Each: b.log}
+	cmd := tools.NewCommand(ctx, b.plan.caller.Dir, environ, "/bin/sh", slices.Concat([]string{"-c", ownersWrite, "sh", name}, args)...)
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = w, w, []*os.File{held}
 	err := cmd.Run()
-	w.flushPart()
+	w.Flush()
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("build environment: %w", context.Cause(ctx))
 	}
-	return string(w.kept), err
-}
-
-// quiet runs a tool for its answer alone.
-func quiet(ctx context.Context, dir string, environ []string, name string, args ...string) (string, error) {
-	var out bytes.Buffer
-	cmd := command(ctx, dir, environ, name, args...)
-	cmd.Stdout = &out
-	err := cmd.Run()
-	return out.String(), err
-}
-
-// command dies whole: pip and uv start processes of their own.
-func command(ctx context.Context, dir string, environ []string, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = dir, environ
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second
-	return cmd
-}
-
-// lines cuts a stream into lines for the log and keeps its end.
-type lines struct {
-	each func(string)
-	part []byte
-	kept []byte
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.kept = append(l.kept, p...)
-	if over := len(l.kept) - maxOutput; over > 0 {
-		l.kept = append(l.kept[:0], l.kept[over:]...)
-	}
-	l.part = append(l.part, p...)
-	for {
-		i := bytes.IndexAny(l.part, "\n\r")
-		if i < 0 && len(l.part) < maxOutput {
-			return len(p), nil
-		}
-		if i < 0 {
-			i = len(l.part) - 1
-		}
-		l.logLine(l.part[:i+1])
-		l.part = l.part[i+1:]
-	}
-}
-
-func (l *lines) flushPart() { l.logLine(l.part); l.part = nil }
-
-func (l *lines) logLine(b []byte) {
-	if s := strings.TrimRight(string(b), " \r\n"); s != "" {
-		l.each(s)
-	}
+	return string(w.Kept), err
 }

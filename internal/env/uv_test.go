@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // A Python of uv's folder serves a file that asks for its version, and --python; nothing
@@ -68,7 +70,7 @@ func TestPythonsThatUVHasInstalledAreFound(t *testing.T) {
 	look("plain.py", "", "3.11.2")
 	// Nothing on PATH at all.
 	r.Environ = []string{"PATH=/nowhere:/bin", "HOME=" + home}
-	if len(onPath(r.Environ, "python3"))+len(onPath(r.Environ, "python")) == 0 {
+	if len(tools.FindAll(r.Environ, "python3"))+len(tools.FindAll(r.Environ, "python")) == 0 {
 		look("plain.py", "", "3.13.1")
 	}
 }

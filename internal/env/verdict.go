@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 //go:embed probe.py
@@ -184,11 +186,11 @@ func forget(dir string) {
 func dependsOn(r Request, python string, asked *manifest) []string {
 	var out []string
 	for _, name := range []string{"PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONPLATLIBDIR", "HOME"} {
-		out = append(out, name, getenv(r.Environ, name))
+		out = append(out, name, tools.Variable(r.Environ, name))
 	}
 	if asked != nil {
 		for _, e := range asked.entries {
-			out = append(out, mask(e.Text), fmt.Sprint(e.Option, e.Constraint, e.Place))
+			out = append(out, tools.Mask(e.Text), fmt.Sprint(e.Option, e.Constraint, e.Place))
 		}
 		if c := asked.conda; c != nil {
 			out = append(out, fmt.Sprint(c.needs, c.unclear))
@@ -220,7 +222,7 @@ func ask(ctx context.Context, r Request, python string, asked *manifest) (verdic
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = r.Dir, r.Environ, bytes.NewReader(in), &out, &complaint
 	cmd.WaitDelay = time.Second
 	if err := cmd.Run(); err != nil {
-		return verdict{}, fmt.Errorf("%s: %w%s", python, err, lastLine(complaint.String()))
+		return verdict{}, fmt.Errorf("%s: %w%s", python, err, tools.LastLine(complaint.String()))
 	}
 	// A sitecustomize may print before us: the answer is the last line.
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
@@ -281,16 +283,6 @@ func (m *manifest) addUnknowable(v *verdict) {
 			return
 		}
 	}
-}
-
-// lastLine is ": line" for the last line that says something, or "".
-func lastLine(s string) string {
-	s = strings.TrimSpace(s)
-	if s == "" {
-		return ""
-	}
-	s = strings.TrimSpace(s[strings.LastIndexByte(s, '\n')+1:])
-	return ": " + strings.TrimPrefix(strings.TrimPrefix(s, "error: "), "ERROR: ")
 }
 
 // stamp changes when a file or the list of names in a folder does. The probe

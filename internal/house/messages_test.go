@@ -53,7 +53,7 @@ var quietFolders = regexp.MustCompile(`^(bench|chaos|docs/pictures|examples|faul
 
 // quietCalls are functions with literals that are compared, matched or run, and not printed,
 // or go to an agent's log, which its developers read.
-var quietCalls = regexp.MustCompile(`^(regexp\..*|strings\.(Contains|HasPrefix|HasSuffix|Cut|CutPrefix|CutSuffix|TrimPrefix|TrimSuffix|Index|LastIndex|TrimSpace|ReplaceAll|Split|SplitN|Fields|NewReplacer)|slices\.(Contains|ContainsFunc)|bytes\.Fields|(slog|.*[lL]og|)\.(Debug|Info|Warn|Error)|panic|has|says|lastIndex|hashOf|wordSet|compiled|quiet|fmt\.Appendf|io\.WriteString|.*\.(Is|Match|Flag|MarkHidden|GenBashCompletion)|.*Var|.*VarP|t\..*)$`)
+var quietCalls = regexp.MustCompile(`^(regexp\..*|strings\.(Contains|HasPrefix|HasSuffix|Cut|CutPrefix|CutSuffix|TrimPrefix|TrimSuffix|Index|LastIndex|TrimSpace|ReplaceAll|Split|SplitN|Fields|NewReplacer)|slices\.(Contains|ContainsFunc)|bytes\.Fields|(slog|.*[lL]og|)\.(Debug|Info|Warn|Error)|panic|has|says|lastIndex|hashOf|wordSet|compiled|quiet|tools\.(Answer|Compiled|FindAll)|fmt\.Appendf|io\.WriteString|.*\.(Is|Match|Flag|MarkHidden|GenBashCompletion)|.*Var|.*VarP|t\..*)$`)
 
 // quietFields are fields of commands, which the reference prints, and words that are
 // looked for in what other programs say.

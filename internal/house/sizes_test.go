@@ -35,7 +35,7 @@ var largePackages = map[string]struct {
 	"drover":                   {4200, "the SDK: its types are its users' and cannot lie in several packages"},
 	"internal/proc":            {7500, "the supervisor and the programs below it are one protocol over one socket"},
 	"internal/agent":           {5650, "the stages share one workspace"},
-	"internal/env":             {5100, "each kind of interpreter has files of its own"},
+	"internal/env":             {4600, "each kind of interpreter has files of its own"},
 	"internal/engine":          {4250, "the steps of a plan share what they have found"},
 	"internal/agent/maprunner": {3900, "to be split with its type"},
 	"driver/slurm":             {3700, "one engine, and what its commands print"},

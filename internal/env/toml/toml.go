@@ -1,4 +1,6 @@
-package env
+// Package toml reads the TOML of lists of packages, with the line of each value: faults name
+// it. It refuses to know what the keys mean. Python's own reader proves it.
+package toml
 
 import (
 	"fmt"
@@ -7,49 +9,51 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
-// A node is one value of a TOML document and the line it begins on: faults name
+// A Node is one value of a TOML document and the line it begins on: faults name
 // the line, which is why no library reads these files.
-type node struct {
-	line  int
-	value any // string, bool, bare, []node or *table; nil for what is not there
+type Node struct {
+	Line  int
+	Value any // string, bool, bare, []node or *table; nil for what is not there
 }
 
 // bare is a number, a date or a time, as it was written: nothing here counts with one.
 type bare string
 
-// table maps keys to values. How it came about decides which part may still add to it.
-type table struct {
-	keys   map[string]node
+// Table maps keys to values. How it came about decides which part may still add to it.
+type Table struct {
+	keys   map[string]Node
 	header bool // [named] by a line of its own
 	sealed bool // written inline, or by dotted keys: complete where it stands
 }
 
-func newTable() *table { return &table{keys: map[string]node{}} }
+func newTable() *Table { return &Table{keys: map[string]Node{}} }
 
-// lookUpKeys follows keys through tables; a node without a value when one is missing.
-func (t *table) lookUpKeys(path ...string) node {
-	n := node{value: t}
+// Lookup follows keys through tables; a node without a value when one is missing.
+func (t *Table) Lookup(path ...string) Node {
+	n := Node{Value: t}
 	for _, key := range path {
-		inner, ok := n.value.(*table)
+		inner, ok := n.Value.(*Table)
 		if !ok || inner == nil {
-			return node{}
+			return Node{}
 		}
 		n = inner.keys[key]
 	}
 	return n
 }
 
-func (n node) textValue() string        { s, _ := n.value.(string); return s }
-func (n node) listValue() []node        { l, _ := n.value.([]node); return l }
-func (n node) tableValue() *table       { t, _ := n.value.(*table); return t }
-func (n node) valueOfKey(k string) node { return n.tableValue().lookUpKeys(k) }
+func (n Node) Text() string      { s, _ := n.Value.(string); return s }
+func (n Node) List() []Node      { l, _ := n.Value.([]Node); return l }
+func (n Node) Table() *Table     { t, _ := n.Value.(*Table); return t }
+func (n Node) Key(k string) Node { return n.Table().Lookup(k) }
 
-// writeDigest writes a value so that two have the same text only when they say the same.
-func (n node) writeDigest(w io.Writer) {
-	switch v := n.value.(type) {
-	case *table:
+// WriteDigest writes a value so that two have the same text only when they say the same.
+func (n Node) WriteDigest(w io.Writer) {
+	switch v := n.Value.(type) {
+	case *Table:
 		keys := make([]string, 0, len(v.keys))
 		for k := range v.keys {
 			keys = append(keys, k)
@@ -58,42 +62,42 @@ func (n node) writeDigest(w io.Writer) {
 		io.WriteString(w, "{")
 		for _, k := range keys {
 			fmt.Fprintf(w, "%q=", k)
-			v.keys[k].writeDigest(w)
+			v.keys[k].WriteDigest(w)
 		}
 		io.WriteString(w, "}")
-	case []node:
+	case []Node:
 		io.WriteString(w, "[")
 		for _, one := range v {
-			one.writeDigest(w)
+			one.WriteDigest(w)
 		}
 		io.WriteString(w, "]")
 	default:
-		fmt.Fprintf(w, "%T %q,", v, mask(fmt.Sprint(v)))
+		fmt.Fprintf(w, "%T %q,", v, tools.Mask(fmt.Sprint(v)))
 	}
 }
 
-// broken is why a document is not TOML.
-type broken struct {
-	line int
-	why  string
+// SyntaxError is why a document is not TOML.
+type SyntaxError struct {
+	Line int
+	Why  string
 }
 
-func (b broken) Error() string { return fmt.Sprintf("line %d: %s", b.line, b.why) }
+func (b SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", b.Line, b.Why) }
 
 // maxNesting bounds arrays in arrays: the reader calls itself for each.
 const maxNesting = 100
 
-// parseTOML reads TOML 1.0. It takes a few things that the standard forbids (a
+// Parse reads TOML 1.0. It takes a few things that the standard forbids (a
 // date that does not exist), and refuses nothing that it allows. The fault of a
 // document that it cannot read is a broken.
-func parseTOML(text string) (t *table, err error) {
+func Parse(text string) (t *Table, err error) {
 	text = strings.ReplaceAll(strings.TrimPrefix(text, "\ufeff"), "\r\n", "\n")
 	p := &tomlReader{s: text, line: 1, root: newTable()}
 	p.into = p.root
 	defer func() {
 		// Each function below would hand a broken up through six others.
 		if r := recover(); r != nil {
-			b, ok := r.(broken)
+			b, ok := r.(SyntaxError)
 			if !ok {
 				panic(r)
 			}
@@ -119,8 +123,8 @@ type tomlReader struct {
 	i       int // next to read
 	line    int // of counted
 	counted int
-	root    *table
-	into    *table // what a pair is added to
+	root    *Table
+	into    *Table // what a pair is added to
 }
 
 func (p *tomlReader) currentLine() int {
@@ -132,7 +136,7 @@ func (p *tomlReader) currentLine() int {
 }
 
 func (p *tomlReader) failParse(format string, args ...any) {
-	panic(broken{p.currentLine(), fmt.Sprintf(format, args...)})
+	panic(SyntaxError{p.currentLine(), fmt.Sprintf(format, args...)})
 }
 
 func (p *tomlReader) peekByte() byte {
@@ -211,18 +215,18 @@ func (p *tomlReader) readHeader() {
 	}
 	old, there := t.keys[last]
 	if many {
-		list, ok := old.value.([]node)
-		if there && (!ok || len(list) == 0 || list[0].tableValue() == nil || list[0].tableValue().sealed) {
+		list, ok := old.Value.([]Node)
+		if there && (!ok || len(list) == 0 || list[0].Table() == nil || list[0].Table().sealed) {
 			p.failParse("%q is there already", last)
 		}
 		p.into = newTable()
-		t.keys[last] = node{line, append(list, node{line, p.into})}
+		t.keys[last] = Node{line, append(list, Node{line, p.into})}
 		return
 	}
 	if !there {
 		p.into = newTable()
-		t.keys[last] = node{line, p.into}
-	} else if p.into = old.tableValue(); p.into == nil || p.into.header || p.into.sealed {
+		t.keys[last] = Node{line, p.into}
+	} else if p.into = old.Table(); p.into == nil || p.into.header || p.into.sealed {
 		p.failParse("%q is there already", last)
 	}
 	p.into.header = true
@@ -230,17 +234,17 @@ func (p *tomlReader) readHeader() {
 
 // enterTable goes to a table inside t, or the last one of a list of tables; makes
 // what is not there.
-func (p *tomlReader) enterTable(t *table, key string, line int) *table {
+func (p *tomlReader) enterTable(t *Table, key string, line int) *Table {
 	n, there := t.keys[key]
 	if !there {
 		inner := newTable()
-		t.keys[key] = node{line, inner}
+		t.keys[key] = Node{line, inner}
 		return inner
 	}
-	if l := n.listValue(); len(l) > 0 {
+	if l := n.List(); len(l) > 0 {
 		n = l[len(l)-1]
 	}
-	inner := n.tableValue()
+	inner := n.Table()
 	if inner == nil || inner.sealed {
 		p.failParse("%q is there already, and complete", key)
 	}
@@ -248,7 +252,7 @@ func (p *tomlReader) enterTable(t *table, key string, line int) *table {
 }
 
 // readPair reads a.b = value into t.
-func (p *tomlReader) readPair(t *table, depth int) {
+func (p *tomlReader) readPair(t *Table, depth int) {
 	line := p.currentLine()
 	path := p.readKey()
 	if !p.skipPrefix("=") {
@@ -256,7 +260,7 @@ func (p *tomlReader) readPair(t *table, depth int) {
 	}
 	for _, k := range path[:len(path)-1] {
 		n, there := t.keys[k]
-		if inner := n.tableValue(); there && (inner == nil || inner.header || inner.sealed) {
+		if inner := n.Table(); there && (inner == nil || inner.header || inner.sealed) {
 			p.failParse("%q is there already", k)
 		}
 		t = p.enterTable(t, k, line)
@@ -269,7 +273,7 @@ func (p *tomlReader) readPair(t *table, depth int) {
 	t.keys[last] = p.readValue(depth)
 }
 
-var bareKey = compiled(`^[A-Za-z0-9_-]+`)
+var bareKey = tools.Compiled(`^[A-Za-z0-9_-]+`)
 
 // readKey reads a dotted key and the space around it.
 func (p *tomlReader) readKey() []string {
@@ -295,4 +299,12 @@ func (p *tomlReader) readKey() []string {
 			p.failParse("more than %d keys in one another", maxNesting)
 		}
 	}
+}
+
+// Keys are a table's keys; none of no table.
+func (t *Table) Keys() map[string]Node {
+	if t == nil {
+		return nil
+	}
+	return t.keys
 }

@@ -1,18 +1,20 @@
-package env
+package toml
 
 import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 var (
-	scalarAt = compiled(`^[A-Za-z0-9+._:-]+(?: \d\d:[0-9:.]+(?:[Zz]|[+-]\d\d:\d\d)?)?`)
-	numberIs = compiled(`^(?:[+-]?(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|[+-]?(?:inf|nan)|0x[0-9A-Fa-f](?:_?[0-9A-Fa-f])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$`)
-	dateIs   = compiled(`^(?:\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)?)?|\d\d:\d\d:\d\d(?:\.\d+)?)$`)
+	scalarAt = tools.Compiled(`^[A-Za-z0-9+._:-]+(?: \d\d:[0-9:.]+(?:[Zz]|[+-]\d\d:\d\d)?)?`)
+	numberIs = tools.Compiled(`^(?:[+-]?(?:0|[1-9](?:_?\d)*)(?:\.\d(?:_?\d)*)?(?:[eE][+-]?\d(?:_?\d)*)?|[+-]?(?:inf|nan)|0x[0-9A-Fa-f](?:_?[0-9A-Fa-f])*|0o[0-7](?:_?[0-7])*|0b[01](?:_?[01])*)$`)
+	dateIs   = tools.Compiled(`^(?:\d{4}-\d\d-\d\d(?:[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)?)?|\d\d:\d\d:\d\d(?:\.\d+)?)$`)
 )
 
-func (p *tomlReader) readValue(depth int) node {
+func (p *tomlReader) readValue(depth int) Node {
 	line := p.currentLine()
 	if depth > maxNesting {
 		p.failParse("more than %d values in one another", maxNesting)
@@ -20,32 +22,32 @@ func (p *tomlReader) readValue(depth int) node {
 	switch c := p.peekByte(); c {
 	case '"', '\'':
 		if p.skipPrefix(strings.Repeat(string(c), 3)) {
-			return node{line, p.readMultiline(c)}
+			return Node{line, p.readMultiline(c)}
 		}
-		return node{line, p.readQuoted(c)}
+		return Node{line, p.readQuoted(c)}
 	case '[':
-		return node{line, p.readArray(depth)}
+		return Node{line, p.readArray(depth)}
 	case '{':
-		return node{line, p.readInlineTable(depth)}
+		return Node{line, p.readInlineTable(depth)}
 	}
 	s := scalarAt().FindString(p.s[p.i:])
 	switch {
 	case s == "true" || s == "false":
 		p.i += len(s)
-		return node{line, s == "true"}
+		return Node{line, s == "true"}
 	case numberIs().MatchString(s), dateIs().MatchString(s):
 		p.i += len(s)
-		return node{line, bare(s)}
+		return Node{line, bare(s)}
 	case s != "":
 		p.failParse("%q is not a value; text stands in quotes", s)
 	}
 	p.failParse("%s where a value should be", p.nameFound())
-	return node{}
+	return Node{}
 }
 
-func (p *tomlReader) readArray(depth int) []node {
+func (p *tomlReader) readArray(depth int) []Node {
 	p.i++
-	list := []node{}
+	list := []Node{}
 	for {
 		p.skipBlank(true)
 		if p.skipPrefix("]") {
@@ -59,7 +61,7 @@ func (p *tomlReader) readArray(depth int) []node {
 	}
 }
 
-func (p *tomlReader) readInlineTable(depth int) *table {
+func (p *tomlReader) readInlineTable(depth int) *Table {
 	p.i++
 	t := newTable()
 	p.skipBlank(false)
@@ -76,10 +78,10 @@ func (p *tomlReader) readInlineTable(depth int) *table {
 }
 
 // sealTables closes a table and those that its dotted keys made.
-func (t *table) sealTables() {
+func (t *Table) sealTables() {
 	t.sealed = true
 	for _, n := range t.keys {
-		if inner := n.tableValue(); inner != nil {
+		if inner := n.Table(); inner != nil {
 			inner.sealTables()
 		}
 	}
@@ -138,7 +140,7 @@ func (p *tomlReader) readMultiline(quote byte) string {
 
 var (
 	escapes  = map[byte]byte{'b': '\b', 't': '\t', 'n': '\n', 'f': '\f', 'r': '\r', '"': '"', '\\': '\\', 'e': 0x1b}
-	lineJoin = compiled(`^\\[ \t]*\n[ \t\n]*`)
+	lineJoin = tools.Compiled(`^\\[ \t]*\n[ \t\n]*`)
 )
 
 func (p *tomlReader) readEscape(b *strings.Builder, many bool) {

@@ -1,12 +1,12 @@
-package env
+package tools
 
 import (
 	"regexp"
 	"sync"
 )
 
-// compiled is a regular expression that is compiled when it is first asked for:
+// Compiled is a regular expression that is compiled when it is first asked for:
 // together they would take longer than all else that a command does at its start.
-func compiled(expr string) func() *regexp.Regexp {
+func Compiled(expr string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

@@ -1,4 +1,4 @@
-package env
+package tools
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ func TestMaskHidesPasswordsInAddresses(t *testing.T) {
 		"no address, and me@host":           "no address, and me@host",
 		"https://pypi.org/simple/pkg@1.2.3": "https://pypi.org/simple/pkg@1.2.3",
 	} {
-		if got := mask(line); got != want {
+		if got := Mask(line); got != want {
 			t.Errorf("%q is logged as %q, want %q", line, got, want)
 		}
 	}
@@ -32,8 +32,8 @@ func FuzzMaskHidesPasswords(f *testing.F) {
 			return
 		}
 		line := before + user + ":" + password + "@" + host + after
-		if strings.Contains(mask(line), password) {
-			t.Errorf("%q is logged as %q", line, mask(line))
+		if strings.Contains(Mask(line), password) {
+			t.Errorf("%q is logged as %q", line, Mask(line))
 		}
 	})
 }
