@@ -22,7 +22,7 @@ type Allocation struct {
 	Root string
 	// State is the folder for what an agent keeps while it lives; "": the user's own state folder.
 	State string
-	// Lost is a folder like Folders.Work in which there are, in a folder of the job, the Roots
+	// Lost is a folder like Config.Work in which there are, in a folder of the job, the Roots
 	// of its agents that were lost on this machine. The agent saves what is in them and removes
 	// them. "": it looks where it works.
 	Lost string

@@ -1,17 +1,23 @@
 package driver
 
+import (
+	"context"
+
+	"github.com/drover-run/drover/store"
+)
+
 // Target is everything that a program knows of a kind of place to run: each package below
 // driver has one as a value, and a main names nothing else of the package.
 type Target struct {
 	// Name is the word in --on, and in the handles of its driver: lower-case letters.
 	Name string
 	// New makes the driver, which keeps what it must remember of its placements in the
-	// folders. New neither makes a folder nor asks an engine: a program makes the drivers of
+	// places that the Config names. New neither makes a folder nor asks an engine: a program makes the drivers of
 	// all its targets, and uses one.
-	New func(Folders) Driver
+	New func(Config) Driver
 	// Properties are the target's constants. They may depend on this machine's file systems,
 	// and on nothing that takes longer to read.
-	Properties func(Folders) Properties
+	Properties func(Config) Properties
 	// Adopt makes this process the agent that the target has started it as. The agent calls
 	// it before it starts anything else, and after it has begun to listen for SIGTERM, by
 	// which a target asks it to stop: the target may ask before the agent is up.
@@ -30,14 +36,19 @@ type Target struct {
 	Script Script
 	// Setup makes and takes away what the target needs in an account or cluster. Nil: it
 	// needs nothing.
-	Setup func(Folders) Setup
+	Setup func(Config) Setup
 }
 
-// Folders are where drivers keep what they must remember on the machine of the command
-// line. All are absolute.
-type Folders struct {
-	// State is the driver's own folder, such as $XDG_STATE_HOME/drover/NAME. It need not exist.
+// Config is what a program gives to its drivers. Folders are absolute.
+type Config struct {
+	// State is the driver's own folder on this machine for what it must remember, such as
+	// $XDG_STATE_HOME/drover/NAME. It need not exist.
 	State string
+	// Store opens the store of the jobs that the program is about, as its caller may. A driver
+	// calls it when it is first asked for a placement, not before. A target with machines that
+	// do not see this one keeps the records of its placements there (package remote). Nil: the
+	// program asks for nothing but offers.
+	Store OpenStore
 	// Reservations is the folder in which the agents of this machine reserve cores, memory
 	// and GPUs; "": there is none.
 	Reservations string
@@ -47,6 +58,9 @@ type Folders struct {
 	// next agent of its task saves what its program has written last. "": there is none.
 	Work string
 }
+
+// OpenStore opens one store, each time that it is called.
+type OpenStore func(context.Context) (*store.Store, error)
 
 // LostFile is in the folder of an agent that was lost, for certain: its target says so.
 const LostFile = "lost"
@@ -60,7 +74,7 @@ type Opened struct {
 }
 
 // Open makes the target's driver.
-func (t Target) Open(f Folders) Opened {
+func (t Target) Open(f Config) Opened {
 	o := Opened{Driver: t.New(f), Script: t.Script}
 	if t.Properties != nil {
 		o.Properties = t.Properties(f)

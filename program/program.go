@@ -68,15 +68,15 @@ func typed(args []string) []string {
 func (p *program) cliHost() cli.Host {
 	work := workFolder(p.dirs)
 	return cli.Host{Version: p.version, Dirs: p.dirs, OpenBucket: openBucket, OpenPlace: openPlace, Owner: owner, Rights: rights, Found: found,
-		Drivers: p.openedTargets, Queues: queues{p.reservations}, Sockets: sockets(work),
+		OpenTargets: p.openedTargets, Queues: queues{p.reservations}, Sockets: sockets(work),
 		Folders: func() []drover.WorkFolder { return leftFolders(work) }, RemoveFolder: agent.RemoveLeft}
 }
 
 // openedTargets are the targets that --on can name.
-func (p *program) openedTargets() map[string]driver.Opened {
+func (p *program) openedTargets(open driver.OpenStore) map[string]driver.Opened {
 	all := map[string]driver.Opened{}
 	for _, t := range p.targets {
-		all[t.Name] = t.Open(driver.Folders{State: filepath.Join(p.dirs.State, t.Name), Reservations: reservationsFolder(p.dirs), Work: workFolder(p.dirs)})
+		all[t.Name] = t.Open(driver.Config{State: filepath.Join(p.dirs.State, t.Name), Store: open, Reservations: reservationsFolder(p.dirs), Work: workFolder(p.dirs)})
 	}
 	return all
 }

@@ -21,7 +21,7 @@ import (
 // programs in place offers. Machines that share home folders have a folder each.
 func (p *program) reservations() host.Room {
 	r := host.Room{Folder: reservationsFolder(p.dirs)}
-	for _, t := range p.openedTargets() {
+	for _, t := range p.openedTargets(nil) { // what this machine has is in no store
 		if !t.InPlace {
 			continue
 		}

@@ -87,7 +87,7 @@ func apart(t *testing.T, names []string, spec job.Spec) (status drover.Status, p
 		t.Fatal(err)
 	}
 	c, err := drover.Open(t.Context(), drover.Options{Bucket: bucket, Binary: agent, Folder: box, Cache: filepath.Join(home, ".cache", "drover"), Near: true,
-		Drivers: map[string]driver.Opened{local.Name: local.Target.Open(driver.Folders{State: filepath.Join(home, ".local", "state", "drover", "local")})}})
+		Drivers: map[string]driver.Opened{local.Name: local.Target.Open(driver.Config{State: filepath.Join(home, ".local", "state", "drover", "local")})}})
 	if err != nil {
 		t.Fatal(err)
 	}

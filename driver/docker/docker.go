@@ -48,13 +48,13 @@ const Name = "docker"
 
 // Target is docker on this machine as a target.
 var Target = driver.Target{Name: Name, Adopt: Adopt, Beside: beside, Properties: properties,
-	New: func(f driver.Folders) driver.Driver {
+	New: func(f driver.Config) driver.Driver {
 		d := New(f.State, f.Reservations)
 		d.work = f.Work
 		return d
 	}}
 
-func properties(driver.Folders) driver.Properties {
+func properties(driver.Config) driver.Properties {
 	return driver.Properties{Attached: true, Apart: true, Containers: true, Shown: []string{"/"}}
 }
 
@@ -63,7 +63,7 @@ type Driver struct {
 	daemon *daemonClient
 	dir    string
 	claims string // see New
-	work   string // driver.Folders.Work; "": the files of a lost agent are removed with it
+	work   string // driver.Config.Work; "": the files of a lost agent are removed with it
 	image  string // tests: the target's own choice; "": see chooseImage
 	who    func() caller
 }

@@ -31,9 +31,9 @@ import (
 const Name = "local"
 
 // Target is this machine as a target.
-var Target = driver.Target{Name: Name, Adopt: Adopt, New: func(f driver.Folders) driver.Driver { return New(f.State) }, Properties: properties}
+var Target = driver.Target{Name: Name, Adopt: Adopt, New: func(f driver.Config) driver.Driver { return New(f.State) }, Properties: properties}
 
-func properties(driver.Folders) driver.Properties {
+func properties(driver.Config) driver.Properties {
 	return driver.Properties{Attached: true, InPlace: true, Stdin: true, Shown: []string{"/"}}
 }
 

@@ -19,7 +19,7 @@ import (
 // (driver.Properties), as a newer Boot.Pass is not handed to running agents.
 type Driver struct {
 	engine Engine
-	open   func(context.Context) (*store.Store, error)
+	open   driver.OpenStore
 	target string
 	o      Options
 }
@@ -34,7 +34,7 @@ type Options struct {
 }
 
 // New makes a driver with its records in the store that open gives. It sends nothing.
-func New(target string, e Engine, open func(context.Context) (*store.Store, error), o Options) *Driver {
+func New(target string, e Engine, open driver.OpenStore, o Options) *Driver {
 	o.Settle = cmp.Or(o.Settle, time.Minute)
 	o.Look = cmp.Or(o.Look, 2*time.Second)
 	return &Driver{e, open, target, o}

@@ -52,9 +52,9 @@ const Name = "slurm"
 
 // Target is a Slurm cluster as a target.
 var Target = driver.Target{Name: Name, Adopt: Adopt, Beside: beside, Script: Directives, Properties: properties,
-	New: func(f driver.Folders) driver.Driver { return New(f.State) }}
+	New: func(f driver.Config) driver.Driver { return New(f.State) }}
 
-func properties(f driver.Folders) driver.Properties {
+func properties(f driver.Config) driver.Properties {
 	return driver.Properties{Shown: append(shared(), f.State), TimeLimit: true}
 }
 

@@ -47,7 +47,9 @@ func newDesk(t *testing.T) *desk {
 			d.opened = strings.TrimSpace(url + " " + endpoint)
 			return d.bucket, true, nil
 		},
-		Drivers: func() map[string]driver.Opened { return map[string]driver.Opened{mem.Name: mem.Open(place)} }}}
+		OpenTargets: func(driver.OpenStore) map[string]driver.Opened {
+			return map[string]driver.Opened{mem.Name: mem.Open(place)}
+		}}}
 	return d
 }
 

@@ -45,8 +45,8 @@ type Host struct {
 	Owner func(ctx context.Context, url, endpoint string, say func(note string)) (account string, err error)
 	// Found says in a line each what else this machine could keep a store in.
 	Found func() []string
-	// Drivers makes the targets' drivers.
-	Drivers func() map[string]driver.Opened
+	// OpenTargets makes the targets' drivers, which may open the store that the command means.
+	OpenTargets func(driver.OpenStore) map[string]driver.Opened
 	// Sockets finds where agents of a job on this machine serve their output.
 	Sockets func(id string) []string
 	// Folders are the work folders of agents that died on this machine, and RemoveFolder

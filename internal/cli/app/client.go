@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/cli/config"
@@ -76,7 +77,7 @@ func (a *App) StoreRights(ctx context.Context, url, endpoint string) (Rights, er
 	if err != nil || a.Rights == nil {
 		return Rights{}, err
 	}
-	who, refused := a.agentIdentity(c)
+	who, refused := agentIdentity(c, a.Settings.AgentProfile)
 	r, err := a.Rights(ctx, url, endpoint, who)
 	if refused != nil && r.Passes.Make != nil { // a store in a folder needs neither
 		r.Passes.Make = func(context.Context, store.Rights, bool) (drover.Pass, error) { return drover.Pass{}, refused }
@@ -84,10 +85,10 @@ func (a *App) StoreRights(ctx context.Context, url, endpoint string) (Rights, er
 	return r, err
 }
 
-// agentIdentity returns the identity by which agents open the store; the zero value with an
-// error where it stands in a file that was not confirmed.
-func (a *App) agentIdentity(c *config.Config) (who Agents, err error) {
-	who.Profile = a.Settings.AgentProfile
+// agentIdentity returns the identity by which agents open the store, with the profile that was
+// typed, if one was; the zero value with an error where it stands in a file that was not confirmed.
+func agentIdentity(c *config.Config, typed string) (who Agents, err error) {
+	who.Profile = typed
 	if err = c.Fill(&who.Profile, "agent_profile"); err == nil {
 		err = c.Fill(&who.Role, "agent_role")
 	}
@@ -106,7 +107,7 @@ func (a *App) CheckMayStart() error {
 	}
 	url, _, err := a.StoreURL()
 	if err == nil && isBucket(url) {
-		_, err = a.agentIdentity(c)
+		_, err = agentIdentity(c, a.Settings.AgentProfile)
 	}
 	return err
 }
@@ -114,6 +115,21 @@ func (a *App) CheckMayStart() error {
 // isBucket says whether a store is none in a folder.
 func isBucket(url string) bool {
 	return strings.Contains(url, "://") && !strings.HasPrefix(url, "file://")
+}
+
+// Drivers are the targets that --on can name, with their drivers.
+func (a *App) Drivers() map[string]driver.Opened {
+	return a.OpenTargets(func(ctx context.Context) (*store.Store, error) {
+		url, endpoint, err := a.StoreURL()
+		if err != nil {
+			return nil, err
+		}
+		b, _, err := a.OpenBucket(ctx, url, endpoint)
+		if err != nil {
+			return nil, err
+		}
+		return store.New(b, store.Options{}), nil
+	})
 }
 
 // OpenClient opens the store that is meant.
@@ -137,7 +153,7 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	drivers := a.Drivers()
+	drivers := a.OpenTargets(func(context.Context) (*store.Store, error) { return store.New(b, store.Options{}), nil })
 	targets, err := a.NamedTargets(c)
 	if err != nil {
 		return nil, err

@@ -23,9 +23,9 @@ import (
 
 // Target is the shed as a place to run.
 var Target = driver.Target{Name: "shed", Adopt: Adopt,
-	New:   func(f driver.Folders) driver.Driver { return New(f.State) },
-	Setup: func(f driver.Folders) driver.Setup { return &Setup{dir: filepath.Join(f.State, "setup")} },
-	Properties: func(driver.Folders) driver.Properties {
+	New:   func(f driver.Config) driver.Driver { return New(f.State) },
+	Setup: func(f driver.Config) driver.Setup { return &Setup{dir: filepath.Join(f.State, "setup")} },
+	Properties: func(driver.Config) driver.Properties {
 		return driver.Properties{Attached: true, InPlace: true, Shown: []string{"/"}}
 	}}
 
