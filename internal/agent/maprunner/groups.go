@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/agent/maprunner/stream"
+	"github.com/drover-run/drover/internal/agent/maprunner/trees"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/resource"
@@ -33,7 +34,7 @@ type processExecutor interface {
 
 var (
 	_ processExecutor = (*proc.Spawner)(nil)
-	_ processExecutor = (*treeExecutor)(nil)
+	_ processExecutor = (*trees.Executor)(nil)
 	_ executor        = streamExecutor{}
 )
 
@@ -112,8 +113,8 @@ func (g *slotGroup) startExecutor(ctx context.Context) (err error) {
 		r, err = c.open(ctx, proc.SpawnerConfig{Slots: g.slots, Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token, Grace: grace, MaxOutput: maxOutput})
 	} else {
 		l := c.openedFor.limits
-		r = newTreeExecutor(c.life, treeConfig{slots: g.slots, dir: c.prepared.Dir, env: c.prepared.Environ, token: c.Token, grace: grace, gpus: c.prepared.GPUs, room: c.prepared.Memory,
-			limits: resource.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}})
+		r = trees.New(c.life, trees.Config{Slots: g.slots, Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token, Grace: grace, Environ: c.slotEnviron, MaxOutput: maxOutput, Memory: c.prepared.Memory,
+			Limits: resource.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}})
 	}
 	if err != nil {
 		return fmt.Errorf("start items: %w", err)
@@ -140,7 +141,7 @@ func (g *slotGroup) startStreams(ctx context.Context) error {
 	return nil
 }
 
-// slotEnviron is what a program that stays is told of its slot.
+// slotEnviron is what a program with a process tree of its own is told of its slot.
 func (c *mapRunner) slotEnviron(n int) []string {
 	env := []string{fmt.Sprintf("%s=%d", slotVariable, n)}
 	if c.prepared.GPUs != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxOutput is how much of each stream of a try is kept. One that prints more
+	// MaxOutput is how much of each stream of a try is kept. One that prints more
 	// has results that belong into a file.
 	maxOutput = proc.DefaultMaxOutput
 	// headSize and tailSize are how much of stdout stands in a result.

@@ -1,4 +1,4 @@
-package maprunner
+package trees
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 
 func TestAnErrandWithMoreMemoryTakesTheRoomOfOthers(t *testing.T) {
 	t.Parallel()
-	m := newTreeExecutor(t.Context(), treeConfig{slots: 4, room: 400, limits: resource.Limits{Memory: 100}})
+	m := New(t.Context(), Config{Slots: 4, Memory: 400, Limits: resource.Limits{Memory: 100}})
 	for _, c := range []struct {
 		used, asks int64
 		fits       bool
@@ -19,7 +19,7 @@ func TestAnErrandWithMoreMemoryTakesTheRoomOfOthers(t *testing.T) {
 			t.Errorf("beside %d one with %d fits: %v", c.used, c.asks, got)
 		}
 	}
-	if m.room = 0; !m.memorySuffices(proc.Errand{}) {
+	if m.Memory = 0; !m.memorySuffices(proc.Errand{}) {
 		t.Error("where it is not known what there is nothing runs beside others")
 	}
 }

@@ -1,4 +1,9 @@
-package maprunner
+// Package trees runs commands as a proc.Spawner does, but each in a process tree of its
+// own, with limits and GPUs: some milliseconds of work for each.
+//
+// It refuses to know items and what commands are for. Proved by its test, and by those of
+// package maprunner, whose items have limits there.
+package trees
 
 import (
 	"context"
@@ -16,22 +21,23 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// treeConfig is what the commands of tree executors have in common.
-type treeConfig struct {
-	slots  int
-	dir    string
-	env    []string
-	token  string // and "-" and the slot's number, of each command's tree
-	grace  time.Duration
-	limits resource.Limits // of each command's tree
-	room   int64           // memory that their limits may come to together; 0: not known
-	gpus   []string        // CUDA_VISIBLE_DEVICES by slot; nil: not set
+// Config is what the commands of an Executor have in common.
+type Config struct {
+	Slots  int
+	Dir    string
+	Env    []string
+	Token  string // and "-" and the slot's number, of each command's tree
+	Grace  time.Duration
+	Limits resource.Limits // of each command's tree
+	Memory int64           // memory that their limits may come to together; 0: not known
+	// Environ is what a command is told of its slot.
+	Environ   func(slot int) []string
+	MaxOutput int64 // bytes of each stream that are passed on
 }
 
-// treeExecutor run commands as a proc.Spawner does, but each in a process tree of its
-// own, with limits and GPUs: some milliseconds of work for each.
-type treeExecutor struct {
-	treeConfig
+// Executor runs commands. Its methods keep what those of proc.Spawner promise.
+type Executor struct {
+	Config
 	ctx    context.Context
 	events chan []proc.Spawned
 	runs   sync.WaitGroup
@@ -46,16 +52,17 @@ type treeExecutor struct {
 	closed  bool
 }
 
-func newTreeExecutor(ctx context.Context, c treeConfig) *treeExecutor {
-	m := &treeExecutor{treeConfig: c, ctx: ctx, events: make(chan []proc.Spawned, 4), running: map[uint64]*proc.Process{}, doomed: map[uint64]bool{}}
-	for slot := c.slots - 1; slot >= 0; slot-- {
+// New makes an Executor; Close ends it.
+func New(ctx context.Context, c Config) *Executor {
+	m := &Executor{Config: c, ctx: ctx, events: make(chan []proc.Spawned, 4), running: map[uint64]*proc.Process{}, doomed: map[uint64]bool{}}
+	for slot := c.Slots - 1; slot >= 0; slot-- {
 		m.free = append(m.free, slot)
 	}
 	return m
 }
 
 // Send queues commands.
-func (m *treeExecutor) Send(commands ...proc.Errand) error {
+func (m *Executor) Send(commands ...proc.Errand) error {
 	m.mu.Lock()
 	m.queue = append(m.queue, commands...)
 	m.mu.Unlock()
@@ -64,7 +71,7 @@ func (m *treeExecutor) Send(commands ...proc.Errand) error {
 }
 
 // Until lets them begin for d.
-func (m *treeExecutor) Until(d time.Duration) {
+func (m *Executor) Until(d time.Duration) {
 	m.mu.Lock()
 	m.until = store.System.Boot() + d
 	m.mu.Unlock()
@@ -72,7 +79,7 @@ func (m *treeExecutor) Until(d time.Duration) {
 }
 
 // startQueued begins commands in free slots. The goroutine of each ends with its tree.
-func (m *treeExecutor) startQueued() {
+func (m *Executor) startQueued() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for len(m.queue) > 0 && len(m.free) > 0 && !m.closed && store.System.Boot() < m.until && m.memorySuffices(m.queue[0]) {
@@ -85,21 +92,21 @@ func (m *treeExecutor) startQueued() {
 }
 
 // commandMemory is the limit of a command.
-func (m *treeExecutor) commandMemory(e proc.Errand) int64 {
+func (m *Executor) commandMemory(e proc.Errand) int64 {
 	if e.Memory > 0 {
 		return e.Memory
 	}
-	return m.limits.Memory
+	return m.Limits.Memory
 }
 
 // memorySuffices says whether there is memory for a command beside those that run. One that
 // needs more than there is for all of them runs alone.
-func (m *treeExecutor) memorySuffices(e proc.Errand) bool {
-	return m.used == 0 || m.room == 0 || m.used+m.commandMemory(e) <= m.room
+func (m *Executor) memorySuffices(e proc.Errand) bool {
+	return m.used == 0 || m.Memory == 0 || m.used+m.commandMemory(e) <= m.Memory
 }
 
 // Drop gives back what has not begun.
-func (m *treeExecutor) Drop() {
+func (m *Executor) Drop() {
 	m.mu.Lock()
 	queue := m.queue
 	m.queue = nil
@@ -112,14 +119,14 @@ func (m *treeExecutor) Drop() {
 }
 
 // postReports is not waited for by the loop, which takes the reports in the end.
-func (m *treeExecutor) postReports(batch []proc.Spawned) {
+func (m *Executor) postReports(batch []proc.Spawned) {
 	if len(batch) > 0 {
 		m.runs.Go(func() { m.events <- batch })
 	}
 }
 
 // Kill ends commands.
-func (m *treeExecutor) Kill(sig syscall.Signal, ids ...uint64) {
+func (m *Executor) Kill(sig syscall.Signal, ids ...uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var batch []proc.Spawned
@@ -129,7 +136,7 @@ func (m *treeExecutor) Kill(sig syscall.Signal, ids ...uint64) {
 			m.doomed[id] = true
 		}
 		if p != nil && sig == syscall.SIGTERM {
-			p.Stop(m.grace)
+			p.Stop(m.Grace)
 		} else if p != nil {
 			p.Interrupt(sig)
 		}
@@ -145,11 +152,11 @@ func (m *treeExecutor) Kill(sig syscall.Signal, ids ...uint64) {
 }
 
 // Events gives what happened; Close closes it.
-func (m *treeExecutor) Events() <-chan []proc.Spawned { return m.events }
+func (m *Executor) Events() <-chan []proc.Spawned { return m.events }
 
 // Close ends all that runs, waits until it is gone, and closes Events, which has to
 // be read meanwhile.
-func (m *treeExecutor) Close() {
+func (m *Executor) Close() {
 	m.Drop()
 	m.mu.Lock()
 	again := m.closed
@@ -167,7 +174,7 @@ func (m *treeExecutor) Close() {
 }
 
 // runCommand runs one command in a slot, from its start to its end.
-func (m *treeExecutor) runCommand(e proc.Errand, slot int) {
+func (m *Executor) runCommand(e proc.Errand, slot int) {
 	end := proc.Spawned{ID: e.ID, Kind: proc.SpawnedEnded, Began: time.Now()}
 	err := m.startProgram(&e, slot, &end)
 	if err != nil {
@@ -186,13 +193,10 @@ func (m *treeExecutor) runCommand(e proc.Errand, slot int) {
 }
 
 // startProgram runs the program, and waits for its tree and all that it says.
-func (m *treeExecutor) startProgram(e *proc.Errand, slot int, end *proc.Spawned) error {
-	env := append(append([]string{}, m.env...), e.Env...)
-	env = append(env, fmt.Sprintf("%s=%d", slotVariable, slot))
-	if m.gpus != nil {
-		env = append(env, "CUDA_VISIBLE_DEVICES="+m.gpus[slot])
-	}
-	c := proc.Command{Path: e.Path, Args: e.Args, Dir: m.dir, Env: env, Token: fmt.Sprintf("%s-%d", m.token, slot), Limits: m.limits}
+func (m *Executor) startProgram(e *proc.Errand, slot int, end *proc.Spawned) error {
+	env := append(append([]string{}, m.Env...), e.Env...)
+	env = append(env, m.Environ(slot)...)
+	c := proc.Command{Path: e.Path, Args: e.Args, Dir: m.Dir, Env: env, Token: fmt.Sprintf("%s-%d", m.Token, slot), Limits: m.Limits}
 	c.Limits.Memory = m.commandMemory(*e)
 	var files []*os.File
 	defer func() {
@@ -229,7 +233,7 @@ func (m *treeExecutor) startProgram(e *proc.Errand, slot int, end *proc.Spawned)
 	return nil
 }
 
-func (m *treeExecutor) reportBegan(id uint64, p *proc.Process) {
+func (m *Executor) reportBegan(id uint64, p *proc.Process) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running[id] = p
@@ -237,18 +241,18 @@ func (m *treeExecutor) reportBegan(id uint64, p *proc.Process) {
 	case m.closed:
 		p.Kill()
 	case m.doomed[id]:
-		p.Stop(m.grace)
+		p.Stop(m.Grace)
 	}
 }
 
 // readUntilGone reads what a tree says until it is gone.
-func (m *treeExecutor) readUntilGone(e *proc.Errand, p *proc.Process, out [2]*os.File, end *proc.Spawned) {
+func (m *Executor) readUntilGone(e *proc.Errand, p *proc.Process, out [2]*os.File, end *proc.Spawned) {
 	var late *time.Timer
 	fired := make(chan struct{})
 	if e.Timeout > 0 {
 		late = time.AfterFunc(e.Timeout, func() {
 			close(fired)
-			p.Stop(m.grace)
+			p.Stop(m.Grace)
 		})
 	}
 	var pumps sync.WaitGroup
@@ -275,7 +279,7 @@ const (
 
 // forwardStream forwards a stream until it ends, or its tree is gone and what it left is
 // read: a process outside the tree may hold the other end.
-func (m *treeExecutor) forwardStream(id uint64, stream int, r *os.File, gone <-chan struct{}) (total int64) {
+func (m *Executor) forwardStream(id uint64, stream int, r *os.File, gone <-chan struct{}) (total int64) {
 	for rest := int64(pipeRest); rest > 0; {
 		b := make([]byte, 64<<10)
 		over := false
@@ -289,7 +293,7 @@ func (m *treeExecutor) forwardStream(id uint64, stream int, r *os.File, gone <-c
 		if total += int64(n); over {
 			rest -= int64(n)
 		}
-		if keep := min(int64(n), max(0, maxOutput-(total-int64(n)))); keep > 0 {
+		if keep := min(int64(n), max(0, m.MaxOutput-(total-int64(n)))); keep > 0 {
 			m.events <- []proc.Spawned{{ID: id, Kind: proc.SpawnedOutput, Stream: stream, Data: b[:keep]}}
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && !over {
