@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/maprunner/prefetch"
+	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
@@ -99,12 +100,9 @@ func (c *mapRunner) registerTry(w *chunk, n mapagent.Try) *try {
 func (c *mapRunner) assignTryID(t *try) {
 	delete(c.tries, t.id)
 	c.serial++
-	t.id = uint64(t.Item)<<32 | uint64(c.serial)
+	t.id = recorder.CommandID(t.Item, c.serial)
 	c.tries[t.id] = t
 }
-
-// itemOf is the item that a command is about.
-func itemOf(id uint64) uint64 { return id >> 32 }
 
 // putInGroup gives a try to a group. One that cannot be run has failed.
 func (c *mapRunner) putInGroup(ctx context.Context, g *slotGroup, t *try, it manifest.Item) error {
@@ -133,7 +131,7 @@ func (c *mapRunner) putInGroup(ctx context.Context, g *slotGroup, t *try, it man
 func (c *mapRunner) recordUnfit(t *try, err error) {
 	delete(c.tries, t.id)
 	c.removeFiles(t)
-	t.chunk.owned.Done(protocol.Result{Item: t.Item, Failed: true, Code: notExecutable, Why: c.Redact.String(oneLine(err.Error())),
+	t.chunk.owned.Done(protocol.Result{Item: t.Item, Failed: true, Code: notExecutable, Why: c.Redact.String(recorder.OneLine(err.Error())),
 		Ended: c.clock.Now().UnixMicro()})
 }
 
@@ -252,7 +250,7 @@ func (g *slotGroup) removeTry(t *try) {
 
 // handleTryEnd takes the end of a try, and passes it on: to the uploaders where outputs are
 // declared.
-func (c *mapRunner) handleTryEnd(t *try, e *proc.Spawned, said *excerpt) {
+func (c *mapRunner) handleTryEnd(t *try, e *proc.Spawned, said *recorder.Excerpt) {
 	t.ended = true
 	if !e.Stopped && c.chunkIsOpen(t.chunk) { // the loop had not heard of its end yet, and it was one
 		t.discarded = false
@@ -270,7 +268,7 @@ func (c *mapRunner) handleTryEnd(t *try, e *proc.Spawned, said *excerpt) {
 }
 
 // passTryEnd passes the end of a try on.
-func (c *mapRunner) passTryEnd(t *try, e *proc.Spawned, said *excerpt) {
+func (c *mapRunner) passTryEnd(t *try, e *proc.Spawned, said *recorder.Excerpt) {
 	if !t.discarded && e.Err == nil {
 		c.pace.noteWallTime(e.Ended.Sub(e.Began))
 	}
@@ -325,7 +323,7 @@ func (c *mapRunner) endUselessJob(ctx context.Context, g *slotGroup, why error) 
 	}
 	c.nextPoll = 0
 	return c.retryWhileFull(ctx, func() error {
-		return c.member.Fail(ctx, protocol.Stop{Reason: oneLine(c.Redact.String(reason)), Code: code})
+		return c.member.Fail(ctx, protocol.Stop{Reason: recorder.OneLine(c.Redact.String(reason)), Code: code})
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/maprunner/source"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -13,7 +14,7 @@ import (
 type chunk struct {
 	runner *mapRunner
 	owned  *mapagent.OwnedChunk
-	source *itemSource
+	source *source.Source
 	queued int  // of its tries, in runners and not begun
 	waits  *try // it waits for what its item says
 	// Of items with files that are fetched before they begin.
@@ -52,7 +53,7 @@ func (c *mapRunner) startReading(ctx context.Context, h *mapagent.OwnedChunk) (*
 	w := &chunk{runner: c, owned: h, turns: make(chan struct{}, pagesAhead)}
 	spans := h.Items()
 	err := c.retryWhileFull(ctx, func() (err error) {
-		w.source, err = c.manifests.sourceOfItem(ctx, c.member.Map(), spans[0][0])
+		w.source, err = c.manifests.SourceOfItem(ctx, c.member.Map(), spans[0][0])
 		return err
 	})
 	if err != nil {

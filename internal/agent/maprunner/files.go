@@ -3,22 +3,17 @@ package maprunner
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/maprunner/prefetch"
+	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
+	"github.com/drover-run/drover/internal/agent/maprunner/source"
 	"github.com/drover-run/drover/internal/bundle/tree"
-	"github.com/drover-run/drover/internal/input"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/transfer"
 	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/store"
 )
 
 // Items may name files that are to be here before they begin. The cache brings those
@@ -43,26 +38,12 @@ func (c *mapRunner) openCache() {
 	if !c.Job.Spec.Fetch && c.Job.Manifest.Files == nil {
 		return
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	hands := min(max(fetchesAtOnce, c.Slots), 16)
-	transport.MaxIdleConnsPerHost = hands
-	b := input.Bringer{Client: input.Guarded(transport), Dir: c.prepared.Dir, Pause: c.pause}
-	known := &buckets{opened: map[string]*store.Store{}, open: c.OpenPlace}
-	c.files = manifest.NewStored(c.World.Store)
-	c.cache = prefetch.New(c.life, prefetch.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Parallel: hands,
+	parallel := min(max(fetchesAtOnce, c.Slots), 16)
+	f := source.NewFetcher(source.FetchConfig{Store: c.World.Store, Dir: c.prepared.Dir, Parallel: parallel, Pause: c.pause, OpenBucket: c.OpenPlace})
+	c.cache = prefetch.New(c.life, prefetch.Config{Dir: filepath.Join(c.Root, inName), Room: int64(job.FetchRoom(c.Job.Spec.Disk)), Parallel: parallel,
 		Fetch: func(ctx context.Context, name, into string, room func(context.Context, int64) error) (file string, ours bool, err error) {
 			err = c.retryWhileFull(ctx, func() (err error) {
-				if address, is := strings.CutPrefix(name, addressMark); is {
-					place, address, _ := strings.Cut(address, placeEnd)
-					b := b
-					if c.OpenPlace != nil {
-						b.Open = func(ctx context.Context, url string) (*store.Store, error) { return known.openBucket(ctx, url, place) }
-					}
-					file, ours, err = b.Bring(ctx, address, into, room)
-					return err
-				}
-				file, err = c.restoreStored(ctx, name, into, room)
-				ours = true
+				file, ours, err = f.Fetch(ctx, name, into, room)
 				return err
 			})
 			return file, ours, err
@@ -73,63 +54,6 @@ func (c *mapRunner) openCache() {
 			}
 		}})
 	c.arrived = c.cache.Arrived()
-}
-
-// bucketOpener is what opens the bucket of an address, as the giver of the item has it; "": its
-// name alone does.
-func (s *itemSource) bucketOpener(address string) string {
-	if !input.IsBucket(address) {
-		return ""
-	}
-	bucket, _, err := transfer.Split(address)
-	if err != nil {
-		return "" // the fetch says why
-	}
-	bucket, _, _ = strings.Cut(bucket, "?")
-	if place := input.PlaceOf(s.places, bucket); place != bucket {
-		return place
-	}
-	return ""
-}
-
-// maxBuckets is how many are kept open: items may lie in thousands.
-const maxBuckets = 64
-
-// buckets opens those in which items lie, each once as long as they are few.
-type buckets struct {
-	open func(ctx context.Context, url string) (store.Bucket, error)
-
-	mu     sync.Mutex
-	opened map[string]*store.Store
-}
-
-// openBucket opens the bucket of url by its place, "": by its name.
-func (b *buckets) openBucket(ctx context.Context, url, place string) (*store.Store, error) {
-	full, query, asks := strings.Cut(url, "?")
-	if place != "" {
-		full = place
-	}
-	if asks { // beside what leads to the server
-		sep := "?"
-		if strings.Contains(full, "?") {
-			sep = "&"
-		}
-		full += sep + query
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s := b.opened[full]; s != nil {
-		return s, nil
-	}
-	opened, err := b.open(ctx, full)
-	if err != nil {
-		return nil, err
-	}
-	if len(b.opened) >= maxBuckets {
-		clear(b.opened) // a reader of one still has it
-	}
-	b.opened[full] = store.New(opened, store.Options{})
-	return b.opened[full], nil
 }
 
 // itemsInStock is how many items the chunks could give once there are slots for them.
@@ -150,7 +74,7 @@ func (c *mapRunner) requestFiles() {
 	want := func(w *chunk, n int) {
 		if it := w.itemText(n); it != nil && !wanted[n] {
 			wanted[n] = true
-			wants = append(wants, prefetch.Want{Item: n, Names: w.source.fileNames(*it)})
+			wants = append(wants, prefetch.Want{Item: n, Names: w.source.FileNames(*it)})
 		}
 	}
 	for _, t := range c.waiting {
@@ -235,13 +159,13 @@ func (c *mapRunner) failUnfetched(t *try) error {
 	c.removeFiles(t)
 	final := kind == fault.Missing || kind == fault.Invalid || kind == fault.Denied && !errors.As(err, &here)
 	t.chunk.owned.Done(protocol.Result{Item: t.Item, Failed: true, Final: final, Code: fault.ExitDrover,
-		Why: oneLine(c.Redact.String(middle(err.Error()))), Ended: c.clock.Now().UnixMicro()})
+		Why: recorder.OneLine(c.Redact.String(middle(err.Error()))), Ended: c.clock.Now().UnixMicro()})
 	return nil
 }
 
 // middle shortens a sentence in its middle: its end says what is wrong.
 func middle(text string) string {
-	const half = lineSize/2 - 2
+	const half = recorder.LineSize/2 - 2
 	if len(text) <= 2*half {
 		return text
 	}
@@ -281,108 +205,4 @@ func (w *chunk) keepItemText(n int, it *manifest.Item) {
 	}
 	delete(w.asked, n)
 	w.soon[n] = it
-}
-
-// wholeItem stands for a plain line where fields of others are meant.
-const wholeItem = -1
-
-// fetches are the fields that may name files: those that the command uses, or all when
-// it uses none.
-func fetches(fields []string, used []int) []int {
-	switch {
-	case len(fields) == 0:
-		return []int{wholeItem}
-	case len(used) > 0:
-		return used
-	}
-	all := make([]int, len(fields))
-	for i := range fields {
-		all[i] = i
-	}
-	return all
-}
-
-// namedFields are those of a source's fields that name a file in this item: a line does, and
-// what is an address in a row.
-func (s *itemSource) namedFields(it manifest.Item) (fields []int) {
-	for _, f := range s.fetches {
-		if slices.ContainsFunc(it.Files, func(file manifest.File) bool { return file.Field == f }) {
-			continue
-		}
-		if f == wholeItem || f < len(it.Fields) && input.IsAddress(it.Fields[f]) {
-			fields = append(fields, f)
-		}
-	}
-	return fields
-}
-
-// fileNames are the names of an item's files: those that were stored, and then addresses.
-func (s *itemSource) fileNames(it manifest.Item) (names []string) {
-	for _, f := range it.Files {
-		names = append(names, storedName(f, s.fieldText(it, f.Field)))
-	}
-	for _, f := range s.namedFields(it) {
-		names = append(names, addressMark+s.bucketOpener(s.fieldText(it, f))+placeEnd+s.fieldText(it, f))
-	}
-	return names
-}
-
-// fieldText is the text of a field.
-func (s *itemSource) fieldText(it manifest.Item, field int) string {
-	switch {
-	case field == wholeItem:
-		return it.Text
-	case field < len(it.Fields):
-		return it.Fields[field]
-	}
-	return ""
-}
-
-// provision is a file that an item was given.
-type provision struct {
-	field int // wholeItem of a line
-	file  string
-}
-
-// providedFiles are the files that an item was given: those that were stored, and those that
-// were fetched.
-func (s *itemSource) providedFiles(it manifest.Item, share *prefetch.Share) (stored, fetched []provision) {
-	if share == nil {
-		return nil, nil
-	}
-	for i, f := range it.Files {
-		stored = append(stored, provision{f.Field, share.Files[i]})
-	}
-	for i, f := range s.namedFields(it) {
-		fetched = append(fetched, provision{f, share.Files[len(it.Files)+i]})
-	}
-	return stored, fetched
-}
-
-// itemWithFiles is an item with files in some fields.
-func (s *itemSource) itemWithFiles(it manifest.Item, files []provision) manifest.Item {
-	for i, p := range files {
-		if p.field == wholeItem {
-			it.Text = p.file
-			continue
-		}
-		if i == 0 {
-			it.Fields = append([]string(nil), it.Fields...)
-		}
-		it.Fields[p.field] = p.file
-	}
-	return it
-}
-
-// filesForProgram is how a program that stays is told of files: by name of their field, or the
-// one of a line.
-func (s *itemSource) filesForProgram(files []provision) any {
-	if files[0].field == wholeItem {
-		return files[0].file
-	}
-	by := map[string]string{}
-	for _, f := range files {
-		by[s.fields[f.field]] = f.file
-	}
-	return by
 }

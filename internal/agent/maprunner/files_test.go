@@ -267,28 +267,6 @@ func TestObjectsOfBucketsAreFetched(t *testing.T) {
 	}
 }
 
-// A few buckets are opened once, and of thousands no more are kept than a few.
-func TestOfManyBucketsAFewAreKept(t *testing.T) {
-	t.Parallel()
-	asked := 0
-	b := &buckets{opened: map[string]*store.Store{}, open: func(context.Context, string) (store.Bucket, error) { asked++; return mem.New(), nil }}
-	for range 2 {
-		for i := range maxBuckets {
-			if s, err := b.openBucket(t.Context(), fmt.Sprintf("s3://b%d", i), ""); s == nil || err != nil {
-				t.Fatal(s, err)
-			}
-		}
-	}
-	if asked != maxBuckets {
-		t.Errorf("%d were opened", asked)
-	}
-	for i := range 10 * maxBuckets {
-		if s, err := b.openBucket(t.Context(), fmt.Sprintf("gs://b%d", i), ""); s == nil || err != nil || len(b.opened) > maxBuckets {
-			t.Fatalf("%v, %v, %d are kept", s, err, len(b.opened))
-		}
-	}
-}
-
 // Items that came later are had as their giver has them; where that says nothing, as the
 // first ones are.
 func TestObjectsOfLaterItemsAreFetchedAsTheirGiverHasThem(t *testing.T) {

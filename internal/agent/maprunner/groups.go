@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
+	"github.com/drover-run/drover/internal/agent/maprunner/source"
 	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 	"github.com/drover-run/drover/internal/agent/maprunner/trees"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
@@ -110,25 +112,25 @@ func (g *slotGroup) startExecutor(ctx context.Context) (err error) {
 	}
 	var r processExecutor
 	if plain(c.openedFor.limits, c.prepared.GPUs) {
-		r, err = c.open(ctx, proc.SpawnerConfig{Slots: g.slots, Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token, Grace: grace, MaxOutput: maxOutput})
+		r, err = c.open(ctx, proc.SpawnerConfig{Slots: g.slots, Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token, Grace: grace, MaxOutput: recorder.MaxOutput})
 	} else {
 		l := c.openedFor.limits
-		r = trees.New(c.life, trees.Config{Slots: g.slots, Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token, Grace: grace, Environ: c.slotEnviron, MaxOutput: maxOutput, Memory: c.prepared.Memory,
+		r = trees.New(c.life, trees.Config{Slots: g.slots, Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token, Grace: grace, Environ: c.slotEnviron, MaxOutput: recorder.MaxOutput, Memory: c.prepared.Memory,
 			Limits: resource.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}})
 	}
 	if err != nil {
 		return fmt.Errorf("start items: %w", err)
 	}
 	g.executor = r
-	go newRecorder(c.Out, c.Redact).recordEvents(g, r.Events(), g.quit, g.recorded) // close waits for it
+	go g.recordEvents(recorder.New(c.Out, c.Redact), r.Events(), g.quit, g.recorded) // closeExecutor waits for it
 	return nil
 }
 
 // startStreams starts the programs that stay.
 func (g *slotGroup) startStreams(ctx context.Context) error {
 	c, l := g.c, g.c.openedFor.limits
-	p := &printer{c: c, streams: map[[2]int]*programStream{}}
-	r, err := stream.Open(ctx, stream.Config{Slots: g.slots, Dir: c.Root, Grace: c.gracePeriod(), Print: p.printFrame, Environ: c.slotEnviron, Recycle: int64(l.Memory) / 10 * 9,
+	p := recorder.NewPrinter(c.Out, c.Redact)
+	r, err := stream.Open(ctx, stream.Config{Slots: g.slots, Dir: c.Root, Grace: c.gracePeriod(), Print: p.PrintFrame, Environ: c.slotEnviron, Recycle: int64(l.Memory) / 10 * 9,
 		Command: proc.Command{Path: c.prepared.Path, Args: append([]string{cmp.Or(c.prepared.Name, c.prepared.Path)}, c.prepared.Args...), Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token,
 			Limits: resource.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}}})
 	if err != nil {
@@ -143,7 +145,7 @@ func (g *slotGroup) startStreams(ctx context.Context) error {
 
 // slotEnviron is what a program with a process tree of its own is told of its slot.
 func (c *mapRunner) slotEnviron(n int) []string {
-	env := []string{fmt.Sprintf("%s=%d", slotVariable, n)}
+	env := []string{fmt.Sprintf("%s=%d", source.SlotVariable, n)}
 	if c.prepared.GPUs != nil {
 		env = append(env, "CUDA_VISIBLE_DEVICES="+c.prepared.GPUs[n])
 	}

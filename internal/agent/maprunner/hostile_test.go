@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/resource"
 	"github.com/drover-run/drover/internal/record"
@@ -62,18 +63,18 @@ esac; echo $1`)
 
 func TestAFloodIsCutAndSaid(t *testing.T) {
 	t.Parallel()
-	const size = maxOutput + 5<<20
+	const size = recorder.MaxOutput + 5<<20
 	s := newSite(t, shell(fmt.Sprintf(`if [ $1 = flood ]; then head -c %d /dev/zero; else echo $1; fi`, size)), "a", "flood", "b")
 	s.run(2)
 	s.wants(job.Succeeded, job.Tally{Items: 3, Succeeded: 3})
 	r := s.results()[1].Result
-	if r.Size != size || len(r.Head) != headSize || r.Tail != "" {
+	if r.Size != size || len(r.Head) != recorder.HeadSize || r.Tail != "" {
 		t.Errorf("size %d, head %d, tail %d", r.Size, len(r.Head), len(r.Tail))
 	}
-	if got := len(s.said(2, record.Stdout)); got != maxOutput {
+	if got := len(s.said(2, record.Stdout)); got != recorder.MaxOutput {
 		t.Errorf("%d bytes are kept", got)
 	}
-	if got, want := s.said(2, record.Agent), fmt.Sprintf("stdout cut: the first %d of %d bytes are kept\n", maxOutput, size); got != want {
+	if got, want := s.said(2, record.Agent), fmt.Sprintf("stdout cut: the first %d of %d bytes are kept\n", recorder.MaxOutput, size); got != want {
 		t.Errorf("it is said that %q", got)
 	}
 }

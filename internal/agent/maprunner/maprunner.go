@@ -33,7 +33,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/maprunner/prefetch"
-	"github.com/drover-run/drover/internal/items/manifest"
+	"github.com/drover-run/drover/internal/agent/maprunner/source"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
@@ -137,7 +137,7 @@ type mapRunner struct {
 	member    *mapagent.MapMember
 	order     mapagent.MapOrder
 	prepared  *Prepared
-	manifests manifests // of the items
+	manifests *source.Manifests // of the items
 	clock     store.Clock
 
 	chunks        []*chunk        // by chunk
@@ -147,13 +147,12 @@ type mapRunner struct {
 	alone         *try            // it waits until nothing else runs
 	serial        uint32          // of commands
 	pace          pace
-	pauseUntil    time.Duration    // nothing is sent before
-	startDeadline time.Duration    // what the groups were told last
-	storing       int              // tries with outputs that are being stored
-	usualBytes    int64            // bytes that one leaves, lately
-	waitingBytes  int64            // bytes of these outputs
-	files         *manifest.Stored // those that were stored, beside it
-	cache         *prefetch.Cache  // nil: items name no files that are to be fetched, or not all is prepared yet
+	pauseUntil    time.Duration   // nothing is sent before
+	startDeadline time.Duration   // what the groups were told last
+	storing       int             // tries with outputs that are being stored
+	usualBytes    int64           // bytes that one leaves, lately
+	waitingBytes  int64           // bytes of these outputs
+	cache         *prefetch.Cache // nil: items name no files that are to be fetched, or not all is prepared yet
 	arrived       <-chan struct{}
 	waiting       []*try // that were taken from their chunks and have no files yet
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
@@ -65,7 +66,7 @@ func TestWhatAnItemIsGiven(t *testing.T) {
 				want = hostile[i]
 			}
 			want += "\n"
-			if r.Result == nil || r.Result.Size != int64(len(want)) || r.Result.Head != want[:min(len(want), headSize)] || r.Result.Tail != want[max(min(len(want), headSize), len(want)-tailSize):] {
+			if r.Result == nil || r.Result.Size != int64(len(want)) || r.Result.Head != want[:min(len(want), recorder.HeadSize)] || r.Result.Tail != want[max(min(len(want), recorder.HeadSize), len(want)-recorder.TailSize):] {
 				t.Errorf("item %d: %+v", i+1, r.Result)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/maprunner/source"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
@@ -155,8 +156,8 @@ func (c *mapRunner) beginPrepared(ctx context.Context, k Prepared) error {
 // openItems reads the index of the items, and the command.
 func (c *mapRunner) openItems(ctx context.Context, k Prepared) error {
 	return c.retryWhileFull(ctx, func() (err error) {
-		c.manifests = manifests{store: c.World.Store, job: c.Job, args: k.Args}
-		_, err = c.manifests.sourceOfItem(ctx, c.member.Map(), 1)
+		c.manifests = source.NewManifests(c.World.Store, c.Job, k.Args)
+		_, err = c.manifests.SourceOfItem(ctx, c.member.Map(), 1)
 		return err
 	})
 }

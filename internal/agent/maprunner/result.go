@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
@@ -14,12 +15,12 @@ import (
 
 // tryResult says how a try ended. Of a success with declared outputs the uploaders have
 // the last word.
-func (c *mapRunner) tryResult(t *try, e *proc.Spawned, said *excerpt) protocol.Result {
+func (c *mapRunner) tryResult(t *try, e *proc.Spawned, said *recorder.Excerpt) protocol.Result {
 	r := protocol.Result{Item: t.Item, Ended: e.Ended.UnixMicro(), Wall: e.Ended.Sub(e.Began).Microseconds(),
 		CPU: (e.Exit.User + e.Exit.System).Microseconds(), MaxRSS: e.Exit.MaxRSS,
-		Head: said.head, Tail: said.tail, Size: e.Output[0]}
+		Head: said.Head, Tail: said.Tail, Size: e.Output[0]}
 	if e.Err != nil {
-		r.Failed, r.Code, r.Why = true, fault.Exit(e.Err), c.Redact.String(oneLine(e.Err.Error()))
+		r.Failed, r.Code, r.Why = true, fault.Exit(e.Err), c.Redact.String(recorder.OneLine(e.Err.Error()))
 		r.Ended, r.Wall = c.clock.Now().UnixMicro(), 0
 		return r
 	}
@@ -44,7 +45,7 @@ func (c *mapRunner) tryResult(t *try, e *proc.Spawned, said *excerpt) protocol.R
 	case x.Lost:
 		r.Code, r.Why = killed, "killed from outside, or out of memory"
 	default:
-		r.Why, r.Final = said.last, said.final
+		r.Why, r.Final = said.Last, said.Final
 	}
 	return r
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
@@ -19,7 +20,7 @@ func TestATryThatIsBeyondItsLimitsSaysWhich(t *testing.T) {
 		"too many processes: limit of 8":        {Code: 1, Crowd: true},
 		"killed from outside, or out of memory": {Code: 137, Lost: true},
 	} {
-		r := c.tryResult(&try{Try: mapagent.Try{Item: 3}}, &proc.Spawned{Began: now, Ended: now, Exit: exit}, &excerpt{})
+		r := c.tryResult(&try{Try: mapagent.Try{Item: 3}}, &proc.Spawned{Began: now, Ended: now, Exit: exit}, &recorder.Excerpt{})
 		if !r.Failed || r.Why != want {
 			t.Errorf("it fails with %q, want %q", r.Why, want)
 		}

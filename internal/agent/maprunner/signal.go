@@ -3,6 +3,7 @@ package maprunner
 import (
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/proc"
 )
 
@@ -19,7 +20,7 @@ const strikeTime = 250 * time.Millisecond
 type heldEnd struct {
 	try     *try
 	end     proc.Spawned
-	excerpt excerpt
+	excerpt recorder.Excerpt
 	until   time.Duration
 }
 
@@ -34,7 +35,7 @@ func (c *mapRunner) signalHitAll() bool {
 }
 
 // holdBackEnd says that the end of a try is not passed on now.
-func (c *mapRunner) holdBackEnd(t *try, e *proc.Spawned, s *excerpt) bool {
+func (c *mapRunner) holdBackEnd(t *try, e *proc.Spawned, s *recorder.Excerpt) bool {
 	switch {
 	case c.Struck == nil || t.discarded || e.Err != nil:
 		return false

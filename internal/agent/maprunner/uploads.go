@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
@@ -161,7 +162,7 @@ func (c *mapRunner) uploadOutputs(t *try) error {
 			err = errStoppedStoring
 		}
 		if t.result.Try = t.Name; why != "" {
-			t.result.Failed, t.result.Code, t.result.Why = true, 1, c.Redact.String(oneLine(why))
+			t.result.Failed, t.result.Code, t.result.Why = true, 1, c.Redact.String(recorder.OneLine(why))
 			t.result.Outputs, t.result.Try = nil, ""
 		}
 	}

@@ -1,4 +1,10 @@
-package maprunner
+// Package recorder is a map runner's output recorder: it records what the tries of items
+// print, each frame with its item's number, and keeps the excerpts that results show. A
+// Recorder takes the output of processes, a Printer that of programs that stay.
+//
+// It refuses to know how tries are started and what follows from their end. Proved by the
+// tests of package maprunner: programs that print too much, secrets, broken letters.
+package recorder
 
 import (
 	"bytes"
@@ -7,7 +13,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/internal/record/redact"
@@ -16,36 +21,32 @@ import (
 const (
 	// MaxOutput is how much of each stream of a try is kept. One that prints more
 	// has results that belong into a file.
-	maxOutput = proc.DefaultMaxOutput
-	// headSize and tailSize are how much of stdout stands in a result.
-	headSize = 2 << 10
-	tailSize = 2 << 10
+	MaxOutput = proc.DefaultMaxOutput
+	// HeadSize and TailSize are how much of stdout stands in a result.
+	HeadSize = 2 << 10
+	TailSize = 2 << 10
 	// lastSize is what is kept of stderr, for the line that says why a try failed.
 	lastSize = 1 << 10
-	lineSize = 200
+	LineSize = 200
 )
 
-// report is a batch of a group's events with their output recorded.
-type report struct {
-	group    *slotGroup
-	batch    []proc.Spawned
-	told     []stream.Event // instead of batch, of programs that stay
-	excerpts []excerpt      // by those of either that tell of an end
-	gone     bool           // the runner is; nothing follows
-	why      error          // of programs that stay: nothing can be run; nil: it was lost, or closed
+// CommandID is the id of a command that is a try of an item: serial makes it unique.
+func CommandID(item int, serial uint32) uint64 { return uint64(item)<<32 | uint64(serial) }
+
+// ItemOf is the item that a command is about.
+func ItemOf(id uint64) uint64 { return id >> 32 }
+
+// Excerpt is what a try printed, without secrets.
+type Excerpt struct {
+	Head, Tail string // of stdout; tail is what does not stand in head, and "" when some was not kept
+	Last       string // line of stderr
+	Final      bool   // of a failure: it is not worth another try
+	Size       int    // of the answer of a program that stays
 }
 
-// excerpt is what a try printed, without secrets.
-type excerpt struct {
-	head, tail string // of stdout; tail is what does not stand in head, and "" when some was not kept
-	last       string // line of stderr
-	final      bool   // of a failure: it is not worth another try
-	size       int    // of the answer of a program that stays
-}
-
-// recorder records what the tries of a group print: each frame names its item. It
+// Recorder records what the tries of a group print: each frame names its item. It
 // waits when the store is slow, and the programs with it; the loop does not.
-type recorder struct {
+type Recorder struct {
 	out    *record.Writer
 	redact *redact.Redactor
 	kept   map[uint64]*tryOutput // of tries that have printed something
@@ -63,28 +64,12 @@ type tryOutput struct {
 	redact    [2]io.WriteCloser // nil: there are no secrets, or the stream has said nothing
 }
 
-func newRecorder(out *record.Writer, redact *redact.Redactor) *recorder {
-	return &recorder{out: out, redact: redact, kept: map[uint64]*tryOutput{}}
+func New(out *record.Writer, redact *redact.Redactor) *Recorder {
+	return &Recorder{out: out, redact: redact, kept: map[uint64]*tryOutput{}}
 }
 
-// recordEvents ends with the runner's events; then it closes done. The loop takes its
-// reports until quit is closed.
-func (s *recorder) recordEvents(g *slotGroup, events <-chan []proc.Spawned, quit <-chan struct{}, done chan<- struct{}) {
-	defer close(done)
-	pass := func(r report) {
-		select {
-		case g.c.reports <- r:
-		case <-quit:
-		}
-	}
-	for batch := range events {
-		pass(report{group: g, batch: batch, excerpts: s.recordBatch(batch)})
-	}
-	pass(report{group: g, gone: true})
-}
-
-// recordBatch records the output in a batch, and gives what its ended tries have said.
-func (s *recorder) recordBatch(batch []proc.Spawned) (all []excerpt) {
+// RecordBatch records the output in a batch, and gives what its ended tries have said.
+func (s *Recorder) RecordBatch(batch []proc.Spawned) (all []Excerpt) {
 	ends := 0
 	for i := range batch {
 		if batch[i].Kind == proc.SpawnedEnded {
@@ -92,7 +77,7 @@ func (s *recorder) recordBatch(batch []proc.Spawned) (all []excerpt) {
 		}
 	}
 	if ends > 0 {
-		all = make([]excerpt, 0, ends)
+		all = make([]Excerpt, 0, ends)
 	}
 	for i := range batch {
 		switch e := &batch[i]; e.Kind {
@@ -105,7 +90,7 @@ func (s *recorder) recordBatch(batch []proc.Spawned) (all []excerpt) {
 	return all
 }
 
-func (s *recorder) recordOutput(e *proc.Spawned) {
+func (s *Recorder) recordOutput(e *proc.Spawned) {
 	p := s.kept[e.ID]
 	if p == nil {
 		if n := len(s.spare); n > 0 {
@@ -131,7 +116,7 @@ func (s *recorder) recordOutput(e *proc.Spawned) {
 
 // redacted is where the redacted output of a try goes.
 type redacted struct {
-	s      *recorder
+	s      *Recorder
 	p      *tryOutput
 	stream int
 }
@@ -142,22 +127,22 @@ func (k redacted) Write(b []byte) (int, error) {
 }
 
 // recordAndKeep records bytes, and remembers those that a result shows.
-func (s *recorder) recordAndKeep(p *tryOutput, stream int, b []byte) {
+func (s *Recorder) recordAndKeep(p *tryOutput, stream int, b []byte) {
 	if len(b) == 0 {
 		return
 	}
 	if stream == 2 {
-		s.writeFrame(record.Stderr, itemOf(p.id), b)
+		s.writeFrame(record.Stderr, ItemOf(p.id), b)
 		p.last = ending(p.last, b, lastSize)
 		return
 	}
-	s.writeFrame(record.Stdout, itemOf(p.id), b)
-	if room := headSize - len(p.head); room > 0 {
+	s.writeFrame(record.Stdout, ItemOf(p.id), b)
+	if room := HeadSize - len(p.head); room > 0 {
 		n := min(room, len(b))
 		p.head = append(p.head, b[:n]...)
 		b = b[n:]
 	}
-	p.tail = ending(p.tail, b, tailSize)
+	p.tail = ending(p.tail, b, TailSize)
 }
 
 // ending appends b to what is kept of a stream's end, and keeps it short.
@@ -173,13 +158,13 @@ func ending(end, b []byte, size int) []byte {
 
 // writeFrame records a frame. The writer refuses it only when it is closed, because the
 // store is lost: then the job's items will run again.
-func (s *recorder) writeFrame(stream record.Stream, item uint64, b []byte) {
+func (s *Recorder) writeFrame(stream record.Stream, item uint64, b []byte) {
 	s.reader.Reset(b)
 	_, _ = s.out.Copy(stream, item, &s.reader)
 }
 
 // endOfTry is what a try has said in all.
-func (s *recorder) endOfTry(e *proc.Spawned) (all excerpt) {
+func (s *Recorder) endOfTry(e *proc.Spawned) (all Excerpt) {
 	p := s.kept[e.ID]
 	if p == nil {
 		return all
@@ -194,15 +179,15 @@ func (s *recorder) endOfTry(e *proc.Spawned) (all excerpt) {
 	for i, stream := range []record.Stream{record.Stdout, record.Stderr} {
 		if cut[i] {
 			note := fmt.Sprintf("%s cut: the first %d of %d bytes are kept\n", stream, p.forwarded[i], e.Output[i])
-			s.writeFrame(record.Agent, itemOf(p.id), []byte(note))
+			s.writeFrame(record.Agent, ItemOf(p.id), []byte(note))
 		}
 	}
-	all.head = text(p.head)
+	all.Head = text(p.head)
 	if !cut[0] {
-		all.tail = text(p.tail[max(0, len(p.tail)-tailSize):])
+		all.Tail = text(p.tail[max(0, len(p.tail)-TailSize):])
 	}
 	if len(p.last) > 0 {
-		all.last = lastLine(p.last[max(0, len(p.last)-lastSize):])
+		all.Last = lastLine(p.last[max(0, len(p.last)-lastSize):])
 	}
 	if len(s.spare) < 64 {
 		s.spare = append(s.spare, p)
@@ -225,19 +210,19 @@ func lastLine(b []byte) string {
 	if i := bytes.LastIndexAny(b, "\r\n"); i >= 0 {
 		b = b[i+1:]
 	}
-	return oneLine(text(b))
+	return OneLine(text(b))
 }
 
-// oneLine makes a sentence fit into a result.
-func oneLine(s string) string {
+// OneLine makes a sentence fit into a result.
+func OneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
 	}, s)
-	if len(s) > lineSize {
-		s = strings.ToValidUTF8(s[:lineSize-3], "") + "..."
+	if len(s) > LineSize {
+		s = strings.ToValidUTF8(s[:LineSize-3], "") + "..."
 	}
 	return strings.TrimSpace(s)
 }
