@@ -280,7 +280,7 @@ func (c *mapRunner) passTryEnd(t *try, e *proc.Spawned, said *recorder.Excerpt) 
 			t.result = &r
 		}
 		c.countWaiting(t)
-		c.queue.addTry(t)
+		c.queue.Add(t)
 	case t.discarded:
 		delete(c.tries, t.id)
 	default:

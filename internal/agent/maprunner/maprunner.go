@@ -34,6 +34,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/maprunner/prefetch"
 	"github.com/drover-run/drover/internal/agent/maprunner/source"
+	"github.com/drover-run/drover/internal/agent/maprunner/upload"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
@@ -158,14 +159,15 @@ type mapRunner struct {
 
 	heldEnds []heldEnd // oldest first
 
-	reports    chan report
-	pages      chan page
-	stored     chan uploaded
-	uploadTime uploadTime
-	queue      *uploadQueue  // to the uploaders
-	leaving    atomic.Bool   // an agent that must go does not wait for room
-	mustGo     chan struct{} // closed with it
-	notice     Notice        // valid when hurry is closed
+	reports  chan report
+	pages    chan page
+	stored   chan uploaded
+	deadline upload.Deadline
+	uploader upload.Uploader
+	queue    *upload.Queue[try] // to the uploaders
+	leaving  atomic.Bool        // an agent that must go does not wait for room
+	mustGo   chan struct{}      // closed with it
+	notice   Notice             // valid when hurry is closed
 
 	warning warning // to programs, of their end
 
@@ -191,10 +193,11 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 		}
 	}
 	w := &mapRunner{Config: c, clock: c.World.Store.Clock(), tries: map[uint64]*try{}, mustGo: make(chan struct{}),
-		reports: make(chan report, 8), pages: make(chan page), stored: make(chan uploaded), indexes: make(chan func(context.Context) error, maxIndexes), queue: newUploadQueue()}
+		reports: make(chan report, 8), pages: make(chan page), stored: make(chan uploaded), indexes: make(chan func(context.Context) error, maxIndexes), queue: upload.NewQueue[try](),
+		uploader: upload.Uploader{Store: c.World.Store, Job: c.Job.Path(), MaxStored: c.MaxStored, Disk: c.Job.Spec.Disk}}
 	w.member = mapagent.NewMapMember(c.World, c.Job, c.ID, c.Self, mapagent.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.queueIndex})
 	w.life, w.cancel = context.WithCancel(ctx)
-	w.uploadTime.openContext(w.life)
+	w.deadline.Open(w.life)
 	w.goroutines.Go(w.watchNotice)
 	w.indexing.Go(w.storeIndexes)
 	for range uploaders(c.Slots) {
@@ -394,7 +397,7 @@ func (c *mapRunner) shutDown(err error) {
 		g.closeExecutor()
 	}
 	c.goroutines.Wait()
-	c.uploadTime.endForGood()
+	c.deadline.End()
 	if c.cache != nil {
 		c.cache.Close()
 	}

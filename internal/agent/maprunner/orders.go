@@ -41,7 +41,7 @@ func (c *mapRunner) pollOrder(ctx context.Context) (gone bool, err error) {
 	}
 	switch c.order.Do {
 	case mapagent.Work:
-		c.uploadTime.openContext(c.life)
+		c.deadline.Open(c.life)
 		c.withdrawWarning()
 		c.recallFromStalled()
 	case mapagent.Rest, mapagent.Quit:
@@ -52,7 +52,7 @@ func (c *mapRunner) pollOrder(ctx context.Context) (gone bool, err error) {
 	case mapagent.Cease:
 		c.warnPrograms(c.order.Why, c.gracePeriod())
 		c.recallQueued()
-		c.uploadTime.endAfterGrace(c.gracePeriod())
+		c.deadline.EndAfter(c.gracePeriod())
 		c.killTries(func(*try) bool { return true })
 	case mapagent.Depart:
 		return true, c.recordJobEnd(ctx)

@@ -26,17 +26,3 @@ func TestATryThatIsBeyondItsLimitsSaysWhich(t *testing.T) {
 		}
 	}
 }
-
-func TestOutputsThatAreTooLargeSayWhatAllowsMore(t *testing.T) {
-	c := &mapRunner{}
-	c.MaxStored = 1 << 20
-	for disk, want := range map[job.Bytes]string{
-		0:       "its outputs are 2 MB, above 1 MB: the size of this file system; --disk allows more",
-		1 << 20: "its outputs are 2 MB, above 1 MB: --disk",
-	} {
-		c.Job.Spec.Disk = disk
-		if got := c.exceedsDiskLimit(&try{outputBytes: 2 << 20}); got != want {
-			t.Errorf("with --disk %d: %q, want %q", disk, got, want)
-		}
-	}
-}

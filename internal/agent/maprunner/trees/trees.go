@@ -2,7 +2,7 @@
 // own, with limits and GPUs: some milliseconds of work for each.
 //
 // It refuses to know items and what commands are for. Proved by its test, and by those of
-// package maprunner, whose items have limits there.
+// package maprunner: items with limits run here.
 package trees
 
 import (

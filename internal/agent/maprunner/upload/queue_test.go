@@ -1,4 +1,4 @@
-package maprunner
+package upload
 
 import (
 	"sync"
@@ -10,17 +10,17 @@ import (
 func TestTheLoopNeverWaitsForWhatStoresOutputs(t *testing.T) {
 	t.Parallel()
 	const tries, uploaders = 20_000, 4 // a program that stays is sent up to 8,192 items ahead
-	q, done := newUploadQueue(), make(chan struct{})
+	q, done := NewQueue[Outputs](), make(chan struct{})
 	for range tries {
-		q.addTry(&try{})
+		q.Add(&Outputs{})
 	}
 	var mu sync.Mutex
-	taken := map[*try]bool{}
+	taken := map[*Outputs]bool{}
 	var all sync.WaitGroup
 	for range uploaders {
 		all.Go(func() {
 			for {
-				next := q.nextTry(done)
+				next := q.Next(done)
 				if next == nil {
 					return
 				}
