@@ -10,12 +10,13 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
-// chunk is a chunk and what its items say, read ahead of it.
+// chunk is a chunk of this agent, and what its items say, read ahead of it.
 type chunk struct {
-	runner *mapRunner
+	list   *chunkList
 	owned  *mapagent.OwnedChunk
 	source *source.Source
-	queued int  // of its tries, in runners and not begun
+	queued int  // of its tries, in executors and not begun
+	over   bool // it is this agent's no more
 	waits  *try // it waits for what its item says
 	// Of items with files that are fetched before they begin.
 	soon  map[int]*manifest.Item // what they say
@@ -30,7 +31,7 @@ type chunk struct {
 	stop  context.CancelFunc
 }
 
-// page is some of the items of a work, read ahead; or what one try waits for.
+// page is some of the items of a chunk, read ahead; or what one try waits for.
 type page struct {
 	chunk *chunk
 	items []manifest.Item
@@ -47,22 +48,6 @@ const (
 	pageItems  = 512
 	pageBytes  = 1 << 20
 )
-
-// startReading begins to read the items of a chunk.
-func (c *mapRunner) startReading(ctx context.Context, h *mapagent.OwnedChunk) (*chunk, error) {
-	w := &chunk{runner: c, owned: h, turns: make(chan struct{}, pagesAhead)}
-	spans := h.Items()
-	err := c.retryWhileFull(ctx, func() (err error) {
-		w.source, err = c.manifests.SourceOfItem(ctx, c.member.Map(), spans[0][0])
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	ctx, w.stop = context.WithCancel(c.life)
-	c.goroutines.Go(func() { w.readAhead(ctx, spans) })
-	return w, nil
-}
 
 // timeUntilFlush is how long until the chunk should be flushed: also when tries that were sent
 // wait for a start deadline, which no chunk knows of.
@@ -87,7 +72,7 @@ func (w *chunk) readAhead(ctx context.Context, spans protocol.Spans) {
 			return false
 		}
 		select {
-		case w.runner.pages <- p:
+		case w.list.pages <- p:
 		case <-ctx.Done():
 			return false
 		}
@@ -120,38 +105,15 @@ func (w *chunk) fetchItem(t *try) {
 		return
 	}
 	t.fetching = true
-	w.runner.goroutines.Go(func() {
+	w.list.goroutines.Go(func() {
 		p := page{chunk: w, try: t}
-		it, err := w.source.One(w.runner.life, t.Item)
+		it, err := w.source.One(w.list.life, t.Item)
 		p.items, p.err = []manifest.Item{it}, err
 		select {
-		case w.runner.pages <- p:
-		case <-w.runner.life.Done():
+		case w.list.pages <- p:
+		case <-w.list.life.Done():
 		}
 	})
-}
-
-// acceptPage takes what was read.
-func (c *mapRunner) acceptPage(p page) error {
-	w := p.chunk
-	if p.err != nil {
-		return p.err
-	}
-	if p.one > 0 {
-		w.keepItemText(p.one, &p.items[0])
-		return nil
-	}
-	if p.try != nil {
-		p.try.item, p.try.fetching = &p.items[0], false
-		return nil
-	}
-	if w.whole = p.last; len(p.items) > 0 {
-		w.upto = p.items[len(p.items)-1].N
-	}
-	w.read = append(w.read, p.items...)
-	w.size = append(w.size, len(p.items))
-	w.allowNextPage()
-	return nil
 }
 
 // allowNextPage lets the next page be read for each that is used up.
@@ -189,7 +151,7 @@ func (w *chunk) nextSendable(now time.Duration) (t *try, it manifest.Item) {
 		if !ok {
 			return nil, it
 		}
-		w.waits = w.runner.registerTry(w, n)
+		w.waits = w.list.attempts.registerTry(w, n)
 	}
 	t = w.waits
 	if t.item != nil {
@@ -208,4 +170,39 @@ func (w *chunk) nextSendable(now time.Duration) (t *try, it manifest.Item) {
 		w.fetchItem(t)
 	}
 	return nil, it
+}
+
+// itemText is what item n says; nil: it is being read.
+func (w *chunk) itemText(n int) *manifest.Item {
+	if it := w.soon[n]; it != nil {
+		return it
+	}
+	it, found, wait := w.itemIfRead(n)
+	switch {
+	case found:
+		w.keepItemText(n, &it)
+		return &it
+	case !wait && !w.asked[n]:
+		if w.asked == nil {
+			w.asked = map[int]bool{}
+		}
+		w.asked[n] = true
+		w.list.goroutines.Go(func() { // ends with what is read, or with the map runner
+			it, err := w.source.One(w.list.life, n)
+			select {
+			case w.list.pages <- page{chunk: w, one: n, items: []manifest.Item{it}, err: err}:
+			case <-w.list.life.Done():
+			}
+		})
+	}
+	return nil
+}
+
+// keepItemText keeps what an item says until it begins.
+func (w *chunk) keepItemText(n int, it *manifest.Item) {
+	if w.soon == nil {
+		w.soon = map[int]*manifest.Item{}
+	}
+	delete(w.asked, n)
+	w.soon[n] = it
 }

@@ -16,8 +16,13 @@ import (
 	"github.com/drover-run/drover/internal/proc"
 )
 
+// commands makes the commands of tries, and the folders for their outputs.
+type commands struct {
+	*shared
+}
+
 // tryCommand is the command of a try. What no program could be given is fault.Invalid.
-func (c *mapRunner) tryCommand(ctx context.Context, t *try, it manifest.Item) (e proc.Errand, err error) {
+func (c *commands) tryCommand(ctx context.Context, t *try, it manifest.Item) (e proc.Errand, err error) {
 	s, spec := t.chunk.source, &c.Job.Spec
 	var stored, files []source.ProvidedFile
 	if t.share != nil {
@@ -73,7 +78,7 @@ func (c *mapRunner) tryCommand(ctx context.Context, t *try, it manifest.Item) (e
 const stagingName = "out"
 
 // stageOutputs makes a folder for a try's outputs, and the folders that they lie in.
-func (c *mapRunner) stageOutputs(ctx context.Context, t *try) (places []string, err error) {
+func (c *commands) stageOutputs(ctx context.Context, t *try) (places []string, err error) {
 	t.staging = filepath.Join(c.Root, stagingName, t.Name)
 	err = c.retryWhileFull(ctx, func() error {
 		places = places[:0]
@@ -106,7 +111,7 @@ func (c *mapRunner) stageOutputs(ctx context.Context, t *try) (places []string, 
 }
 
 // removeStaged removes what is left of staged outputs.
-func (c *mapRunner) removeStaged() {
+func (c *commands) removeStaged() {
 	if err := tree.RemoveAll(filepath.Join(c.Root, stagingName)); err != nil {
 		c.Log.Warn("folder stays", "err", err)
 	}

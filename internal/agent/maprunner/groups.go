@@ -3,19 +3,18 @@ package maprunner
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"syscall"
 	"time"
 
-	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/agent/maprunner/source"
-	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 	"github.com/drover-run/drover/internal/agent/maprunner/trees"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
+	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
-	"github.com/drover-run/drover/internal/proc/resource"
 	"github.com/drover-run/drover/job"
 )
 
@@ -40,23 +39,6 @@ var (
 	_ executor        = streamExecutor{}
 )
 
-// slotGroup is some of the slots, and what runs in them.
-type slotGroup struct {
-	c        *mapRunner
-	slots    int
-	executor executor
-	quit     chan struct{} // closed by stopPassingOn: reports are not taken any more
-	recorded chan struct{} // closed when the recorder has ended
-	batch    []proc.Errand // to be sent
-	running  int           // tries sent, or in batch, and not ended
-	queued   int           // of these, not begun
-	bytes    int           // of their items
-	moved    time.Duration // when one of its tries last began or ended
-	suspects []*try        // one of them has killed the runner: each runs alone now
-	soloTry  *try          // the one that does
-	useless  bool          // nothing can be run: the job fails
-}
-
 // openedFor is what of its limits decides how items are run.
 type openedFor struct {
 	limits job.Limits
@@ -73,108 +55,72 @@ func (n openedFor) hasSameLimits(l job.Limits) bool {
 	return n.open && n.limits.Memory == l.Memory && n.limits.Processes == l.Processes && n.limits.CPUs == l.CPUs
 }
 
-// reopenGroups opens the groups, and opens them anew when other limits bind (J2): once what
-// runs by the old ones has ended.
-func (c *mapRunner) reopenGroups(ctx context.Context) error {
-	if c.prepared == nil || c.order.Do != mapagent.Work || c.openedFor.hasSameLimits(c.order.Limits) {
-		return nil
-	}
-	if c.recallQueued(); len(c.tries) > 0 {
-		return nil
-	}
-	for _, g := range c.groups {
-		g.stopPassingOn()
-		g.closeExecutor()
-	}
-	c.groups, c.openedFor = nil, openedFor{c.order.Limits, true}
-	n := min(runtime.GOMAXPROCS(0), c.Slots)
-	if !plain(c.openedFor.limits, c.prepared.GPUs) || c.Job.Spec.Stream {
+// slotGroups are the slots of this agent, in groups, and what runs in them.
+type slotGroups struct {
+	*shared
+	attempts      *attempts
+	files         *itemFiles
+	uploads       *uploads
+	warning       *warning
+	groups        []*slotGroup  // none before all is prepared
+	startDeadline time.Duration // what the groups were told last
+	reports       chan report
+}
+
+// mustReopen says that the groups are to be opened, or opened anew as other limits bind (J2).
+func (s *slotGroups) mustReopen() bool {
+	return s.prepared != nil && s.order.Do == mapagent.Work && !s.openedFor.hasSameLimits(s.order.Limits)
+}
+
+// reopenGroups opens the groups for the limits that bind. Nothing runs.
+func (s *slotGroups) reopenGroups(ctx context.Context) error {
+	s.stopPassingOn()
+	s.closeExecutors()
+	s.groups, s.openedFor = nil, openedFor{s.order.Limits, true}
+	n := min(runtime.GOMAXPROCS(0), s.Slots)
+	if !plain(s.openedFor.limits, s.prepared.GPUs) || s.Job.Spec.Stream {
 		n = 1
 	}
 	for i := range n {
-		g := &slotGroup{c: c, slots: (c.Slots + n - 1 - i) / n}
+		g := &slotGroup{all: s, slots: (s.Slots + n - 1 - i) / n}
 		if err := g.startExecutor(ctx); err != nil {
 			return err
 		}
-		c.groups = append(c.groups, g)
+		s.groups = append(s.groups, g)
 	}
 	return nil
 }
 
-// startExecutor starts the runner and its recorder.
-func (g *slotGroup) startExecutor(ctx context.Context) (err error) {
-	c, grace := g.c, g.c.gracePeriod()
-	g.quit, g.recorded = make(chan struct{}), make(chan struct{})
-	g.running, g.queued, g.bytes, g.soloTry, g.batch = 0, 0, 0, nil, nil
-	g.moved, c.startDeadline = c.bootTime(), 0
-	if c.Job.Spec.Stream {
-		return g.startStreams(ctx)
+// stopPassingOn has no report passed on any more.
+func (s *slotGroups) stopPassingOn() {
+	for _, g := range s.groups {
+		g.stopPassingOn()
 	}
-	var r processExecutor
-	if plain(c.openedFor.limits, c.prepared.GPUs) {
-		r, err = c.open(ctx, proc.SpawnerConfig{Slots: g.slots, Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token, Grace: grace, MaxOutput: recorder.MaxOutput})
-	} else {
-		l := c.openedFor.limits
-		r = trees.New(c.life, trees.Config{Slots: g.slots, Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token, Grace: grace, Environ: c.slotEnviron, MaxOutput: recorder.MaxOutput, Memory: c.prepared.Memory,
-			Limits: resource.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}})
-	}
-	if err != nil {
-		return fmt.Errorf("start items: %w", err)
-	}
-	g.executor = r
-	go g.recordEvents(recorder.New(c.Out, c.Redact), r.Events(), g.quit, g.recorded) // closeExecutor waits for it
-	return nil
 }
 
-// startStreams starts the programs that stay.
-func (g *slotGroup) startStreams(ctx context.Context) error {
-	c, l := g.c, g.c.openedFor.limits
-	p := recorder.NewPrinter(c.Out, c.Redact)
-	r, err := stream.Open(ctx, stream.Config{Slots: g.slots, Dir: c.Root, Grace: c.gracePeriod(), Print: p.PrintFrame, Environ: c.slotEnviron, Recycle: int64(l.Memory) / 10 * 9,
-		Command: proc.Command{Path: c.prepared.Path, Args: append([]string{cmp.Or(c.prepared.Name, c.prepared.Path)}, c.prepared.Args...), Dir: c.prepared.Dir, Env: c.prepared.Environ, Token: c.Token,
-			Limits: resource.Limits{CPUs: l.CPUs, Cores: c.prepared.Cores, Memory: int64(l.Memory), Processes: l.Processes}}})
-	if err != nil {
-		return fmt.Errorf("start programs: %w", err)
+// closeExecutors ends all that runs.
+func (s *slotGroups) closeExecutors() {
+	for _, g := range s.groups {
+		g.closeExecutor()
 	}
-	c.endStreamPrograms(r)
-	s := streamExecutor{r, c}
-	g.executor = s
-	go s.passReports(g, g.quit, g.recorded) // close waits for it
-	return nil
 }
 
 // slotEnviron is what a program with a process tree of its own is told of its slot.
-func (c *mapRunner) slotEnviron(n int) []string {
+func (s *slotGroups) slotEnviron(n int) []string {
 	env := []string{fmt.Sprintf("%s=%d", source.SlotVariable, n)}
-	if c.prepared.GPUs != nil {
-		env = append(env, "CUDA_VISIBLE_DEVICES="+c.prepared.GPUs[n])
+	if s.prepared.GPUs != nil {
+		env = append(env, "CUDA_VISIBLE_DEVICES="+s.prepared.GPUs[n])
 	}
 	return env
 }
 
-// stopPassingOn has the recorder pass nothing on any more.
-func (g *slotGroup) stopPassingOn() {
-	if g.executor != nil {
-		close(g.quit)
-	}
-}
-
-// closeExecutor ends all that the group runs, and its recorder.
-func (g *slotGroup) closeExecutor() {
-	if g.executor != nil {
-		g.executor.Close()
-		<-g.recorded
-	}
-	g.executor = nil
-}
-
 // groupWithMostRoom is the group that has most places for tries; nil: none has any.
-func (c *mapRunner) groupWithMostRoom() (best *slotGroup) {
-	if c.storing >= max(leastStoring, c.Slots) || c.uploadRoom() <= 0 {
+func (s *slotGroups) groupWithMostRoom() (best *slotGroup) {
+	if s.uploads.storing >= max(leastStoring, s.Slots) || s.uploads.uploadRoom() <= 0 {
 		return nil
 	}
 	most := 0
-	for _, g := range c.groups {
+	for _, g := range s.groups {
 		if len(g.suspects) > 0 || g.soloTry != nil || g.useless {
 			continue
 		}
@@ -185,85 +131,25 @@ func (c *mapRunner) groupWithMostRoom() (best *slotGroup) {
 	return best
 }
 
-// maxTriesSent is how many tries the group may have been sent at once.
-func (g *slotGroup) maxTriesSent() int {
-	n := g.maxConcurrent()
-	if bulk := g.c.usualBytes; bulk > 0 { // what begins leaves as much, and waits to be stored
-		n = max(g.slots, int(min(int64(n), g.c.uploadRoom()/bulk)))
-	}
-	return n
-}
-
-func (g *slotGroup) maxConcurrent() int {
-	if g.bytes > manyBytes {
-		return g.slots // a runner keeps what it is sent in memory
-	}
-	if g.c.cache != nil {
-		return min(g.c.pace.processWindow(g.slots), ahead(g.slots)) // each has files here
-	}
-	if g.c.Job.Spec.Stream {
-		return g.c.pace.streamWindow(g.slots)
-	}
-	return g.c.pace.processWindow(g.slots)
-}
-
-// manyBytes of items are more than short items come to.
-const manyBytes = 8 << 20
-
-// leastStoring tries may wait for their outputs to be stored before no more begin.
-const leastStoring = 64
-
-// extendStartDeadline lets queued tries begin for as long as the least start deadline of their chunks
-// (M5): also when this process is stopped, nothing begins later.
-func (c *mapRunner) extendStartDeadline() {
-	var least time.Duration
-	for _, w := range c.chunks {
-		if w.queued > 0 && (least == 0 || w.owned.StartDeadline() < least) {
-			least = w.owned.StartDeadline()
-		}
-	}
-	if least == 0 || least == c.startDeadline {
+// extendStartDeadline lets queued tries begin for as long as least, the least start deadline
+// of their chunks, allows (M5): also when this process is stopped, nothing begins later.
+func (s *slotGroups) extendStartDeadline(least time.Duration) {
+	if least == 0 || least == s.startDeadline {
 		return
 	}
-	c.startDeadline = least
-	for _, g := range c.groups {
-		g.executor.Until(least - c.bootTime())
-	}
-}
-
-// recallQueued takes back what has not begun.
-func (c *mapRunner) recallQueued() {
-	if t := c.alone; t != nil {
-		c.alone = nil
-		c.returnTry(t)
-	}
-	for _, t := range c.waiting {
-		c.returnTry(t)
-	}
-	c.waiting = nil
-	for _, w := range c.chunks {
-		if t := w.waits; t != nil {
-			w.waits = nil
-			c.returnTry(t)
-		}
-	}
-	for _, g := range c.groups {
-		for _, t := range g.suspects {
-			c.returnTry(t)
-		}
-		if g.suspects = nil; g.queued > 0 {
-			g.executor.Drop()
-		}
+	s.startDeadline = least
+	for _, g := range s.groups {
+		g.executor.Until(least - s.bootTime())
 	}
 }
 
 // recallFromStalled takes queued tries back from a group in which nothing has moved, so that
 // they can be handed over: they are not as short as those before them.
-func (c *mapRunner) recallFromStalled() {
-	for _, g := range c.groups {
-		if g.queued > 0 && g.soloTry == nil && (c.bootTime()-g.moved > stuckAfter || c.bootTime() > c.startDeadline) {
+func (s *slotGroups) recallFromStalled() {
+	for _, g := range s.groups {
+		if g.queued > 0 && g.soloTry == nil && (s.bootTime()-g.moved > stuckAfter || s.bootTime() > s.startDeadline) {
 			g.executor.Drop()
-			c.pace.noteSlowTries()
+			s.attempts.pace.noteSlowTries()
 		}
 	}
 }
@@ -271,43 +157,61 @@ func (c *mapRunner) recallFromStalled() {
 // stuckAfter is longer than a slow store keeps the loop from hearing of an end.
 const stuckAfter = 250 * time.Millisecond
 
-// killTries ends those of the tries that are chosen and run; what is only waiting is
-// forgotten. Their holds are over, or will say that they were interrupted.
-func (c *mapRunner) killTries(chosen func(*try) bool) { c.signalTries(syscall.SIGTERM, chosen) }
-
-// signalTries is kill that begins with another signal than SIGTERM, and leaves the rest to a
-// later kill.
-func (c *mapRunner) signalTries(sig syscall.Signal, chosen func(*try) bool) {
-	doomed := map[*slotGroup][]uint64{}
-	for id, t := range c.tries {
-		if t.discarded && !t.signalled || t.ended || !chosen(t) {
+// sendBatches sends what was put. A runner that is gone has it reported by its recorder.
+func (s *slotGroups) sendBatches() error {
+	for _, g := range s.groups {
+		if len(g.batch) == 0 {
 			continue
 		}
-		t.signalled = sig != syscall.SIGTERM
-		if t.group == nil || slices.Contains(t.group.suspects, t) {
-			c.forgetTry(t)
-			continue
+		err := g.executor.Send(g.batch...)
+		clear(g.batch) // the items' texts
+		g.batch = g.batch[:0]
+		if err != nil && !errors.Is(err, proc.ErrSpawnerLost) {
+			return fmt.Errorf("start items: %w", err)
 		}
-		t.discarded = true
-		doomed[t.group] = append(doomed[t.group], id)
 	}
-	for g, ids := range doomed {
-		g.executor.Kill(sig, ids...)
-	}
+	return nil
 }
 
-// forgetTry drops a try that is in no runner.
-func (c *mapRunner) forgetTry(t *try) {
-	delete(c.tries, t.id)
-	c.removeFiles(t)
-	c.waiting = slices.DeleteFunc(c.waiting, func(o *try) bool { return o == t })
-	if c.alone == t {
-		c.alone = nil
+// freePlaces is how many more tries the groups would take.
+func (s *slotGroups) freePlaces() (n int) {
+	for _, g := range s.groups {
+		n += max(0, g.maxTriesSent()-g.running)
 	}
-	if t.chunk.waits == t {
-		t.chunk.waits = nil
-	}
-	if g := t.group; g != nil {
-		g.suspects = slices.DeleteFunc(g.suspects, func(o *try) bool { return o == t })
-	}
+	return n
 }
+
+// reopenLostGroup opens a group anew when its runner was killed, very likely by one of its items.
+// They run again one at a time, and one that does it when alone has failed.
+func (s *slotGroups) reopenLostGroup(ctx context.Context, g *slotGroup) error {
+	trial := g.soloTry
+	var suspects []*try
+	for _, t := range s.attempts.tries {
+		if t.group == g && !t.ended && !slices.Contains(g.suspects, t) {
+			suspects = append(suspects, t)
+		}
+	}
+	slices.SortFunc(suspects, func(a, b *try) int { return cmp.Compare(a.id, b.id) })
+	if trial == nil && len(suspects) > 0 {
+		s.Note(fmt.Sprintf("the supervisor of %d items was killed: they run again, one at a time", len(suspects)))
+	}
+	g.stopPassingOn()
+	g.closeExecutor()
+	for _, t := range suspects {
+		s.attempts.noteBegun(t)
+		switch {
+		case t.discarded:
+			s.attempts.handInResult(t)
+		case t == trial:
+			t.result = &protocol.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed its supervisor", Ended: s.clock.Now().UnixMicro()}
+			s.attempts.handInResult(t)
+		default:
+			s.attempts.assignTryID(t) // an end of it that is on its way means nothing any more
+			g.suspects = append(g.suspects, t)
+		}
+	}
+	return s.retryWhileFull(ctx, func() error { return g.startExecutor(ctx) })
+}
+
+// killed is what a shell says of a program that SIGKILL ended.
+const killed = 137

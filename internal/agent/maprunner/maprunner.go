@@ -24,17 +24,10 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/agent/maprunner/prefetch"
-	"github.com/drover-run/drover/internal/agent/maprunner/source"
-	"github.com/drover-run/drover/internal/agent/maprunner/upload"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
@@ -132,55 +125,40 @@ const (
 	exitLater = 75
 )
 
-// mapRunner is one run of Run.
+// mapRunner is one run of Run: its loop decides everything, and its parts carry it out.
 type mapRunner struct {
-	Config
-	member    *mapagent.MapMember
-	order     mapagent.MapOrder
-	prepared  *Prepared
-	manifests *source.Manifests // of the items
-	clock     store.Clock
+	*shared
+	attempts *attempts
+	chunks   *chunkList
+	commands *commands
+	dispatch *dispatcher
+	files    *itemFiles
+	groups   *slotGroups
+	indexes  *indexQueue
+	progress *progress
+	uploads  *uploads
+	warning  *warning
 
-	chunks        []*chunk        // by chunk
-	groups        []*slotGroup    // none before all is prepared
-	openedFor     openedFor       // what the groups were opened for
-	tries         map[uint64]*try // sent, or about to be, by command
-	alone         *try            // it waits until nothing else runs
-	serial        uint32          // of commands
-	pace          pace
-	pauseUntil    time.Duration   // nothing is sent before
-	startDeadline time.Duration   // what the groups were told last
-	storing       int             // tries with outputs that are being stored
-	usualBytes    int64           // bytes that one leaves, lately
-	waitingBytes  int64           // bytes of these outputs
-	cache         *prefetch.Cache // nil: items name no files that are to be fetched, or not all is prepared yet
-	arrived       <-chan struct{}
-	waiting       []*try // that were taken from their chunks and have no files yet
+	notice              Notice        // valid when mustGo is closed
+	leavesWhenIdle      bool          // it leaves once nothing runs: see mustLeave
+	nextPoll, nextClaim time.Duration // when these are due next
+}
 
-	heldEnds []heldEnd // oldest first
-
-	reports  chan report
-	pages    chan page
-	stored   chan uploaded
-	deadline upload.Deadline
-	uploader upload.Uploader
-	queue    *upload.Queue[try] // to the uploaders
-	leaving  atomic.Bool        // an agent that must go does not wait for room
-	mustGo   chan struct{}      // closed with it
-	notice   Notice             // valid when hurry is closed
-
-	warning warning // to programs, of their end
-
-	life       context.Context // of the goroutines, until shut
-	cancel     context.CancelFunc
-	goroutines sync.WaitGroup // shelves, uploaders, and the one that waits for the notice
-
-	indexes  chan func(context.Context) error // of storeIndexes, which has ended when index is done
-	indexing sync.WaitGroup
-
-	leavesWhenIdle                     bool               // it leaves once nothing runs: see goes
-	nextPoll, nextClaim, nextHeartbeat time.Duration      // when it is due next
-	lastHeartbeat                      protocol.Heartbeat // what the last heartbeat said of the work
+// newMapRunner makes a map runner and its parts, before anything runs. Its goroutines end
+// with ctx at the latest.
+func newMapRunner(ctx context.Context, c Config) *mapRunner {
+	s := &shared{Config: c, clock: c.World.Store.Clock(), mustGo: make(chan struct{})}
+	s.life, s.cancel = context.WithCancel(ctx)
+	w := &mapRunner{shared: s, commands: &commands{shared: s}, files: &itemFiles{shared: s}, progress: &progress{shared: s}}
+	w.warning = &warning{shared: s}
+	w.indexes = &indexQueue{shared: s, waiting: make(chan func(context.Context) error, maxIndexes)}
+	w.uploads = newUploads(s)
+	w.attempts = &attempts{shared: s, files: w.files, uploads: w.uploads, tries: map[uint64]*try{}}
+	w.groups = &slotGroups{shared: s, attempts: w.attempts, files: w.files, uploads: w.uploads, warning: w.warning, reports: make(chan report, 8)}
+	w.chunks = &chunkList{shared: s, attempts: w.attempts, pages: make(chan page)}
+	w.dispatch = &dispatcher{shared: s, attempts: w.attempts, chunks: w.chunks, commands: w.commands, files: w.files, groups: w.groups}
+	s.member = mapagent.NewMapMember(c.World, c.Job, c.ID, c.Self, mapagent.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.indexes.queueIndex})
+	return w
 }
 
 // Run works until the job has ended, nothing is left for this agent, or it must
@@ -192,28 +170,20 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 			return proc.OpenSpawner(ctx, s)
 		}
 	}
-	w := &mapRunner{Config: c, clock: c.World.Store.Clock(), tries: map[uint64]*try{}, mustGo: make(chan struct{}),
-		reports: make(chan report, 8), pages: make(chan page), stored: make(chan uploaded), indexes: make(chan func(context.Context) error, maxIndexes), queue: upload.NewQueue[try](),
-		uploader: upload.Uploader{Store: c.World.Store, Job: c.Job.Path(), MaxStored: c.MaxStored, Disk: c.Job.Spec.Disk}}
-	w.member = mapagent.NewMapMember(c.World, c.Job, c.ID, c.Self, mapagent.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.queueIndex})
-	w.life, w.cancel = context.WithCancel(ctx)
-	w.deadline.Open(w.life)
+	w := newMapRunner(ctx, c)
 	w.goroutines.Go(w.watchNotice)
-	w.indexing.Go(w.storeIndexes)
+	w.indexes.startStoring()
 	for range uploaders(c.Slots) {
-		w.goroutines.Go(w.runUploader)
+		w.goroutines.Go(w.uploads.runUploader)
 	}
 	status, err = w.runLoop(ctx)
-	if close(w.indexes); err != nil {
-		w.cancel()
-	}
-	w.indexing.Wait()
+	w.indexes.finishStoring(err)
 	w.shutDown(err)
 	return status, err
 }
 
 // watchNotice ends with the notice, or with life. Programs hear of it at once. It closes
-// hurry, which also ends a wait for room in the store.
+// mustGo, which also ends a wait for room in the store.
 func (c *mapRunner) watchNotice() {
 	select {
 	case c.notice = <-c.Notice:
@@ -222,22 +192,9 @@ func (c *mapRunner) watchNotice() {
 		if c.notice.Signal != 0 {
 			left *= 2
 		}
-		c.warnPrograms(cmp.Or(c.notice.Why, "the agent leaves"), left)
+		c.warning.warnPrograms(cmp.Or(c.notice.Why, "the agent leaves"), left)
 		close(c.mustGo)
 	case <-c.life.Done():
-	}
-}
-
-// maxIndexes may wait before the loop does.
-const maxIndexes = 16
-
-// queueIndex has indexes stored beside the loop, which waits for the store often enough.
-func (c *mapRunner) queueIndex(store func(context.Context) error) { c.indexes <- store }
-
-// storeIndexes stores them until the loop is over.
-func (c *mapRunner) storeIndexes() {
-	for store := range c.indexes {
-		_ = store(c.life) // a store that is full loses nothing by it
 	}
 }
 
@@ -252,13 +209,13 @@ func (c *mapRunner) runLoop(ctx context.Context) (status int, err error) {
 		case k := <-c.Prepared:
 			c.Prepared = nil
 			err = c.beginPrepared(ctx, k)
-		case r := <-c.reports:
+		case r := <-c.groups.reports:
 			err = c.handleReport(ctx, r)
-		case p := <-c.pages:
-			err = c.acceptPage(p)
-		case s := <-c.stored:
-			err = c.acceptUploaded(s)
-		case <-c.arrived:
+		case p := <-c.chunks.pages:
+			err = c.chunks.acceptPage(p)
+		case s := <-c.uploads.stored:
+			err = c.attempts.acceptUploaded(s)
+		case <-c.files.arrived:
 		case <-timer.C:
 		case <-ctx.Done():
 			return fault.ExitDrover, context.Cause(ctx)
@@ -279,7 +236,7 @@ func (c *mapRunner) runLoop(ctx context.Context) (status int, err error) {
 
 // handleDueWork does what is due: the job's log, the chunks' flushes, chunks, tries.
 func (c *mapRunner) handleDueWork(ctx context.Context) (gone bool, err error) {
-	if c.bootTime() >= c.nextPoll || c.leavesWhenIdle && len(c.tries) == 0 { // before it would seek
+	if c.bootTime() >= c.nextPoll || c.leavesWhenIdle && len(c.attempts.tries) == 0 { // before it would seek
 		if gone, err = c.pollOrder(ctx); gone || err != nil {
 			return gone, err
 		}
@@ -288,7 +245,7 @@ func (c *mapRunner) handleDueWork(ctx context.Context) (gone bool, err error) {
 		err = c.flushChunks(ctx) // in a drain, what ends is not kept until the last item has
 	}
 	if c.member.TooMany() {
-		c.recallQueued()
+		c.dispatch.recallQueued()
 		c.nextPoll = 0
 	}
 	if err == nil && c.jobWasStopped() {
@@ -297,83 +254,64 @@ func (c *mapRunner) handleDueWork(ctx context.Context) (gone bool, err error) {
 	if err == nil {
 		err = c.reopenGroups(ctx)
 	}
-	c.releaseHeldBack(false)
+	c.attempts.releaseHeldBack(false)
 	if err == nil {
-		err = c.fillGroups(ctx)
+		err = c.dispatch.fillGroups(ctx)
 	}
 	if err == nil && c.slotsAreIdle() && c.bootTime() >= c.nextClaim {
 		err = c.claimChunk(ctx)
 	}
-	c.extendStartDeadline()
-	c.updateHeartbeat()
+	c.groups.extendStartDeadline(c.chunks.leastStartDeadline())
+	c.progress.updateHeartbeat()
 	return false, err
 }
 
-// bootTime is the boot time, by which all is measured.
-func (c *mapRunner) bootTime() time.Duration { return c.clock.Boot() }
-
 // timeUntilDue is how long nothing is due.
 func (c *mapRunner) timeUntilDue() time.Duration {
-	due := min(c.nextPoll, c.nextHeartbeat)
+	due := min(c.nextPoll, c.progress.nextHeartbeat)
 	if c.slotsAreIdle() {
 		due = min(due, c.nextClaim)
 	}
 	now := c.bootTime()
-	for _, w := range c.chunks {
+	for _, w := range c.chunks.chunks {
 		if c.order.Do != mapagent.Cease {
 			due = min(due, now+w.timeUntilFlush(now))
 		}
 	}
-	if c.pauseUntil > now {
-		due = min(due, c.pauseUntil)
+	if c.attempts.pauseUntil > now {
+		due = min(due, c.attempts.pauseUntil)
 	}
-	if len(c.heldEnds) > 0 {
-		due = min(due, c.heldEnds[0].until)
+	if len(c.attempts.heldEnds) > 0 {
+		due = min(due, c.attempts.heldEnds[0].until)
 	}
 	return max(0, due-now)
 }
 
-// jobWasStopped says that the job was: each chunk is wound up once nothing of it runs.
-func (c *mapRunner) jobWasStopped() bool {
-	return c.order.Do == mapagent.Drain || c.order.Do == mapagent.Cease
+// reopenGroups opens the groups, and opens them anew when other limits bind (J2): once what
+// runs by the old ones has ended.
+func (c *mapRunner) reopenGroups(ctx context.Context) error {
+	if !c.groups.mustReopen() {
+		return nil
+	}
+	if c.dispatch.recallQueued(); len(c.attempts.tries) > 0 {
+		return nil
+	}
+	return c.groups.reopenGroups(ctx)
 }
 
 // slotsAreIdle says that slots are free and the chunks have nothing for them. While the job
 // is paused or was stopped, others' chunks may want tending.
 func (c *mapRunner) slotsAreIdle() bool {
 	if c.order.Do != mapagent.Work {
-		return len(c.tries) == 0 && (len(c.chunks) == 0 || !c.jobWasStopped())
+		return len(c.attempts.tries) == 0 && (len(c.chunks.chunks) == 0 || !c.jobWasStopped())
 	}
-	if c.prepared == nil || c.alone != nil || !c.openedFor.hasSameLimits(c.order.Limits) {
+	if c.prepared == nil || c.dispatch.alone != nil || !c.openedFor.hasSameLimits(c.order.Limits) {
 		return false
 	}
-	if c.cache != nil {
-		return c.itemsInStock() < max(fetchesAtOnce, c.Slots) // files take their time: what comes next is known before a slot is free
+	if c.files.cache != nil {
+		return c.chunks.itemsInStock() < max(fetchesAtOnce, c.Slots) // files take their time: what comes next is known before a slot is free
 	}
-	return c.groupWithMostRoom() != nil
-}
-
-// updateHeartbeat tells the heartbeat how far the work is, when that has changed.
-func (c *mapRunner) updateHeartbeat() {
-	if c.bootTime() < c.nextHeartbeat {
-		return
-	}
-	if c.nextHeartbeat = math.MaxInt64; c.prepared == nil {
-		return // nothing to tell before
-	}
-	c.nextHeartbeat = c.bootTime() + protocol.HeartbeatEvery
-	if c.Near {
-		c.nextHeartbeat = c.bootTime() + nearHeartbeat
-	}
-	var b protocol.Heartbeat
-	c.member.FillHeartbeat(&b)
-	if b.Recorded == c.lastHeartbeat.Recorded && b.Failed == c.lastHeartbeat.Failed && b.Flight == c.lastHeartbeat.Flight && slices.Equal(b.Chunks, c.lastHeartbeat.Chunks) {
-		return
-	}
-	c.lastHeartbeat = b
-	c.ChangeHeartbeat(c.Near, func(to *protocol.Heartbeat) {
-		to.Recorded, to.Failed, to.Flight, to.Chunks = b.Recorded, b.Failed, b.Flight, b.Chunks
-	})
+	return c.groups.groupWithMostRoom() != nil
 }
 
 // shutTime bounds the storing of output when the map runner ends with an error: a full
@@ -383,9 +321,7 @@ const shutTime = 10 * time.Second
 // shutDown ends all that still runs and all goroutines.
 func (c *mapRunner) shutDown(err error) {
 	c.cancel()
-	for _, g := range c.groups {
-		g.stopPassingOn()
-	}
+	c.groups.stopPassingOn()
 	if err != nil { // a recorder may wait for a store that takes nothing
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.life), shutTime)
 		defer cancel()
@@ -393,13 +329,11 @@ func (c *mapRunner) shutDown(err error) {
 			c.Log.Warn("log not stored", "err", err)
 		}
 	}
-	for _, g := range c.groups {
-		g.closeExecutor()
-	}
+	c.groups.closeExecutors()
 	c.goroutines.Wait()
-	c.deadline.End()
-	if c.cache != nil {
-		c.cache.Close()
+	c.uploads.deadline.End()
+	if c.files.cache != nil {
+		c.files.cache.Close()
 	}
-	c.removeStaged()
+	c.commands.removeStaged()
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
-	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
 // An agent looks at the job's log every 15 s at least (E5), and one beside its store so
@@ -16,12 +15,10 @@ func TestTheJobsLogIsLookedAtInTime(t *testing.T) {
 	t.Parallel()
 	for near, most := range map[bool]time.Duration{false: 15 * time.Second, true: time.Second} {
 		s := newRange(t, command("true"), 4, 4)
-		c := &mapRunner{Config: Config{World: s.World, Job: s.job, Near: near, Note: func(string) {}, WriteNotice: func(string, time.Duration) {}, Patience: patience},
-			clock: s.Store.Clock(), tries: map[uint64]*try{}}
-		c.member = mapagent.NewMapMember(s.World, s.job, liveness.NewAgentID(s.World, 1, 0), protocol.Host{}, mapagent.MapOptions{Slots: 1, Near: near})
 		life, end := context.WithCancel(t.Context())
 		defer end()
-		c.life = life
+		c := newMapRunner(life, Config{World: s.World, Job: s.job, ID: liveness.NewAgentID(s.World, 1, 0), Slots: 1, Near: near,
+			Note: func(string) {}, WriteNotice: func(string, time.Duration) {}, Patience: patience})
 		if gone, err := c.pollOrder(t.Context()); gone || err != nil || c.order.Do != mapagent.Work {
 			t.Fatalf("near %t: gone %t, order %d, %v", near, gone, c.order.Do, err)
 		}

@@ -15,13 +15,13 @@ import (
 
 // tryResult says how a try ended. Of a success with declared outputs the uploaders have
 // the last word.
-func (c *mapRunner) tryResult(t *try, e *proc.Spawned, said *recorder.Excerpt) protocol.Result {
+func (a *attempts) tryResult(t *try, e *proc.Spawned, said *recorder.Excerpt) protocol.Result {
 	r := protocol.Result{Item: t.Item, Ended: e.Ended.UnixMicro(), Wall: e.Ended.Sub(e.Began).Microseconds(),
 		CPU: (e.Exit.User + e.Exit.System).Microseconds(), MaxRSS: e.Exit.MaxRSS,
 		Head: said.Head, Tail: said.Tail, Size: e.Output[0]}
 	if e.Err != nil {
-		r.Failed, r.Code, r.Why = true, fault.Exit(e.Err), c.Redact.String(recorder.OneLine(e.Err.Error()))
-		r.Ended, r.Wall = c.clock.Now().UnixMicro(), 0
+		r.Failed, r.Code, r.Why = true, fault.Exit(e.Err), a.Redact.String(recorder.OneLine(e.Err.Error()))
+		r.Ended, r.Wall = a.clock.Now().UnixMicro(), 0
 		return r
 	}
 	x := e.Exit
@@ -36,23 +36,18 @@ func (c *mapRunner) tryResult(t *try, e *proc.Spawned, said *recorder.Excerpt) p
 	case x.TimedOut:
 		r.Code, r.Kind, r.Why = fault.ExitTimeLimit, job.FailTime, "timed out after "+job.Duration(t.timeout).String()
 	case x.OOM:
-		r.Signal, r.Kind, r.Why = "", job.FailMemory, fmt.Sprintf("out of memory: %s limit", c.memoryOfTry(t).Words())
-		if most := job.Bytes(c.prepared.Memory); c.order.Step > 1 && most > 0 && c.memoryOfTry(t) >= most {
+		r.Signal, r.Kind, r.Why = "", job.FailMemory, fmt.Sprintf("out of memory: %s limit", a.memoryOfTry(t).Words())
+		if most := job.Bytes(a.prepared.Memory); a.order.Step > 1 && most > 0 && a.memoryOfTry(t) >= most {
 			r.Why += ", which is all that is reserved here"
 		}
 	case x.Crowd:
-		r.Signal, r.Why = "", fmt.Sprintf("too many processes: limit of %d", c.openedFor.limits.Processes)
+		r.Signal, r.Why = "", fmt.Sprintf("too many processes: limit of %d", a.openedFor.limits.Processes)
 	case x.Lost:
 		r.Code, r.Why = killed, "killed from outside, or out of memory"
 	default:
 		r.Why, r.Final = said.Last, said.Final
 	}
 	return r
-}
-
-// memoryOfTry is the limit of a try: more, after its item had too little.
-func (c *mapRunner) memoryOfTry(t *try) job.Bytes {
-	return c.openedFor.limits.Memory.Stepped(c.order.Step, t.OOMs, job.Bytes(c.prepared.Memory))
 }
 
 var signalNames = map[syscall.Signal]string{syscall.SIGKILL: "SIGKILL", syscall.SIGTERM: "SIGTERM", syscall.SIGSEGV: "SIGSEGV",

@@ -11,7 +11,7 @@ import (
 )
 
 func TestATryThatIsBeyondItsLimitsSaysWhich(t *testing.T) {
-	c := &mapRunner{prepared: &Prepared{Memory: 1 << 30}}
+	c := &attempts{shared: &shared{prepared: &Prepared{Memory: 1 << 30}}}
 	c.Job.Spec.Memory = 1 << 30
 	c.openedFor.limits = job.Limits{Memory: 1 << 30, Processes: 8}
 	c.order.Step = 2

@@ -24,41 +24,31 @@ type heldEnd struct {
 	until   time.Duration
 }
 
-// signalHitAll says whether all processes here have got SIGTERM.
-func (c *mapRunner) signalHitAll() bool {
-	select {
-	case <-c.Struck:
-		return true
-	default:
-		return false
-	}
-}
-
 // holdBackEnd says that the end of a try is not passed on now.
-func (c *mapRunner) holdBackEnd(t *try, e *proc.Spawned, s *recorder.Excerpt) bool {
+func (a *attempts) holdBackEnd(t *try, e *proc.Spawned, s *recorder.Excerpt) bool {
 	switch {
-	case c.Struck == nil || t.discarded || e.Err != nil:
+	case a.Struck == nil || t.discarded || e.Err != nil:
 		return false
-	case c.signalHitAll():
+	case a.signalHitAll():
 		t.discarded = true
 		return false
 	case e.Exit.Status() == 0:
 		return false
 	}
-	d := heldEnd{try: t, end: *e, excerpt: *s, until: c.bootTime() + strikeTime}
+	d := heldEnd{try: t, end: *e, excerpt: *s, until: a.bootTime() + strikeTime}
 	d.end.Data = nil // the buffer's
-	c.heldEnds = append(c.heldEnds, d)
+	a.heldEnds = append(a.heldEnds, d)
 	return true
 }
 
 // releaseHeldBack passes on the ends that were doubted for long enough, or all. Those that the
 // signal explains say nothing of their items.
-func (c *mapRunner) releaseHeldBack(all bool) {
-	for len(c.heldEnds) > 0 && (all || c.signalHitAll() || c.heldEnds[0].until <= c.bootTime()) {
-		d := c.heldEnds[0]
-		c.heldEnds[0] = heldEnd{}
-		c.heldEnds = c.heldEnds[1:]
-		d.try.discarded = d.try.discarded || c.signalHitAll() || !c.chunkIsOpen(d.try.chunk)
-		c.passTryEnd(d.try, &d.end, &d.excerpt)
+func (a *attempts) releaseHeldBack(all bool) {
+	for len(a.heldEnds) > 0 && (all || a.signalHitAll() || a.heldEnds[0].until <= a.bootTime()) {
+		d := a.heldEnds[0]
+		a.heldEnds[0] = heldEnd{}
+		a.heldEnds = a.heldEnds[1:]
+		d.try.discarded = d.try.discarded || a.signalHitAll() || d.try.chunk.over
+		a.passTryEnd(d.try, &d.end, &d.excerpt)
 	}
 }

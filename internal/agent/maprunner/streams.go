@@ -15,13 +15,13 @@ import (
 // stream. A command's Stdin is the item as they are told it.
 type streamExecutor struct {
 	*stream.Runner
-	c *mapRunner
+	all *slotGroups
 }
 
 func (s streamExecutor) Send(commands ...proc.Errand) error {
 	items := make([]stream.Item, len(commands))
 	for i, e := range commands {
-		items[i] = stream.Item{ID: e.ID, N: int(recorder.ItemOf(e.ID)), Line: e.Stdin, Timeout: e.Timeout, Alone: s.c.tries[e.ID].N > 1}
+		items[i] = stream.Item{ID: e.ID, N: int(recorder.ItemOf(e.ID)), Line: e.Stdin, Timeout: e.Timeout, Alone: s.all.attempts.tries[e.ID].N > 1}
 	}
 	s.Runner.Send(items...)
 	return nil
@@ -35,7 +35,7 @@ func (s streamExecutor) passReports(g *slotGroup, quit <-chan struct{}, done cha
 	defer close(done)
 	pass := func(r report) {
 		select {
-		case g.c.reports <- r:
+		case g.all.reports <- r:
 		case <-quit:
 		}
 	}
@@ -54,7 +54,7 @@ func (s streamExecutor) passReports(g *slotGroup, quit <-chan struct{}, done cha
 // answerAsSaid is an answer as a recorder would say it.
 func (s streamExecutor) answerAsSaid(e *stream.Event) recorder.Excerpt {
 	value := answer(e.Value)
-	all := recorder.Excerpt{Head: s.c.Redact.String(value), Size: len(value)}
+	all := recorder.Excerpt{Head: s.all.Redact.String(value), Size: len(value)}
 	if end := e.End; end != nil {
 		all.Final = end.Final
 		if all.Last = end.Why; end.Exit != nil {
@@ -63,38 +63,7 @@ func (s streamExecutor) answerAsSaid(e *stream.Event) recorder.Excerpt {
 		if end.Failed && end.Exit != nil && end.Exit.Status() == 0 {
 			all.Last = "the program ended without answering"
 		}
-		all.Last = recorder.OneLine(s.c.Redact.String(all.Last))
-	}
-	return all
-}
-
-// handleStreamEvent takes what a program that stays has to say of a try, as take does of processes.
-func (c *mapRunner) handleStreamEvent(g *slotGroup, e *stream.Event, all []recorder.Excerpt) (rest []recorder.Excerpt) {
-	t := c.tries[e.ID]
-	c.noteBegun(t)
-	switch e.Kind {
-	case stream.Waits:
-		t.began = false
-		g.queued++
-		t.chunk.queued++
-	case stream.Unstarted:
-		g.removeTry(t)
-		c.removeUnsent(t)
-	case stream.Ended:
-		end := proc.Spawned{ID: e.ID, Kind: proc.SpawnedEnded, Ended: time.Unix(0, e.Ended), Output: [2]int64{int64(all[0].Size)}}
-		end.Began = end.Ended.Add(-e.Took)
-		if e.End != nil {
-			end.Stopped = e.End.Stopped
-			if e.End.Exit != nil {
-				end.Exit = *e.End.Exit
-			}
-			if e.End.Failed && end.Exit.Status() == 0 {
-				end.Exit.Code = 1
-			}
-		}
-		g.removeTry(t)
-		c.handleTryEnd(t, &end, &all[0])
-		return all[1:]
+		all.Last = recorder.OneLine(s.all.Redact.String(all.Last))
 	}
 	return all
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 )
 
-// warning is what programs are told of their end, by the goroutine that hears of it first: the loop may be
-// waiting for the store when the machine is about to go.
+// warning is what programs are told of their end, by the goroutine that hears of it first: the
+// loop may be waiting for the store when the machine is about to go.
 type warning struct {
+	*shared
 	mu       sync.Mutex
 	text     string         // that stands; "": none
 	programs *stream.Runner // of programs that stay; nil: there are none
@@ -17,42 +18,36 @@ type warning struct {
 
 // warnPrograms tells the programs that look for it that they should end. Those that stay are
 // given nothing more: one that ends because it was told so is not started anew.
-func (c *mapRunner) warnPrograms(why string, left time.Duration) {
-	w := &c.warning
+func (w *warning) warnPrograms(why string, left time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.text == why {
 		return
 	}
 	w.text = why
-	c.WriteNotice(why, left)
+	w.WriteNotice(why, left)
 	if w.programs != nil {
 		w.programs.Retire()
 	}
 }
 
-// withdrawWarning is for a job that has come back to life while we were here.
-func (c *mapRunner) withdrawWarning() {
-	w := &c.warning
+// withdrawWarning is for a job that has come back to life while this agent was here.
+func (w *warning) withdrawWarning() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.text == "" || c.leaving.Load() {
+	if w.text == "" || w.leaving.Load() {
 		return
 	}
 	w.text = ""
-	c.WriteNotice("", 0)
-	c.openedFor.open = false // programs that were told of their end do not come back
+	w.WriteNotice("", 0)
+	w.openedFor.open = false // programs that were told of their end do not come back
 }
 
 // endStreamPrograms has the programs of a runner hear of their end, too late or not.
-func (c *mapRunner) endStreamPrograms(r *stream.Runner) {
-	w := &c.warning
+func (w *warning) endStreamPrograms(r *stream.Runner) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.programs = r; w.text != "" {
 		r.Retire()
 	}
 }
-
-// gracePeriod is how long an item has from SIGTERM to SIGKILL.
-func (c *mapRunner) gracePeriod() time.Duration { return time.Duration(c.Job.Spec.Grace) }

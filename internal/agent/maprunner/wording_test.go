@@ -15,14 +15,14 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// lineOf is a map runner with a try of a map with the command "work".
-func lineOf(t *testing.T, args ...string) (*mapRunner, *try) {
+// lineOf makes commands, and a try of a map with the command "work".
+func lineOf(t *testing.T, args ...string) (*commands, *try) {
 	t.Helper()
 	command, err := template.Parse(append([]string{"work"}, args...), template.TemplateOptions{Out: []string{"{n}"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &mapRunner{prepared: &Prepared{Path: "/bin/work"}, mustGo: make(chan struct{}), clock: store.System}
+	c := &commands{shared: &shared{prepared: &Prepared{Path: "/bin/work"}, mustGo: make(chan struct{}), clock: store.System}}
 	return c, &try{Try: mapagent.Try{Name: "3-1"}, chunk: &chunk{source: &source.Source{Command: command, Format: manifest.Lines}}}
 }
 
