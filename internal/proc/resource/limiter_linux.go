@@ -104,6 +104,7 @@ func (h *Limiter) NoteRefused(refusals map[string]string) {
 	}
 }
 
+// GroupFolders are the folders of the groups that were made for the tree.
 func (h *Limiter) GroupFolders() (list []string) {
 	if h != nil {
 		for _, g := range h.groups {
@@ -113,6 +114,7 @@ func (h *Limiter) GroupFolders() (list []string) {
 	return list
 }
 
+// RemoveGroups removes the groups of a tree that is gone.
 func (h *Limiter) RemoveGroups() {
 	if h != nil {
 		for _, g := range h.groups {
