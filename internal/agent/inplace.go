@@ -14,7 +14,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle/tree"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/mount"
 )
 
 // A program may run where its code stands (job.Code.InPlace). It then finds three layers
@@ -122,9 +122,9 @@ func (w *workspace) makeLayer() error {
 }
 
 // layeredPlace are the program's place as its view shows it.
-func (w *workspace) layeredPlace() proc.Overlay {
+func (w *workspace) layeredPlace() mount.Overlay {
 	root := w.job.Code.Root
-	return proc.Overlay{Target: root, Lower: []string{w.hostPaths().Code, root}, Upper: w.upperFolder(), Work: w.overlayWorkFolder(), Also: []string{w.programPaths().Code}}
+	return mount.Overlay{Target: root, Lower: []string{w.hostPaths().Code, root}, Upper: w.upperFolder(), Work: w.overlayWorkFolder(), Also: []string{w.programPaths().Code}}
 }
 
 // codePathInView is where the program sees the folder that was shipped.
@@ -158,10 +158,10 @@ func (w *workspace) isInLowerLayer(name string, is fs.FileInfo) bool {
 
 // refusedLayers says why the machine gave no layers, if that is what err is about.
 func refusedLayers(err error) (why string, refused bool) {
-	if !errors.Is(err, proc.ErrNoOverlay) {
+	if !errors.Is(err, mount.ErrNoOverlay) {
 		return "", false
 	}
-	return strings.TrimPrefix(err.Error(), proc.ErrNoOverlay.Error()+": "), true
+	return strings.TrimPrefix(err.Error(), mount.ErrNoOverlay.Error()+": "), true
 }
 
 // withoutLayers goes on in the folder that the code was laid out in. What was restored

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -142,7 +143,7 @@ func refusing(c *Config) {
 	start := c.Machine.Start
 	c.Machine.Start = func(ctx context.Context, cmd proc.Command) (*proc.Process, error) {
 		if cmd.View != nil && len(cmd.View.Overlays) > 0 {
-			return nil, fmt.Errorf("%w: no such device", proc.ErrNoOverlay)
+			return nil, fmt.Errorf("%w: no such device", mount.ErrNoOverlay)
 		}
 		return start(ctx, cmd)
 	}

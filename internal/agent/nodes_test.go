@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -29,7 +30,7 @@ func TestWhereThereIsNoViewTheVariablesSay(t *testing.T) {
 		start := c.Machine.Start
 		c.Machine.Start = func(ctx context.Context, cmd proc.Command) (*proc.Process, error) {
 			if cmd.View != nil {
-				return nil, fmt.Errorf("%w: the kernel says no", proc.ErrNoView)
+				return nil, fmt.Errorf("%w: the kernel says no", mount.ErrNoView)
 			}
 			return start(ctx, cmd)
 		}

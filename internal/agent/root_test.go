@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/job"
 )
@@ -43,7 +44,7 @@ func TestAMachineOfItsOwnIsUsedAsItIs(t *testing.T) {
 			if cmd.View != nil {
 				t.Error("it wants a view all the same")
 			}
-			cmd.View = &proc.View{Binds: []proc.Bind{{Source: root + "/opt/ml", Target: "/opt/ml"}, {Source: root + "/state", Target: "/state"}}}
+			cmd.View = &mount.View{Binds: []mount.Bind{{Source: root + "/opt/ml", Target: "/opt/ml"}, {Source: root + "/state", Target: "/state"}}}
 			return start(ctx, cmd)
 		}
 	}).leave(0)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/job"
 )
 
@@ -98,20 +98,20 @@ func (w *workspace) withoutView(why string) {
 }
 
 // programView are the view of one node. A node with peers finds their names in /etc/hosts.
-func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*proc.View, error) {
+func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*mount.View, error) {
 	if w.Machine.Root != "" {
 		return nil, w.nameHosts(facts)
 	}
 	if !w.view {
 		return nil, nil
 	}
-	v := &proc.View{}
+	v := &mount.View{}
 	for _, top := range owned {
 		source := filepath.Join(w.root, top)
 		if err := os.MkdirAll(source, 0o755); err != nil { // not every contract has folders in each
 			return nil, fmt.Errorf("make folder: %w", err)
 		}
-		v.Binds = append(v.Binds, proc.Bind{Source: source, Target: top})
+		v.Binds = append(v.Binds, mount.Bind{Source: source, Target: top})
 	}
 	if w.layered {
 		v.Overlays = append(v.Overlays, w.layeredPlace())
@@ -122,7 +122,7 @@ func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*p
 		if err := os.Mkdir(shm, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("make shared memory: %w", err)
 		}
-		v.Binds = append(v.Binds, proc.Bind{Source: shm, Target: "/dev/shm"})
+		v.Binds = append(v.Binds, mount.Bind{Source: shm, Target: "/dev/shm"})
 	}
 	machine, err := os.ReadFile("/etc/hosts")
 	if err != nil {
@@ -136,7 +136,7 @@ func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*p
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return nil, fmt.Errorf("write hosts: %w", err)
 	}
-	v.Binds = append(v.Binds, proc.Bind{Source: file, Target: "/etc/hosts"})
+	v.Binds = append(v.Binds, mount.Bind{Source: file, Target: "/etc/hosts"})
 	if shared(joins, facts.Rank) {
 		v.Hostname = facts.Hosts[facts.Rank]
 	}
@@ -176,8 +176,8 @@ func shared(joins []protocol.Join, rank int) bool {
 
 // refusedView says why the machine gave no view, if that is what err is about.
 func refusedView(err error) (why string, refused bool) {
-	if !errors.Is(err, proc.ErrNoView) {
+	if !errors.Is(err, mount.ErrNoView) {
 		return "", false
 	}
-	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), proc.ErrNoView.Error()+": "), ": "+proc.ErrNoView.Error()), true
+	return strings.TrimSuffix(strings.TrimPrefix(err.Error(), mount.ErrNoView.Error()+": "), ": "+mount.ErrNoView.Error()), true
 }

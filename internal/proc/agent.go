@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/reason"
 	"github.com/drover-run/drover/internal/proc/resource"
@@ -145,7 +146,7 @@ func (p *Process) sendOrder(o order, conn *ear) error {
 	case err != nil:
 		return fault.Wrap(err, fault.Lost, "", "start %s: its supervisor ended", p.name)
 	case r.Overlay:
-		return errNoOverlay(r.Refused)
+		return mount.ErrNoOverlayX(r.Refused)
 	case r.Refused != "":
 		return refused(r.Refused)
 	case r.Step != "":

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/resource"
 )
 
@@ -85,8 +86,8 @@ type penned struct {
 // exist (mounted in place) or do not (the root is built anew), and with limits.
 func pens(b *testing.B) []penned {
 	dir := b.TempDir()
-	exists := &View{Binds: []Bind{{dir, "/opt"}, {dir, "/srv"}}}
-	missing := &View{Binds: []Bind{{dir, "/opt/drover-bench"}, {dir, "/drover-bench"}, {"/etc/hosts", "/etc/hosts"}}}
+	exists := &mount.View{Binds: []mount.Bind{{Source: dir, Target: "/opt"}, {Source: dir, Target: "/srv"}}}
+	missing := &mount.View{Binds: []mount.Bind{{Source: dir, Target: "/opt/drover-bench"}, {Source: dir, Target: "/drover-bench"}, {Source: "/etc/hosts", Target: "/etc/hosts"}}}
 	return []penned{
 		{"namespace", Command{}},
 		{"herd", Command{herded: true}},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/proctest"
 )
@@ -56,7 +57,7 @@ func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, ag
 			token := "test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ReplaceAll(strings.ToLower(t.Name()[len(t.Name())-4:]), " ", "-") + strconv.Itoa(int(out.W.Fd()))
 			part := agentPart{Script: script, Token: token, Herded: a.herded}
 			if a.view {
-				part.View = &View{Binds: []Bind{{"/usr", "/drover-test/usr"}, {"/etc/hosts", "/etc/hosts"}}, Hostname: "algo-1"}
+				part.View = &mount.View{Binds: []mount.Bind{{Source: "/usr", Target: "/drover-test/usr"}, {Source: "/etc/hosts", Target: "/etc/hosts"}}, Hostname: "algo-1"}
 			}
 			cmd := part.command(t, out.W)
 			if a.dress != nil {
@@ -355,7 +356,7 @@ func publicCopy(t *testing.T) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "test")
-	write(t, path, string(b), 0o755)
+	proctest.WriteFile(t, path, string(b), 0o755)
 	return path
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/internal/proc/enter"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 )
 
@@ -17,7 +18,7 @@ func TestWhoEntersSeesWhatTheProgramSees(t *testing.T) {
 	}
 	out := filepath.Join(own, "seen")
 	p, err := Start(t.Context(), Command{Path: "/bin/sh", Args: []string{"sh", "-c", "sleep 100"}, Dir: "/", Env: os.Environ(), Token: "enter-test",
-		View: &View{Binds: []Bind{{Source: own, Target: "/drover-enter-test"}}}})
+		View: &mount.View{Binds: []mount.Bind{{Source: own, Target: "/drover-enter-test"}}}})
 	if err != nil {
 		t.Skipf("no views here: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/proctest"
 	"github.com/drover-run/drover/internal/proc/resource"
@@ -32,7 +33,7 @@ func inEachCage(t *testing.T, f func(t *testing.T, c Command)) {
 			return
 		}
 		t.Run("view", func(t *testing.T) {
-			f(t, Command{herded: herded, View: &View{Binds: []Bind{{t.TempDir(), "/drover-test-limits"}}, Hostname: "algo-1"}})
+			f(t, Command{herded: herded, View: &mount.View{Binds: []mount.Bind{{Source: t.TempDir(), Target: "/drover-test-limits"}}, Hostname: "algo-1"}})
 		})
 	})
 }
@@ -225,12 +226,12 @@ func TestAPlainUsersTreeIsWatched(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root")
 	}
-	for name, view := range map[string]*View{"plain": nil, "view": {Binds: []Bind{{"/usr", "/drover-test-limits"}}}} {
+	for name, view := range map[string]*mount.View{"plain": nil, "view": {Binds: []mount.Bind{{Source: "/usr", Target: "/drover-test-limits"}}}} {
 		t.Run(name, func(t *testing.T) {
 			c := shell(hog(60) + "& " + hog(60) + "& " + hog(60) + "& while :; do sleep 1000; done")
 			c.Limits, c.View = resource.Limits{Memory: 100 * mib}, view
 			said := asUser(t, true, c)
-			if strings.HasPrefix(said.Refused, ErrNoView.Error()) {
+			if strings.HasPrefix(said.Refused, mount.ErrNoView.Error()) {
 				t.Skip(said.Refused)
 			}
 			if said.Here.Memory != resource.ByWatching || said.Here.CPUs != resource.ByAffinity || said.Here.Processes != resource.ByWatching || said.Here.Why == "" {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/reason"
 )
@@ -42,7 +43,7 @@ func (c Command) buildOrder() (order, error) {
 	if err != nil {
 		return o, err
 	}
-	if o.Scene, err = c.View.resolveScene(c.Path); err != nil {
+	if o.Scene, err = c.View.ResolveScene(c.Path); err != nil {
 		return o, err
 	}
 	dir := c.Dir
@@ -74,7 +75,7 @@ func (c Command) buildOrder() (order, error) {
 
 // findProgram finds the program as the user's own shell would in that folder and
 // environment, and fails with a shell's exit status. Its paths are in the view.
-func findProgram(s *scene, path, dir string, env []string) (string, error) {
+func findProgram(s *mount.Scene, path, dir string, env []string) (string, error) {
 	if path == "" {
 		return "", fault.New(fault.Invalid, "", "start a program: none is named")
 	}
@@ -83,7 +84,7 @@ func findProgram(s *scene, path, dir string, env []string) (string, error) {
 		if !filepath.IsAbs(at) {
 			at = filepath.Join(dir, at)
 		}
-		st, err := os.Stat(s.machinePath(at))
+		st, err := os.Stat(s.MachinePath(at))
 		switch {
 		case err != nil:
 			return "", missing(path, "", reason.Of(err))
@@ -106,12 +107,12 @@ func findProgram(s *scene, path, dir string, env []string) (string, error) {
 		if d == "" || !filepath.IsAbs(d) {
 			continue // a program must not depend on what lies in the working folder
 		}
-		if st, err := os.Stat(s.machinePath(at)); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+		if st, err := os.Stat(s.MachinePath(at)); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
 			return at, nil
 		}
 	}
 	hint := "Check the spelling, or name the program by its whole path."
-	if _, err := os.Stat(s.machinePath(filepath.Join(dir, path))); err == nil {
+	if _, err := os.Stat(s.MachinePath(filepath.Join(dir, path))); err == nil {
 		hint = fmt.Sprintf("Type ./%s to run the one in the working folder.", path)
 	}
 	return "", missing(path, hint, "no such program in PATH")
@@ -160,11 +161,11 @@ func explain(o order, step string, errno syscall.Errno) error {
 }
 
 // peek reads where a #! line would stand; the kernel looks no further than 256.
-func peek(s *scene, path, dir string) []byte {
+func peek(s *mount.Scene, path, dir string) []byte {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}
-	f, err := os.Open(s.machinePath(path))
+	f, err := os.Open(s.MachinePath(path))
 	if err != nil {
 		return nil // an executable need not be readable
 	}

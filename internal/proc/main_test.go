@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/proctest"
 	"github.com/drover-run/drover/internal/proc/resource"
 )
@@ -60,10 +61,10 @@ func playAgent() {
 	}
 	p, err := Start(context.Background(), c)
 	switch {
-	case errors.Is(err, ErrNoOverlay):
+	case errors.Is(err, mount.ErrNoOverlay):
 		fmt.Println("no overlay:", err)
 		syscall.Exit(noView)
-	case errors.Is(err, ErrNoView):
+	case errors.Is(err, mount.ErrNoView):
 		fmt.Println("refused:", err)
 		syscall.Exit(noView)
 	case err != nil && a.Path != "":
@@ -83,7 +84,7 @@ func playAgent() {
 type agentPart struct {
 	Script, Token, Dir string
 	Herded, SayPid     bool
-	View               *View
+	View               *mount.View
 	Limits             resource.Limits
 
 	Path string   // instead of Script
@@ -95,10 +96,10 @@ type agentPart struct {
 const noView = 77
 
 // worn is the view that start gives every program, in the tests' second run.
-var worn *View
+var worn *mount.View
 
 // spaced says whether a program with that view gets a PID namespace.
-func spaced(v *View) bool {
+func spaced(v *mount.View) bool {
 	if v != nil && !canNamespace() {
 		return userNamespaces.Load()
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 )
 
@@ -78,7 +79,7 @@ func mind(agent *os.File) {
 	o.Bounds.OpenGroups()
 	m.pen = newPen(o)
 	if err := m.pen.close(); err != nil {
-		var overlay overlayError
+		var overlay mount.OverlayError
 		_ = m.wire.sendMessage(report{Refused: err.Error(), Overlay: errors.As(err, &overlay)})
 		return
 	}
@@ -132,7 +133,7 @@ func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	defer runtime.UnlockOSThread()
 	clearMask()
 	if o.User {
-		if err := shed(); err != nil {
+		if err := mount.Shed(); err != nil {
 			return 0, stepExec, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 )
 
@@ -44,7 +45,7 @@ func minderAttr(o order) *syscall.SysProcAttr {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
-		if o.Scene.hasOverlays() {
+		if o.Scene.HasOverlays() {
 			// The kernel makes a folder without any rights in the working folder of an overlay,
 			// and looks into it with the rights of the process that mounts. No other user's files
 			// are in this namespace, so it is a right over the user's own.
@@ -62,7 +63,7 @@ func newPen(o order) pen {
 }
 
 // space is a PID namespace, with the minder as its process 1.
-type space struct{ scene *scene }
+type space struct{ scene *mount.Scene }
 
 var _ pen = space{}
 
@@ -70,7 +71,7 @@ func (s space) close() error {
 	if os.Getpid() != 1 {
 		return errors.New("not process 1 of a namespace")
 	}
-	return arrange(s.scene, true)
+	return mount.Arrange(s.scene, true)
 }
 
 func (space) start(o order) (pid int, step string, err error) {
@@ -96,14 +97,14 @@ func (space) empty() bool { return true }
 // a minder without children has no descendants.
 type herd struct {
 	minder int
-	scene  *scene
+	scene  *mount.Scene
 }
 
 var _ pen = herd{}
 
 func (h herd) close() error {
 	if h.scene != nil {
-		if err := arrange(h.scene, false); err != nil {
+		if err := mount.Arrange(h.scene, false); err != nil {
 			return err
 		}
 	}

@@ -12,6 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/mount"
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 // overlaid gives the seat an overlay at the folder live, over shipped: what the machine
@@ -23,7 +26,7 @@ func (s *seat) overlaid(live string) {
 			s.t.Fatal(err)
 		}
 	}
-	s.view.Overlays = []Overlay{{Target: live, Lower: []string{s.dir + "/shipped", live}, Upper: s.dir + "/up", Work: s.dir + "/work",
+	s.view.Overlays = []mount.Overlay{{Target: live, Lower: []string{s.dir + "/shipped", live}, Upper: s.dir + "/up", Work: s.dir + "/work",
 		Also: []string{seatML + "/code"}}}
 	s.own(s.dir)
 	if why := s.noOverlay(); why != "" {
@@ -42,7 +45,7 @@ func (s *seat) noOverlay() string {
 	}
 	s.own(dir)
 	view := s.view
-	s.view = View{Overlays: []Overlay{{Target: dir + "/lower", Lower: []string{dir + "/lower"}, Upper: dir + "/up", Work: dir + "/work"}}}
+	s.view = mount.View{Overlays: []mount.Overlay{{Target: dir + "/lower", Lower: []string{dir + "/lower"}, Upper: dir + "/up", Work: dir + "/work"}}}
 	defer func() { s.view = view }()
 	cmd := s.agent("exit 0", nil)
 	cmd.Stdout = nil
@@ -101,11 +104,11 @@ func TestWhatIsWrittenInAnOverlayIsInItsUpperFolderAlone(t *testing.T) {
 	inEachView(t, func(s *seat) {
 		live := s.dir + "/live"
 		for name, text := range map[string]string{"train.py": "edited\n", "data/x": "ignored\n", "old/a": "a\n", "old/b": "b\n", "gone": "gone\n"} {
-			write(s.t, live+"/"+name, text, 0o644)
+			proctest.WriteFile(s.t, live+"/"+name, text, 0o644)
 		}
-		link(s.t, "data", live+"/linked")
-		write(s.t, s.dir+"/beside/x", "beside\n", 0o644)
-		write(s.t, s.dir+"/shipped/train.py", "shipped\n", 0o644)
+		proctest.Link(s.t, "data", live+"/linked")
+		proctest.WriteFile(s.t, s.dir+"/beside/x", "beside\n", 0o644)
+		proctest.WriteFile(s.t, s.dir+"/shipped/train.py", "shipped\n", 0o644)
 		s.overlaid(live)
 		before, shipped := tree(s.t, live), tree(s.t, s.dir+"/shipped")
 		got := s.run(`set -e; cd live; pwd; ls; cat train.py data/x linked/x ../beside/x
@@ -141,10 +144,10 @@ func TestWhatIsWrittenInAnOverlayIsInItsUpperFolderAlone(t *testing.T) {
 func TestFoldersOfAnOverlayMayHaveAnyName(t *testing.T) {
 	for _, name := range []string{"a,b", "a:b", `a\b`, `a\:b\\,c`, "with blank", "line\nend", "lowerdir=x,upperdir=y", "\xff\xfe", `a"b'c`, "$(x)", strings.Repeat("n", 250)} {
 		s := newSeat(t, plainUser, false)
-		s.view = View{}
+		s.view = mount.View{}
 		dir := filepath.Join(s.dir, name)
-		write(t, dir+"/live/x", "live\n", 0o644)
-		write(t, dir+"/shipped/y", "shipped\n", 0o644)
+		proctest.WriteFile(t, dir+"/live/x", "live\n", 0o644)
+		proctest.WriteFile(t, dir+"/shipped/y", "shipped\n", 0o644)
 		for _, sub := range []string{"up", "work"} {
 			if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 				t.Fatal(err)
@@ -154,7 +157,7 @@ func TestFoldersOfAnOverlayMayHaveAnyName(t *testing.T) {
 		if why := s.noOverlay(); why != "" {
 			t.Skip(why)
 		}
-		s.view = View{Overlays: []Overlay{{Target: dir + "/live", Lower: []string{dir + "/shipped", dir + "/live"}, Upper: dir + "/up", Work: dir + "/work"}}}
+		s.view = mount.View{Overlays: []mount.Overlay{{Target: dir + "/live", Lower: []string{dir + "/shipped", dir + "/live"}, Upper: dir + "/up", Work: dir + "/work"}}}
 		part := agentPart{Script: "cat x y; echo new > z", Dir: dir + "/live"}
 		if !strings.Contains(name, "\xff") { // JSON, by which the test's agent gets it, has no such names
 			if got := s.start(part); got != "live\nshipped\n" {
@@ -174,7 +177,7 @@ func TestWhatIsMountedInAnOverlaysFolderIsShownReadOnly(t *testing.T) {
 	}
 	inEachView(t, func(s *seat) {
 		live := s.dir + "/live"
-		write(s.t, live+"/data set/x", "", 0o644)
+		proctest.WriteFile(s.t, live+"/data set/x", "", 0o644)
 		s.overlaid(live)
 		if err := unix.Mount("none", live+"/data set", "tmpfs", 0, ""); err != nil {
 			s.t.Fatal(err)
@@ -184,7 +187,7 @@ func TestWhatIsMountedInAnOverlaysFolderIsShownReadOnly(t *testing.T) {
 				s.t.Error(err)
 			}
 		}()
-		write(s.t, live+"/data set/mounted", "", 0o644)
+		proctest.WriteFile(s.t, live+"/data set/mounted", "", 0o644)
 		cmd := s.agent("ls 'live/data set'; echo > live/y; echo > 'live/data set/z' || echo refused", nil)
 		cmd.Stdout, cmd.Stderr = nil, nil
 		out, _ := cmd.Output()
@@ -212,7 +215,7 @@ func TestAnOverlayThatTheKernelRefusesIsTold(t *testing.T) {
 		cmd := s.agent("echo > ran", nil)
 		cmd.Stdout, cmd.Stderr = nil, os.Stderr
 		out, _ := cmd.Output()
-		if want := "no overlay: " + ErrNoOverlay.Error() + ": lay folders over "; !strings.HasPrefix(string(out), want) {
+		if want := "no overlay: " + mount.ErrNoOverlay.Error() + ": lay folders over "; !strings.HasPrefix(string(out), want) {
 			s.t.Errorf("got %q, want %q", out, want)
 		}
 		if _, err := os.Stat(s.dir + "/ran"); err == nil {

@@ -66,6 +66,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/resource"
 )
 
@@ -83,7 +84,7 @@ type Command struct {
 	// Trees that share a token are swept together.
 	Token string
 
-	View *View // nil: the machine as it is. Path and Dir are as the program sees them
+	View *mount.View // nil: the machine as it is. Path and Dir are as the program sees them
 
 	Limits resource.Limits // of the whole tree
 
@@ -121,8 +122,8 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.View != nil && !haveViews {
-		return nil, errNoView("this system does not have it")
+	if c.View != nil && !mount.HaveViews {
+		return nil, mount.ErrNoViewX("this system does not have it")
 	}
 	h := c.Limits.NewLimiter(o.Token)
 	o.Bounds = h.Bounds()
@@ -159,7 +160,7 @@ func (c Command) tryEachWay(o order, name string, begin func(order) error) (err 
 	if c.View == nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	return errNoView(strings.TrimPrefix(err.Error(), errRefused.Error()+": "))
+	return mount.ErrNoViewX(strings.TrimPrefix(err.Error(), errRefused.Error()+": "))
 }
 
 // Pid is the program's process id as the caller sees it.

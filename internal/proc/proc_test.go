@@ -132,7 +132,7 @@ func TestEveryProcessCarriesTheMark(t *testing.T) {
 
 func TestProgramsAreFoundAsAShellFindsThem(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "bin", "tool"), "#!/bin/sh\npwd -P; echo \"$0\"\n", 0o755)
+	proctest.WriteFile(t, filepath.Join(dir, "bin", "tool"), "#!/bin/sh\npwd -P; echo \"$0\"\n", 0o755)
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -151,11 +151,11 @@ func TestProgramsAreFoundAsAShellFindsThem(t *testing.T) {
 
 func TestStartRefusesWhatCannotRun(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "plain"), "echo hi\n", 0o644)
-	write(t, filepath.Join(dir, "nohash"), "echo hi\n", 0o755)
-	write(t, filepath.Join(dir, "badline"), "#!/no/such/python -u\n", 0o755)
-	write(t, filepath.Join(dir, "windows"), "#!/bin/sh\r\necho hi\r\n", 0o755)
-	write(t, filepath.Join(dir, "foreign"), "\x7fELF\x02\x01\x01"+strings.Repeat("\x00", 100), 0o755)
+	proctest.WriteFile(t, filepath.Join(dir, "plain"), "echo hi\n", 0o644)
+	proctest.WriteFile(t, filepath.Join(dir, "nohash"), "echo hi\n", 0o755)
+	proctest.WriteFile(t, filepath.Join(dir, "badline"), "#!/no/such/python -u\n", 0o755)
+	proctest.WriteFile(t, filepath.Join(dir, "windows"), "#!/bin/sh\r\necho hi\r\n", 0o755)
+	proctest.WriteFile(t, filepath.Join(dir, "foreign"), "\x7fELF\x02\x01\x01"+strings.Repeat("\x00", 100), 0o755)
 	inEachPen(t, func(t *testing.T, herded bool) {
 		for _, c := range []struct {
 			path, dir string
@@ -197,7 +197,7 @@ func FuzzExplain(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, head []byte) {
 		path := filepath.Join(t.TempDir(), "program")
-		write(t, path, string(head), 0o755)
+		proctest.WriteFile(t, path, string(head), 0o755)
 		for _, errno := range []syscall.Errno{syscall.ENOENT, syscall.EACCES, syscall.ENOEXEC} {
 			var f *fault.Fault
 			err := explain(order{Path: []byte(path)}, stepExec, errno)
@@ -328,14 +328,4 @@ func TestFiftyTreesAtOnce(t *testing.T) {
 		wg.Wait()
 		out.RequireClosed()
 	})
-}
-
-func write(t *testing.T, path, text string, mode os.FileMode) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 )
 
@@ -55,7 +56,7 @@ type SpawnerConfig struct {
 	// DefaultMaxOutput. The rest is read and counted, so that no errand blocks.
 	MaxOutput int64
 
-	View *View // nil: the machine as it is. Dir, Path and PATH are as the errands see them
+	View *mount.View // nil: the machine as it is. Dir, Path and PATH are as the errands see them
 
 	herded bool // tests: use the herd where a namespace could be had
 	old    bool // tests: as on a kernel without clone3, pidfds and lists of children
@@ -169,7 +170,7 @@ func (c SpawnerConfig) buildOrder() (o order, err error) {
 		o.Mark = outer + ":" + o.Token
 	}
 	o.Env = environ(env, o.Mark)
-	if o.Scene, err = c.View.resolveScene(spawnerName); err != nil {
+	if o.Scene, err = c.View.ResolveScene(spawnerName); err != nil {
 		return o, err
 	}
 	dir := c.Dir

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
@@ -366,9 +367,9 @@ func TestUseIsCountedOverTheErrandsTree(t *testing.T) {
 func TestErrandsShareAView(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "tool"), "#!/bin/sh\npwd; uname -n; cat note\n", 0o755)
-		write(t, filepath.Join(dir, "note"), "hello\n", 0o644)
-		c.View = &View{Binds: []Bind{{dir, "/drover-test/code"}}, Hostname: "algo-1"}
+		proctest.WriteFile(t, filepath.Join(dir, "tool"), "#!/bin/sh\npwd; uname -n; cat note\n", 0o755)
+		proctest.WriteFile(t, filepath.Join(dir, "note"), "hello\n", 0o644)
+		c.View = &mount.View{Binds: []mount.Bind{{Source: dir, Target: "/drover-test/code"}}, Hostname: "algo-1"}
 		c.Dir = "/drover-test/code"
 		self, err := os.Executable()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 )
 
@@ -110,7 +111,7 @@ func (s *spawner) openSpawner(o order, agent *os.File) (step string, err error) 
 	quiet()
 	clearMask()
 	if o.User {
-		if err := shed(); err != nil {
+		if err := mount.Shed(); err != nil {
 			return stepExec, err
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 // squad is a spawner and what it has told.
@@ -198,7 +199,7 @@ func TestErrandsGetWhatIsTheirs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(dir, "bin", "tool"), "#!/bin/sh\npwd -P; echo \"$0\"\n", 0o755)
+		proctest.WriteFile(t, filepath.Join(dir, "bin", "tool"), "#!/bin/sh\npwd -P; echo \"$0\"\n", 0o755)
 		c.Dir, c.Token = dir, "squad-1"
 		c.Env = append(os.Environ(), "BASE=first", "BASE=last", "OVER=base", process.Mark+"=stale")
 		q := open(t, c)
@@ -240,9 +241,9 @@ func TestErrandsGetWhatIsTheirs(t *testing.T) {
 func TestAnErrandThatCannotRunSaysWhyAsStartDoes(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		c.Dir = t.TempDir()
-		write(t, filepath.Join(c.Dir, "plain"), "echo hi\n", 0o644)
-		write(t, filepath.Join(c.Dir, "windows"), "#!/bin/sh\r\necho hi\r\n", 0o755)
-		write(t, filepath.Join(c.Dir, "nohash"), "echo hi\n", 0o755)
+		proctest.WriteFile(t, filepath.Join(c.Dir, "plain"), "echo hi\n", 0o644)
+		proctest.WriteFile(t, filepath.Join(c.Dir, "windows"), "#!/bin/sh\r\necho hi\r\n", 0o755)
+		proctest.WriteFile(t, filepath.Join(c.Dir, "nohash"), "echo hi\n", 0o755)
 		q := open(t, c)
 		for i, want := range []struct {
 			path string

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
@@ -88,8 +89,8 @@ func TestWithoutAFreshProcAViewComesWithAHerd(t *testing.T) {
 }
 
 func TestARefusedViewIsDeniedWithAHint(t *testing.T) {
-	err := errNoView("why")
-	if err.Error() != ErrNoView.Error()+": why" || fault.KindOf(err) != fault.Denied || fault.Hint(err) == "" {
+	err := mount.ErrNoViewX("why")
+	if err.Error() != mount.ErrNoView.Error()+": why" || fault.KindOf(err) != fault.Denied || fault.Hint(err) == "" {
 		t.Errorf("got %v, %s", err, fault.Hint(err))
 	}
 }
@@ -98,10 +99,10 @@ func TestARefusedViewIsDeniedWithAHint(t *testing.T) {
 // script, which writes to out, with a view of its own at the same targets.
 func (s *seat) nest(script, out string) {
 	s.t.Helper()
-	write(s.t, s.dir+"/ml/inner/own", "", 0o644)
+	proctest.WriteFile(s.t, s.dir+"/ml/inner/own", "", 0o644)
 	s.own(s.dir)
-	part, err := json.Marshal(agentPart{Script: script, Out: out, Herded: s.herded, View: &View{Hostname: "algo-2", Binds: []Bind{
-		{seatML + "/inner", seatML}, {seatState, seatState}, {s.dir + "/hosts", "/drover-test-hosts"},
+	part, err := json.Marshal(agentPart{Script: script, Out: out, Herded: s.herded, View: &mount.View{Hostname: "algo-2", Binds: []mount.Bind{
+		{Source: seatML + "/inner", Target: seatML}, {Source: seatState, Target: seatState}, {Source: s.dir + "/hosts", Target: "/drover-test-hosts"},
 	}}})
 	if err != nil {
 		s.t.Fatal(err)
@@ -194,9 +195,9 @@ func TestTheNextAgentSweepsAView(t *testing.T) {
 
 func TestPathsAreAsTheProgramSeesThem(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		write(s.t, s.dir+"/ml/code/run.sh", "#!/bin/sh\npwd; echo \"$0\"\n", 0o755)
-		write(s.t, s.dir+"/ml/code/badline", "#!/no/such/python -u\n", 0o755)
-		link(s.t, seatML+"/code/run.sh", s.dir+"/ml/bin/linked")
+		proctest.WriteFile(s.t, s.dir+"/ml/code/run.sh", "#!/bin/sh\npwd; echo \"$0\"\n", 0o755)
+		proctest.WriteFile(s.t, s.dir+"/ml/code/badline", "#!/no/such/python -u\n", 0o755)
+		proctest.Link(s.t, seatML+"/code/run.sh", s.dir+"/ml/bin/linked")
 		s.own(s.dir)
 		env := []string{"PATH=/nowhere:" + seatML + "/bin:/usr/bin:/bin"}
 		for _, c := range []struct{ path, dir, want string }{

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
@@ -27,7 +28,7 @@ const (
 type seat struct {
 	t      *testing.T
 	dir    string // with ml, state and hosts
-	view   View
+	view   mount.View
 	uid    int
 	herded bool
 }
@@ -62,16 +63,16 @@ func newSeat(t *testing.T, uid int, herded bool) *seat {
 	t.Helper()
 	dir := filepath.Dir(publicCopy(t)) // beside the copy, which it shows
 	s := &seat{t: t, dir: dir, uid: uid, herded: herded}
-	write(t, dir+"/ml/code/x", "", 0o644)
-	write(t, dir+"/state/x", "", 0o644)
-	write(t, dir+"/hosts", "10.0.0.1 algo-1\n", 0o644)
+	proctest.WriteFile(t, dir+"/ml/code/x", "", 0o644)
+	proctest.WriteFile(t, dir+"/state/x", "", 0o644)
+	proctest.WriteFile(t, dir+"/hosts", "10.0.0.1 algo-1\n", 0o644)
 	s.own(dir)
 	if first := s.probe(); strings.HasPrefix(first, "refused: ") {
 		t.Skip(first)
 	} else if first == "namespace false\n" && !herded {
 		t.Skip("no PID namespace for a view here") // as in a container, where a part of /proc is hidden
 	}
-	s.view = View{Hostname: "algo-1", Binds: []Bind{{dir + "/ml", seatML}, {dir + "/state", seatState}, {dir + "/hosts", "/etc/hosts"}}}
+	s.view = mount.View{Hostname: "algo-1", Binds: []mount.Bind{{Source: dir + "/ml", Target: seatML}, {Source: dir + "/state", Target: seatState}, {Source: dir + "/hosts", Target: "/etc/hosts"}}}
 	return s
 }
 
@@ -83,7 +84,7 @@ func (s *seat) probe() string {
 	s.t.Helper()
 	kind := fmt.Sprint(s.uid, s.herded)
 	if _, known := probed[kind]; !known {
-		s.view = View{Hostname: "algo-1", Binds: []Bind{{s.dir, "/drover-test-probe"}}}
+		s.view = mount.View{Hostname: "algo-1", Binds: []mount.Bind{{Source: s.dir, Target: "/drover-test-probe"}}}
 		cmd := s.agent("exit 0", nil)
 		cmd.Stdout, cmd.Stderr = nil, os.Stderr
 		out, err := cmd.Output()
@@ -196,7 +197,7 @@ func TestAViewShowsItsFoldersAndNothingIsMadeOnTheMachine(t *testing.T) {
 				s.t.Errorf("%s: %q, %v", name, b, err)
 			}
 		}
-		for _, path := range []string{"/drover-test-ml", seatState, oldRoot} {
+		for _, path := range []string{"/drover-test-ml", seatState, mount.OldRoot} {
 			if _, err := os.Lstat(path); err == nil {
 				s.t.Errorf("the machine has %s", path)
 			}
@@ -250,7 +251,7 @@ func TestAViewKeepsTheRestOfTheMachine(t *testing.T) {
 
 func TestAViewLeavesTheUserHisRightsAndNoOthers(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		write(s.t, s.dir+"/group", "for the group\n", 0o644)
+		proctest.WriteFile(s.t, s.dir+"/group", "for the group\n", 0o644)
 		if os.Geteuid() == 0 {
 			if err := os.Chown(s.dir+"/group", 54399, extraGroup); err != nil {
 				s.t.Fatal(err)
@@ -274,12 +275,12 @@ func TestAViewLeavesTheUserHisRightsAndNoOthers(t *testing.T) {
 
 func TestWhatTheMachineHasIsShownInPlace(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		write(s.t, s.dir+"/there/x", "", 0o644)
-		write(s.t, s.dir+"/real/below/x", "hidden", 0o644)
-		link(s.t, "real", s.dir+"/link")
+		proctest.WriteFile(s.t, s.dir+"/there/x", "", 0o644)
+		proctest.WriteFile(s.t, s.dir+"/real/below/x", "hidden", 0o644)
+		proctest.Link(s.t, "real", s.dir+"/link")
 		s.own(s.dir)
-		s.view = View{Binds: []Bind{
-			{s.dir + "/ml", s.dir + "/there"}, {s.dir + "/state", s.dir + "/link/below"}, {s.dir + "/hosts", s.dir + "/there/code/x"},
+		s.view = mount.View{Binds: []mount.Bind{
+			{Source: s.dir + "/ml", Target: s.dir + "/there"}, {Source: s.dir + "/state", Target: s.dir + "/link/below"}, {Source: s.dir + "/hosts", Target: s.dir + "/there/code/x"},
 		}}
 		root := s.outside("stat -c %d:%i /; uname -n")
 		got := s.run("stat -c %d:%i /; uname -n; ls there real/below; cat there/code/x")
@@ -291,8 +292,8 @@ func TestWhatTheMachineHasIsShownInPlace(t *testing.T) {
 
 func TestASourceBelowAnotherTargetIsTheMachines(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		s.view = View{Binds: []Bind{{s.dir + "/state", s.dir + "/ml"}, {s.dir + "/ml/code", s.dir + "/zone"}}}
-		write(s.t, s.dir+"/zone/hidden", "", 0o644)
+		s.view = mount.View{Binds: []mount.Bind{{Source: s.dir + "/state", Target: s.dir + "/ml"}, {Source: s.dir + "/ml/code", Target: s.dir + "/zone"}}}
+		proctest.WriteFile(s.t, s.dir+"/zone/hidden", "", 0o644)
 		s.own(s.dir)
 		if got := s.run("ls ml zone"); got != "ml:\nx\n\nzone:\nx\n" {
 			s.t.Errorf("got %q", got)
@@ -302,11 +303,11 @@ func TestASourceBelowAnotherTargetIsTheMachines(t *testing.T) {
 
 func TestAMissingTargetBelowALinkIsBuiltWhereItLeads(t *testing.T) {
 	inEachView(t, func(s *seat) {
-		write(s.t, s.dir+"/real/beside", "beside\n", 0o644)
-		link(s.t, "real", s.dir+"/link")
-		link(s.t, "nowhere", s.dir+"/real/hosts")
+		proctest.WriteFile(s.t, s.dir+"/real/beside", "beside\n", 0o644)
+		proctest.Link(s.t, "real", s.dir+"/link")
+		proctest.Link(s.t, "nowhere", s.dir+"/real/hosts")
 		s.own(s.dir)
-		s.view = View{Binds: []Bind{{s.dir + "/state", s.dir + "/link/new/state"}, {s.dir + "/hosts", s.dir + "/link/hosts"}}}
+		s.view = mount.View{Binds: []mount.Bind{{Source: s.dir + "/state", Target: s.dir + "/link/new/state"}, {Source: s.dir + "/hosts", Target: s.dir + "/link/hosts"}}}
 		got := s.run(`cd link; pwd -P; ls; cat beside hosts; ls new/state; readlink ../link; echo lost > file; echo changed > beside`)
 		if want := s.dir + "/real\nbeside\nhosts\nnew\nbeside\n10.0.0.1 algo-1\nx\nreal\n"; got != want {
 			s.t.Error(cmp.Diff(want, got))

@@ -5,10 +5,12 @@ package proc
 import (
 	"errors"
 	"testing"
+
+	"github.com/drover-run/drover/internal/proc/mount"
 )
 
 func TestThereAreNoViewsHere(t *testing.T) {
-	if _, err := Start(t.Context(), Command{Path: "true", View: &View{}}); !errors.Is(err, ErrNoView) {
+	if _, err := Start(t.Context(), Command{Path: "true", View: &mount.View{}}); !errors.Is(err, mount.ErrNoView) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/resource"
 )
 
@@ -23,7 +24,7 @@ type order struct {
 
 	Namespace bool             // the pen is a PID namespace
 	User      bool             // the minder is in a user namespace, where it may mount
-	Scene     *scene           // nil: the machine as it is
+	Scene     *mount.Scene     // nil: the machine as it is
 	Bounds    *resource.Bounds // nil: no limits
 
 	Spawner *spawnerOrder // the minder is to be a spawner: Path and Args have no meaning, Env is for all

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
 
 // fakeKernel is a machine's control groups as plain files. It makes the files of
@@ -40,13 +41,13 @@ func fake(t *testing.T, mounts, own string) fakeKernel {
 		} {
 			if strings.Contains(down, controller) {
 				for _, f := range files {
-					write(t, filepath.Join(path, f), "", 0o644)
+					proctest.WriteFile(t, filepath.Join(path, f), "", 0o644)
 				}
 			}
 		}
 		for _, f := range []string{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.swappiness", "cpu.cfs_period_us", "cpu.cfs_quota_us", "pids.max"} {
 			if down == "" { // v1
-				write(t, filepath.Join(path, f), "", 0o644)
+				proctest.WriteFile(t, filepath.Join(path, f), "", 0o644)
 			}
 		}
 		return nil
@@ -58,7 +59,7 @@ func fake(t *testing.T, mounts, own string) fakeKernel {
 
 func (k fakeKernel) file(path, text string) {
 	k.t.Helper()
-	write(k.t, filepath.Join(k.root, path), text, 0o644)
+	proctest.WriteFile(k.t, filepath.Join(k.root, path), text, 0o644)
 }
 
 // parent is a group that others lie below. Without down it refuses to hand down
@@ -244,7 +245,7 @@ func TestWhatAGroupHasCounted(t *testing.T) {
 			t.Parallel()
 			g := &group{version: c.version, folder: t.TempDir(), limits: everything}
 			for file, text := range c.files {
-				write(t, filepath.Join(g.folder, file), text, 0o644)
+				proctest.WriteFile(t, filepath.Join(g.folder, file), text, 0o644)
 			}
 			if g.killedForMemory() != c.starved || g.peakBytes() != c.peak || g.memoryInUse() != c.memory || g.throttled() != c.stood {
 				t.Errorf("got %v, %d, %d, %v", g.killedForMemory(), g.peakBytes(), g.memoryInUse(), g.throttled())
@@ -357,13 +358,3 @@ func FuzzKernelFiles(f *testing.F) {
 }
 
 const mib = 1 << 20
-
-func write(t *testing.T, path, text string, mode os.FileMode) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
-}

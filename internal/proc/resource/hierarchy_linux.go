@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/reason"
 )
 
@@ -88,7 +89,7 @@ func parseMount(line string) (h hierarchy, ok bool) {
 	if !found || len(f) < 5 || len(kind) < 3 {
 		return h, false
 	}
-	h.own, h.top = Unescape(f[3]), Unescape(f[4])
+	h.own, h.top = mount.Unescape(f[3]), mount.Unescape(f[4])
 	switch kind[0] {
 	case "cgroup2":
 		h.version = 2
@@ -103,22 +104,6 @@ func parseMount(line string) (h hierarchy, ok bool) {
 		return h, len(h.controllers) > 0
 	}
 	return h, false
-}
-
-// Unescape turns \040 and its like back.
-func Unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
 }
 
 // makeGroups makes the groups of that name that hold l, and says by controller why

@@ -1,4 +1,4 @@
-package proc
+package mount
 
 import (
 	"fmt"
@@ -15,14 +15,14 @@ import (
 	"github.com/drover-run/drover/internal/proc/reason"
 )
 
-const haveViews = true
+const HaveViews = true
 
-// oldRoot is where the machine's root is while a new one is filled.
-const oldRoot = "/.drover-machine"
+// OldRoot is where the machine's root is while a new one is filled.
+const OldRoot = "/.drover-machine"
 
-// arrange makes this mount namespace what s asks for; nil: as it is. fresh
+// Arrange makes this mount namespace what s asks for; nil: as it is. fresh
 // mounts a /proc of this PID namespace.
-func arrange(s *scene, fresh bool) error {
+func Arrange(s *Scene, fresh bool) error {
 	// Slave, not private: what is mounted outside later (an automounter's
 	// folders) appears inside, nothing of the inside appears outside.
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
@@ -55,7 +55,7 @@ func arrange(s *scene, fresh bool) error {
 	if err := mountProc(fresh); err != nil {
 		return err
 	}
-	if err := s.mountShows(oldRoot); err != nil {
+	if err := s.mountShows(OldRoot); err != nil {
 		return err
 	}
 	if err := dropOldRoot(); err != nil {
@@ -83,20 +83,20 @@ func newRoot() error {
 	if err := unix.Mount("drover", "/proc", "tmpfs", 0, "mode=755"); err != nil {
 		return fmt.Errorf("mount a new root: %w", err)
 	}
-	if err := os.Mkdir("/proc"+oldRoot, 0o700); err != nil {
+	if err := os.Mkdir("/proc"+OldRoot, 0o700); err != nil {
 		return err
 	}
-	if err := unix.PivotRoot("/proc", "/proc"+oldRoot); err != nil {
+	if err := unix.PivotRoot("/proc", "/proc"+OldRoot); err != nil {
 		return fmt.Errorf("change roots: %w", err)
 	}
 	return os.Chdir("/")
 }
 
 func dropOldRoot() error {
-	if err := unix.Unmount(oldRoot, unix.MNT_DETACH); err != nil {
+	if err := unix.Unmount(OldRoot, unix.MNT_DETACH); err != nil {
 		return fmt.Errorf("leave the old root: %w", err)
 	}
-	return os.Remove(oldRoot)
+	return os.Remove(OldRoot)
 }
 
 // folder is one that is built anew, as it lacks a target.
@@ -111,7 +111,7 @@ type folder struct {
 // foldersToBuild lists the folders to build, outer before inner. With any, / is one: then
 // the machine's own root is at hand, which a show with a source below
 // another's target needs, too.
-func (s *scene) foldersToBuild() []*folder {
+func (s *Scene) foldersToBuild() []*folder {
 	found := map[string]*folder{}
 	add := func(path string) *folder {
 		if found[path] == nil {
@@ -137,7 +137,7 @@ func (s *scene) foldersToBuild() []*folder {
 // fillFolder gives the folder what the machine's has, but for what a show gives it,
 // and for /proc where a fresh one is to come.
 func (f *folder) fillFolder(fresh bool) error {
-	machine := filepath.Join(oldRoot, f.path)
+	machine := filepath.Join(OldRoot, f.path)
 	st, err := os.Stat(machine)
 	if err != nil {
 		return fmt.Errorf("look at %s: %s", f.path, reason.Of(err))
@@ -164,7 +164,7 @@ func (f *folder) fillFolder(fresh bool) error {
 		case f.taken[e.Name()]: // a link to nowhere
 		case at == "/proc" && fresh:
 			err = os.Mkdir(at, 0o755)
-		case at == oldRoot: // the outer view's, if it did not end well
+		case at == OldRoot: // the outer view's, if it did not end well
 		default:
 			err = mirror(filepath.Join(machine, e.Name()), at, e.Type())
 		}
@@ -217,7 +217,7 @@ func (f *folder) copyAttributes() {
 }
 
 // mountShows mounts what s shows; machine is where the machine's root is.
-func (s *scene) mountShows(machine string) error {
+func (s *Scene) mountShows(machine string) error {
 	overlays, err := s.openOverlays(machine) // before a show hides one of their folders
 	defer func() {
 		for _, o := range overlays {
@@ -255,17 +255,17 @@ func (s *scene) mountShows(machine string) error {
 			continue
 		}
 		if err := unix.Mount(string(b.Same), string(b.Target), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return overlayError{fmt.Errorf("show %q at %q: %w", b.Same, b.Target, err)}
+			return OverlayError{fmt.Errorf("show %q at %q: %w", b.Same, b.Target, err)}
 		}
 	}
 	return nil
 }
 
-// shed takes from this thread what its children would inherit of the right to
+// Shed takes from this thread what its children would inherit of the right to
 // mount: their exec then leaves them none. The minder keeps it, over nothing but
 // its own namespaces, for sayStarted; and what has more rights than the program
 // the program cannot trace.
-func shed() error {
+func Shed() error {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
 	if err := unix.Capget(&head, &caps[0]); err != nil {

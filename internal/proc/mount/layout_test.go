@@ -1,40 +1,20 @@
-package proc
+package mount
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/proc/proctest"
 )
-
-// real is a new folder, by its path without links.
-func real(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
-func link(t *testing.T, to, at string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(to, at); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestATargetsLinksAreFollowedAsFarAsTheMachineGoes(t *testing.T) {
 	t.Parallel()
-	dir := real(t)
-	write(t, dir+"/var/opt/tool", "", 0o644)
-	link(t, "var/opt", dir+"/opt")
-	link(t, "nowhere", dir+"/var/opt/dangling")
+	dir := proctest.TempDir(t)
+	proctest.WriteFile(t, dir+"/var/opt/tool", "", 0o644)
+	proctest.Link(t, "var/opt", dir+"/opt")
+	proctest.Link(t, "nowhere", dir+"/var/opt/dangling")
 	for path, want := range map[string][2]string{
 		dir + "/opt":             {dir + "/var/opt", ""},
 		dir + "/opt/tool":        {dir + "/var/opt/tool", ""},
@@ -52,23 +32,23 @@ func TestATargetsLinksAreFollowedAsFarAsTheMachineGoes(t *testing.T) {
 
 func TestPathsOfTheViewAreFoundOnTheMachine(t *testing.T) {
 	t.Parallel()
-	dir := real(t)
-	write(t, dir+"/ml/code/run.sh", "", 0o755)
-	write(t, dir+"/inner/x", "", 0o644)
-	write(t, dir+"/hosts", "", 0o644)
-	write(t, dir+"/machine/bin/tool", "", 0o755)
-	write(t, dir+"/ml/sub/x", "", 0o755)
-	link(t, "/drover-test/ml/code/run.sh", dir+"/ml/code/absolute")
-	link(t, "../code", dir+"/ml/sub/relative")
-	link(t, "../../../../../../drover-test/ml/code", dir+"/ml/sub/high")
-	link(t, "loop", dir+"/ml/loop")
-	link(t, "/drover-test/ml", dir+"/machine/ml")
+	dir := proctest.TempDir(t)
+	proctest.WriteFile(t, dir+"/ml/code/run.sh", "", 0o755)
+	proctest.WriteFile(t, dir+"/inner/x", "", 0o644)
+	proctest.WriteFile(t, dir+"/hosts", "", 0o644)
+	proctest.WriteFile(t, dir+"/machine/bin/tool", "", 0o755)
+	proctest.WriteFile(t, dir+"/ml/sub/x", "", 0o755)
+	proctest.Link(t, "/drover-test/ml/code/run.sh", dir+"/ml/code/absolute")
+	proctest.Link(t, "../code", dir+"/ml/sub/relative")
+	proctest.Link(t, "../../../../../../drover-test/ml/code", dir+"/ml/sub/high")
+	proctest.Link(t, "loop", dir+"/ml/loop")
+	proctest.Link(t, "/drover-test/ml", dir+"/machine/ml")
 	s, err := (&View{Binds: []Bind{
 		{dir + "/inner", "/drover-test/ml/sub"},
 		{dir + "/hosts", "/drover-test/hosts"},
 		{dir + "/ml", "/drover-test/ml"},
 		{dir + "/ml", "/drover-test/ml2"},
-	}}).resolveScene("x")
+	}}).ResolveScene("x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,33 +70,33 @@ func TestPathsOfTheViewAreFoundOnTheMachine(t *testing.T) {
 		dir + "/machine/ml/code/run.sh":      dir + "/ml/code/run.sh",
 		"/drover-test/ml/loop/x":             dir + "/ml/loop/x",
 	} {
-		if got := s.machinePath(path); got != want {
+		if got := s.MachinePath(path); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}
-	if got := (*scene)(nil).machinePath("a/../b"); got != "a/../b" {
+	if got := (*Scene)(nil).MachinePath("a/../b"); got != "a/../b" {
 		t.Errorf("without a view: got %s", got)
 	}
 }
 
 func TestPathsInAnOverlayAreFoundInItsFolders(t *testing.T) {
 	t.Parallel()
-	dir := real(t)
-	write(t, dir+"/live/run.sh", "", 0o755)
-	write(t, dir+"/live/data/x", "", 0o644)
-	write(t, dir+"/shipped/run.sh", "", 0o755)
-	write(t, dir+"/shipped/lib/y", "", 0o644)
-	write(t, dir+"/up/data/z", "", 0o644)
-	write(t, dir+"/inner/x", "", 0o644)
-	write(t, dir+"/ml/code/x", "", 0o644)
+	dir := proctest.TempDir(t)
+	proctest.WriteFile(t, dir+"/live/run.sh", "", 0o755)
+	proctest.WriteFile(t, dir+"/live/data/x", "", 0o644)
+	proctest.WriteFile(t, dir+"/shipped/run.sh", "", 0o755)
+	proctest.WriteFile(t, dir+"/shipped/lib/y", "", 0o644)
+	proctest.WriteFile(t, dir+"/up/data/z", "", 0o644)
+	proctest.WriteFile(t, dir+"/inner/x", "", 0o644)
+	proctest.WriteFile(t, dir+"/ml/code/x", "", 0o644)
 	view := &View{Binds: []Bind{{dir + "/inner", dir + "/live/data"}, {dir + "/ml", "/drover-test/ml"}}, Overlays: []Overlay{
 		{Target: dir + "/live", Lower: []string{dir + "/shipped", dir + "/live"}, Upper: dir + "/up", Work: dir + "/work", Also: []string{"/drover-test/ml/code"}},
 	}}
-	if _, err := view.resolveScene("x"); err == nil {
+	if _, err := view.ResolveScene("x"); err == nil {
 		t.Fatal("an overlay without its work folder")
 	}
-	write(t, dir+"/work/x", "", 0o644)
-	s, err := view.resolveScene("x")
+	proctest.WriteFile(t, dir+"/work/x", "", 0o644)
+	s, err := view.ResolveScene("x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +109,7 @@ func TestPathsInAnOverlayAreFoundInItsFolders(t *testing.T) {
 		"/drover-test/ml/code/gone":   dir + "/live/gone",
 		"/drover-test/ml/other":       dir + "/ml/other",
 	} {
-		if got := s.machinePath(path); got != want {
+		if got := s.MachinePath(path); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}
@@ -137,12 +117,12 @@ func TestPathsInAnOverlayAreFoundInItsFolders(t *testing.T) {
 
 func TestASceneKeepsItsBytesOnTheWire(t *testing.T) {
 	t.Parallel()
-	want := scene{Shows: []show{{Source: "/caf\xe9 <&>", Target: "/\u2028\xff", In: "/", Folder: true}}, Hostname: "algo-1"}
+	want := Scene{Shows: []show{{Source: "/caf\xe9 <&>", Target: "/\u2028\xff", In: "/", Folder: true}}, Hostname: "algo-1"}
 	b, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got scene
+	var got Scene
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package proc
+package mount
 
 import (
 	"bufio"
@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/drover-run/drover/internal/proc/resource"
 )
 
 // overlay is an Overlay with open folders. They are named by their descriptors:
@@ -38,7 +36,7 @@ const mostInner = 1000
 // openOverlays opens the folders of the overlays of s, by their places in s.Shows.
 // machine is where the machine's root is. What it returns is to be closed after an
 // error, too.
-func (s *scene) openOverlays(machine string) (map[int]*overlay, error) {
+func (s *Scene) openOverlays(machine string) (map[int]*overlay, error) {
 	all := map[int]*overlay{}
 	var mounts []string
 	for i, b := range s.Shows {
@@ -48,18 +46,18 @@ func (s *scene) openOverlays(machine string) (map[int]*overlay, error) {
 		if mounts == nil {
 			var err error
 			if mounts, err = mountPoints(); err != nil {
-				return all, overlayError{err}
+				return all, OverlayError{err}
 			}
 		}
 		all[i] = &overlay{}
 		if err := all[i].openFolders(machine, b.Layers, mounts); err != nil {
-			return all, overlayError{err}
+			return all, OverlayError{err}
 		}
 	}
 	return all, nil
 }
 
-func (s *scene) hasOverlays() bool {
+func (s *Scene) HasOverlays() bool {
 	return slices.ContainsFunc(s.Shows, func(b show) bool { return b.Layers != nil })
 }
 
@@ -115,7 +113,7 @@ func (o *overlay) mountOverlay(at string) error {
 	folders := "lowerdir=" + strings.Join(lower, ":") + ",upperdir=" + fdPath(o.upper) + ",workdir=" + fdPath(o.work)
 	flags, err := o.mountFlags()
 	if err != nil {
-		return overlayError{err}
+		return OverlayError{err}
 	}
 	// With userxattr a folder is never renamed by a reference to where it was, and no file
 	// is without its content: what is in the upper folder is whole. It is refused where the
@@ -127,11 +125,11 @@ func (o *overlay) mountOverlay(at string) error {
 		err = unix.Mount("drover", at, "overlay", flags, folders+",redirect_dir=off,metacopy=off")
 	}
 	if err != nil {
-		return overlayError{fmt.Errorf("lay folders over %q: %w", at, err)}
+		return OverlayError{fmt.Errorf("lay folders over %q: %w", at, err)}
 	}
 	for _, m := range o.inner {
 		if err := m.mountReadOnly(filepath.Join(at, m.rest)); err != nil {
-			return overlayError{err}
+			return OverlayError{err}
 		}
 	}
 	return nil
@@ -187,7 +185,7 @@ func mountPoints() (paths []string, err error) {
 	for {
 		line, err := lines.ReadString('\n')
 		if fields := strings.Fields(line); len(fields) > 4 {
-			paths = append(paths, resource.Unescape(fields[4]))
+			paths = append(paths, Unescape(fields[4]))
 		}
 		if err != nil {
 			break // its end
@@ -207,4 +205,20 @@ func below(mounts []string, dir string) (rests []string) {
 		}
 	}
 	return rests
+}
+
+// Unescape turns \040 and its like, as proc(5)'s mountinfo has them, back.
+func Unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
 }

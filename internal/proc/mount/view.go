@@ -1,4 +1,4 @@
-package proc
+package mount
 
 import (
 	"encoding/json"
@@ -69,8 +69,8 @@ type Overlay struct {
 	Also   []string // other targets, as of a Bind, that show the same tree. No other target lies in one
 }
 
-// scene is a view made out for the minder, in the order to be shown.
-type scene struct {
+// Scene is a view made out for the minder, in the order to be shown.
+type Scene struct {
 	Shows    []show
 	Hostname string
 }
@@ -105,15 +105,15 @@ func (r *raw) UnmarshalJSON(b []byte) error {
 
 const longestHostname = 64 // Linux's HOST_NAME_MAX
 
-// resolveScene checks a view and finds out what each target needs.
-func (v *View) resolveScene(program string) (*scene, error) {
+// ResolveScene checks a view and finds out what each target needs.
+func (v *View) ResolveScene(program string) (*Scene, error) {
 	if v == nil {
 		return nil, nil
 	}
 	if len(v.Hostname) > longestHostname || strings.IndexByte(v.Hostname, 0) >= 0 {
 		return nil, fault.New(fault.Invalid, "", "start %s: hostname %q: want at most %d bytes", program, v.Hostname, longestHostname)
 	}
-	s := &scene{Hostname: v.Hostname}
+	s := &Scene{Hostname: v.Hostname}
 	wishes := v.listWishes()
 	for i := range wishes {
 		b := &wishes[i]
@@ -186,7 +186,7 @@ func (o *Overlay) resolveLayers() (*layers, error) {
 	return &layers{Upper: real[0], Work: real[1], Lower: real[2:]}, nil
 }
 
-// machinePath is where the machine has a name of an overlay: in the uppermost folder with it.
+// MachinePath is where the machine has a name of an overlay: in the uppermost folder with it.
 func (l *layers) machinePath(rest string) string {
 	at := ""
 	for _, layer := range append([]raw{l.Upper}, l.Lower...) {
@@ -199,7 +199,7 @@ func (l *layers) machinePath(rest string) string {
 }
 
 // resolveWish follows the links of b. s shows the wishes before it.
-func (s *scene) resolveWish(b wish, before []wish) (show, error) {
+func (s *Scene) resolveWish(b wish, before []wish) (show, error) {
 	source, err := filepath.EvalSymlinks(b.Source)
 	if err != nil {
 		return show{}, err
@@ -281,7 +281,7 @@ func settle(path string) (real, in string, err error) {
 
 // sourceOf is where the machine has what is at path in the view. No part of path
 // may be a link.
-func (s *scene) sourceOf(path string) string {
+func (s *Scene) sourceOf(path string) string {
 	for _, b := range slices.Backward(s.Shows) {
 		if rest, inside := strings.CutPrefix(path+"/", string(b.Target)+"/"); inside {
 			return b.machinePathOf(rest)
@@ -300,9 +300,9 @@ func (b *show) machinePathOf(rest string) string {
 
 const mostLinks = 40 // as many as the kernel follows
 
-// machinePath is where the machine has what the program sees at path, an absolute
+// MachinePath is where the machine has what the program sees at path, an absolute
 // one. It follows links as the program would. Without a view it is path itself.
-func (s *scene) machinePath(path string) string {
+func (s *Scene) MachinePath(path string) string {
 	if s == nil {
 		return path
 	}
@@ -332,11 +332,11 @@ func (s *scene) machinePath(path string) string {
 	return s.sourceOf(at)
 }
 
-// errNoView is the error of Start for a view that this machine refuses.
-func errNoView(why string) error {
+// ErrNoViewX is the error of Start for a view that this machine refuses.
+func ErrNoViewX(why string) error {
 	hint := "See sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns."
 	switch {
-	case !haveViews:
+	case !HaveViews:
 		hint = ""
 	case os.Geteuid() == 0:
 		hint = "Start the container with --cap-add SYS_ADMIN."
@@ -344,12 +344,12 @@ func errNoView(why string) error {
 	return &fault.Fault{Kind: fault.Denied, Hint: hint, Err: fmt.Errorf("%w: %s", ErrNoView, why)}
 }
 
-// overlayError is the error of arrange for folders that cannot be laid over each other.
-type overlayError struct{ why error }
+// OverlayError is the error of arrange for folders that cannot be laid over each other.
+type OverlayError struct{ why error }
 
-func (e overlayError) Error() string { return e.why.Error() }
+func (e OverlayError) Error() string { return e.why.Error() }
 
-// errNoOverlay is the error of Start for an overlay that this machine refuses.
-func errNoOverlay(why string) error {
+// ErrNoOverlayX is the error of Start for an overlay that this machine refuses.
+func ErrNoOverlayX(why string) error {
 	return &fault.Fault{Kind: fault.Denied, Err: fmt.Errorf("%w: %s", ErrNoOverlay, why)}
 }
