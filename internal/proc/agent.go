@@ -112,7 +112,7 @@ func (p *Process) launchMinder(o order, files []*os.File) error {
 	switch {
 	case err == nil:
 		return nil
-	case (o.Namespace || o.Scene != nil) && refusal(err):
+	case (o.Namespace || o.Layout != nil) && refusal(err):
 		why := reason.Of(err)
 		if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EUSERS) {
 			why = "the limit on their number is reached"
@@ -146,7 +146,7 @@ func (p *Process) sendOrder(o order, conn *ear) error {
 	case err != nil:
 		return fault.Wrap(err, fault.Lost, "", "start %s: its supervisor ended", p.name)
 	case r.Overlay:
-		return mount.ErrNoOverlayX(r.Refused)
+		return mount.RefuseOverlay(r.Refused)
 	case r.Refused != "":
 		return refused(r.Refused)
 	case r.Step != "":

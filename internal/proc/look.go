@@ -43,11 +43,11 @@ func (c Command) buildOrder() (order, error) {
 	if err != nil {
 		return o, err
 	}
-	if o.Scene, err = c.View.ResolveScene(c.Path); err != nil {
+	if o.Layout, err = c.View.Resolve(c.Path); err != nil {
 		return o, err
 	}
 	dir := c.Dir
-	if o.Scene != nil && !filepath.IsAbs(dir) { // below another root no process is in the caller's folder
+	if o.Layout != nil && !filepath.IsAbs(dir) { // below another root no process is in the caller's folder
 		here, err := os.Getwd()
 		if err != nil {
 			return o, fmt.Errorf("start %s: find the working folder: %w", c.Path, err)
@@ -55,7 +55,7 @@ func (c Command) buildOrder() (order, error) {
 		dir = filepath.Join(here, dir)
 	}
 	o.Dir = []byte(dir)
-	path, err := findProgram(o.Scene, c.Path, dir, env)
+	path, err := findProgram(o.Layout, c.Path, dir, env)
 	if err != nil {
 		return o, err
 	}
@@ -75,7 +75,7 @@ func (c Command) buildOrder() (order, error) {
 
 // findProgram finds the program as the user's own shell would in that folder and
 // environment, and fails with a shell's exit status. Its paths are in the view.
-func findProgram(s *mount.Scene, path, dir string, env []string) (string, error) {
+func findProgram(s *mount.Layout, path, dir string, env []string) (string, error) {
 	if path == "" {
 		return "", fault.New(fault.Invalid, "", "start a program: none is named")
 	}
@@ -124,7 +124,7 @@ func explain(o order, step string, errno syscall.Errno) error {
 	if step == stepFolder {
 		return fault.Wrap(errno, fault.Invalid, "", "start %s: enter folder %q", path, o.Dir)
 	}
-	head := peek(o.Scene, path, string(o.Dir))
+	head := peek(o.Layout, path, string(o.Dir))
 	script, _ := bytes.CutPrefix(head, []byte("#!"))
 	line, _, _ := bytes.Cut(script, []byte("\n"))
 	isScript, isELF := len(script) < len(head), bytes.HasPrefix(head, []byte("\x7fELF"))
@@ -161,7 +161,7 @@ func explain(o order, step string, errno syscall.Errno) error {
 }
 
 // peek reads where a #! line would stand; the kernel looks no further than 256.
-func peek(s *mount.Scene, path, dir string) []byte {
+func peek(s *mount.Layout, path, dir string) []byte {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(dir, path)
 	}

@@ -133,7 +133,7 @@ func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	defer runtime.UnlockOSThread()
 	clearMask()
 	if o.User {
-		if err := mount.Shed(); err != nil {
+		if err := mount.DropMountRights(); err != nil {
 			return 0, stepExec, err
 		}
 	}

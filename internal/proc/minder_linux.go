@@ -31,11 +31,11 @@ func minderAttr(o order) *syscall.SysProcAttr {
 		attr.Pdeathsig = syscall.SIGKILL
 		attr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
 	}
-	if o.Scene == nil {
+	if o.Layout == nil {
 		return attr
 	}
 	attr.Cloneflags |= syscall.CLONE_NEWNS
-	if o.Scene.Hostname != "" {
+	if o.Layout.Hostname != "" {
 		attr.Cloneflags |= syscall.CLONE_NEWUTS
 	}
 	if o.User {
@@ -45,7 +45,7 @@ func minderAttr(o order) *syscall.SysProcAttr {
 		attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: os.Geteuid(), HostID: os.Geteuid(), Size: 1}}
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: os.Getegid(), HostID: os.Getegid(), Size: 1}}
 		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN}
-		if o.Scene.HasOverlays() {
+		if o.Layout.HasOverlays() {
 			// The kernel makes a folder without any rights in the working folder of an overlay,
 			// and looks into it with the rights of the process that mounts. No other user's files
 			// are in this namespace, so it is a right over the user's own.
@@ -57,13 +57,13 @@ func minderAttr(o order) *syscall.SysProcAttr {
 
 func newPen(o order) pen {
 	if o.Namespace {
-		return space{o.Scene}
+		return space{o.Layout}
 	}
-	return herd{minder: os.Getpid(), scene: o.Scene}
+	return herd{minder: os.Getpid(), layout: o.Layout}
 }
 
 // space is a PID namespace, with the minder as its process 1.
-type space struct{ scene *mount.Scene }
+type space struct{ layout *mount.Layout }
 
 var _ pen = space{}
 
@@ -71,7 +71,7 @@ func (s space) close() error {
 	if os.Getpid() != 1 {
 		return errors.New("not process 1 of a namespace")
 	}
-	return mount.Arrange(s.scene, true)
+	return mount.Apply(s.layout, true)
 }
 
 func (space) start(o order) (pid int, step string, err error) {
@@ -97,14 +97,14 @@ func (space) empty() bool { return true }
 // a minder without children has no descendants.
 type herd struct {
 	minder int
-	scene  *mount.Scene
+	layout *mount.Layout
 }
 
 var _ pen = herd{}
 
 func (h herd) close() error {
-	if h.scene != nil {
-		if err := mount.Arrange(h.scene, false); err != nil {
+	if h.layout != nil {
+		if err := mount.Apply(h.layout, false); err != nil {
 			return err
 		}
 	}

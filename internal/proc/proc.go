@@ -122,8 +122,8 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.View != nil && !mount.HaveViews {
-		return nil, mount.ErrNoViewX("this system does not have it")
+	if c.View != nil && !mount.Supported {
+		return nil, mount.RefuseView("this system does not have it")
 	}
 	h := c.Limits.NewLimiter(o.Token)
 	o.Bounds = h.Bounds()
@@ -160,7 +160,7 @@ func (c Command) tryEachWay(o order, name string, begin func(order) error) (err 
 	if c.View == nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	return mount.ErrNoViewX(strings.TrimPrefix(err.Error(), errRefused.Error()+": "))
+	return mount.RefuseView(strings.TrimPrefix(err.Error(), errRefused.Error()+": "))
 }
 
 // Pid is the program's process id as the caller sees it.

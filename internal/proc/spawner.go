@@ -170,7 +170,7 @@ func (c SpawnerConfig) buildOrder() (o order, err error) {
 		o.Mark = outer + ":" + o.Token
 	}
 	o.Env = environ(env, o.Mark)
-	if o.Scene, err = c.View.ResolveScene(spawnerName); err != nil {
+	if o.Layout, err = c.View.Resolve(spawnerName); err != nil {
 		return o, err
 	}
 	dir := c.Dir

@@ -111,7 +111,7 @@ func (s *spawner) openSpawner(o order, agent *os.File) (step string, err error) 
 	quiet()
 	clearMask()
 	if o.User {
-		if err := mount.Shed(); err != nil {
+		if err := mount.DropMountRights(); err != nil {
 			return stepExec, err
 		}
 	}

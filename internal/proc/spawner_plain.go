@@ -45,7 +45,7 @@ func openPlain(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
 	if err != nil {
 		return nil, err
 	}
-	if st, err := os.Stat(o.Scene.MachinePath(string(o.Dir))); err != nil || !st.IsDir() {
+	if st, err := os.Stat(o.Layout.MachinePath(string(o.Dir))); err != nil || !st.IsDir() {
 		errno := syscall.ENOTDIR
 		if err != nil {
 			errno = syscall.ENOENT

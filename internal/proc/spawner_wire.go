@@ -276,7 +276,7 @@ func (o *order) parseSpawned(kind byte, c cut) (s Spawned, ok bool) {
 		s.Kind, s.Began = SpawnedEnded, c.nextTime()
 		s.Ended = s.Began
 		s.Exit.Code = -1
-		told := order{Path: c.b, Dir: o.Dir, Scene: o.Scene}
+		told := order{Path: c.b, Dir: o.Dir, Layout: o.Layout}
 		s.Err = explain(told, stepExec, errno)
 	case frameUnstarted:
 		s.Kind = SpawnedUnstarted

@@ -89,7 +89,7 @@ func TestWithoutAFreshProcAViewComesWithAHerd(t *testing.T) {
 }
 
 func TestARefusedViewIsDeniedWithAHint(t *testing.T) {
-	err := mount.ErrNoViewX("why")
+	err := mount.RefuseView("why")
 	if err.Error() != mount.ErrNoView.Error()+": why" || fault.KindOf(err) != fault.Denied || fault.Hint(err) == "" {
 		t.Errorf("got %v, %s", err, fault.Hint(err))
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func TestAViewThatCannotBeIsRefusedBeforeAnythingRuns(t *testing.T) {
-	if !mount.HaveViews {
+	if !mount.Supported {
 		t.Skip("every view is refused here")
 	}
 	dir := proctest.TempDir(t)

@@ -24,7 +24,7 @@ type order struct {
 
 	Namespace bool             // the pen is a PID namespace
 	User      bool             // the minder is in a user namespace, where it may mount
-	Scene     *mount.Scene     // nil: the machine as it is
+	Layout    *mount.Layout    // nil: the machine as it is
 	Bounds    *resource.Bounds // nil: no limits
 
 	Spawner *spawnerOrder // the minder is to be a spawner: Path and Args have no meaning, Env is for all

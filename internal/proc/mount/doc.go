@@ -6,6 +6,6 @@
 // tells the agent where the machine has what the program sees.
 //
 // It refuses to know which program has the view, and how the namespace is made. It is proved
-// by layout_test.go and overlay_inner_linux_test.go and, with programs, by view_test.go,
+// by layout_test.go and overlay_linux_test.go and, with programs, by view_test.go,
 // view_linux_test.go, view_edges_linux_test.go and overlay_linux_test.go of package proc.
 package mount

@@ -23,7 +23,7 @@ func TestATargetsLinksAreFollowedAsFarAsTheMachineGoes(t *testing.T) {
 		dir + "/opt/dangling":    {dir + "/var/opt/dangling", dir + "/var/opt"},
 		"/drover-no-such/folder": {"/drover-no-such/folder", "/"},
 	} {
-		target, in, err := settle(path)
+		target, in, err := resolveTarget(path)
 		if err != nil || target != want[0] || in != want[1] {
 			t.Errorf("%s: got %q in %q, %v, want %q", path, target, in, err, want)
 		}
@@ -48,7 +48,7 @@ func TestPathsOfTheViewAreFoundOnTheMachine(t *testing.T) {
 		{dir + "/hosts", "/drover-test/hosts"},
 		{dir + "/ml", "/drover-test/ml"},
 		{dir + "/ml", "/drover-test/ml2"},
-	}}).ResolveScene("x")
+	}}).Resolve("x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestPathsOfTheViewAreFoundOnTheMachine(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}
-	if got := (*Scene)(nil).MachinePath("a/../b"); got != "a/../b" {
+	if got := (*Layout)(nil).MachinePath("a/../b"); got != "a/../b" {
 		t.Errorf("without a view: got %s", got)
 	}
 }
@@ -92,11 +92,11 @@ func TestPathsInAnOverlayAreFoundInItsFolders(t *testing.T) {
 	view := &View{Binds: []Bind{{dir + "/inner", dir + "/live/data"}, {dir + "/ml", "/drover-test/ml"}}, Overlays: []Overlay{
 		{Target: dir + "/live", Lower: []string{dir + "/shipped", dir + "/live"}, Upper: dir + "/up", Work: dir + "/work", Also: []string{"/drover-test/ml/code"}},
 	}}
-	if _, err := view.ResolveScene("x"); err == nil {
+	if _, err := view.Resolve("x"); err == nil {
 		t.Fatal("an overlay without its work folder")
 	}
 	proctest.WriteFile(t, dir+"/work/x", "", 0o644)
-	s, err := view.ResolveScene("x")
+	s, err := view.Resolve("x")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,12 +117,12 @@ func TestPathsInAnOverlayAreFoundInItsFolders(t *testing.T) {
 
 func TestASceneKeepsItsBytesOnTheWire(t *testing.T) {
 	t.Parallel()
-	want := Scene{Shows: []show{{Source: "/caf\xe9 <&>", Target: "/\u2028\xff", In: "/", Folder: true}}, Hostname: "algo-1"}
+	want := Layout{Entries: []entry{{Source: "/caf\xe9 <&>", Target: "/\u2028\xff", In: "/", Folder: true}}, Hostname: "algo-1"}
 	b, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got Scene
+	var got Layout
 	if err := json.Unmarshal(b, &got); err != nil {
 		t.Fatal(err)
 	}

@@ -33,13 +33,13 @@ type innerMount struct {
 // view.
 const mostInner = 1000
 
-// openOverlays opens the folders of the overlays of s, by their places in s.Shows.
+// openOverlays opens the folders of the overlays of s, by their places in s.Entries.
 // machine is where the machine's root is. What it returns is to be closed after an
 // error, too.
-func (s *Scene) openOverlays(machine string) (map[int]*overlay, error) {
+func (s *Layout) openOverlays(machine string) (map[int]*overlay, error) {
 	all := map[int]*overlay{}
 	var mounts []string
-	for i, b := range s.Shows {
+	for i, b := range s.Entries {
 		if b.Layers == nil || b.Same != "" {
 			continue
 		}
@@ -57,12 +57,12 @@ func (s *Scene) openOverlays(machine string) (map[int]*overlay, error) {
 	return all, nil
 }
 
-func (s *Scene) HasOverlays() bool {
-	return slices.ContainsFunc(s.Shows, func(b show) bool { return b.Layers != nil })
+func (s *Layout) HasOverlays() bool {
+	return slices.ContainsFunc(s.Entries, func(b entry) bool { return b.Layers != nil })
 }
 
 func (o *overlay) openFolders(machine string, l *layers, mounts []string) (err error) {
-	path := func(r raw) string { return filepath.Join(machine, string(r)) }
+	path := func(r rawPath) string { return filepath.Join(machine, string(r)) }
 	if o.upper, err = o.openFolder(path(l.Upper)); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (o *overlay) openFolders(machine string, l *layers, mounts []string) (err e
 			return err
 		}
 		o.lower = append(o.lower, fd)
-		for _, rest := range below(mounts, path(lower)) {
+		for _, rest := range outermostBelow(mounts, path(lower)) {
 			if len(o.inner) == mostInner {
 				return fmt.Errorf("more than %d file systems are mounted in %q", mostInner, lower)
 			}
@@ -195,8 +195,8 @@ func mountPoints() (paths []string, err error) {
 	return slices.Compact(paths), nil
 }
 
-// below are the outermost of mounts in dir, relative to it.
-func below(mounts []string, dir string) (rests []string) {
+// outermostBelow are the outermost of mounts in dir, relative to it.
+func outermostBelow(mounts []string, dir string) (rests []string) {
 	for _, m := range mounts {
 		rest, inside := strings.CutPrefix(m, strings.TrimSuffix(dir, "/")+"/")
 		outer := func(other string) bool { return strings.HasPrefix(rest, other+"/") }

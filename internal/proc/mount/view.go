@@ -1,7 +1,6 @@
 package mount
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -59,7 +58,7 @@ var ErrNoOverlay = errors.New("lay folders over each other")
 // where the file system of Upper has no user attributes).
 //
 // File systems that are mounted below one of Lower are shown read-only.
-// Lower must not change in what the program has looked at; the kernel promises nothing then.
+// Lower must not change in what the program has read; the kernel promises nothing then.
 // A folder that lies in Lower cannot be renamed: rename gives EXDEV, as between file systems.
 type Overlay struct {
 	Target string
@@ -69,93 +68,59 @@ type Overlay struct {
 	Also   []string // other targets, as of a Bind, that show the same tree. No other target lies in one
 }
 
-// Scene is a view made out for the minder, in the order to be shown.
-type Scene struct {
-	Shows    []show
-	Hostname string
-}
-
-// show is a bind with paths that hold no links.
-type show struct {
-	Source, Target raw
-	In             raw  // the folder to build anew, as it lacks the next name of Target; "": Target exists
-	Folder         bool // Source is one
-
-	Layers *layers // of an overlay, which has no Source
-	Same   raw     // the Target of the overlay that is shown here, too; "": none
-}
-
-// layers are the folders of an Overlay, without links.
-type layers struct {
-	Lower       []raw
-	Upper, Work raw
-}
-
-// raw is a path, which need not be UTF-8: as JSON it is bytes.
-type raw string
-
-func (r raw) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(r)) }
-
-func (r *raw) UnmarshalJSON(b []byte) error {
-	var text []byte
-	err := json.Unmarshal(b, &text)
-	*r = raw(text)
-	return err
-}
-
 const longestHostname = 64 // Linux's HOST_NAME_MAX
 
-// ResolveScene checks a view and finds out what each target needs.
-func (v *View) ResolveScene(program string) (*Scene, error) {
+// Resolve checks a view and finds out what each target needs.
+func (v *View) Resolve(program string) (*Layout, error) {
 	if v == nil {
 		return nil, nil
 	}
 	if len(v.Hostname) > longestHostname || strings.IndexByte(v.Hostname, 0) >= 0 {
 		return nil, fault.New(fault.Invalid, "", "start %s: hostname %q: want at most %d bytes", program, v.Hostname, longestHostname)
 	}
-	s := &Scene{Hostname: v.Hostname}
-	wishes := v.listWishes()
-	for i := range wishes {
-		b := &wishes[i]
+	s := &Layout{Hostname: v.Hostname}
+	requests := v.listRequests()
+	for i := range requests {
+		b := &requests[i]
 		if !b.targetIsAbs() || filepath.Clean(b.Target) == "/" {
 			return nil, fault.New(fault.Invalid, "", "start %s: show %q at %q: want absolute paths, and no target /", program, b.Source, b.Target)
 		}
 		b.Target = filepath.Clean(b.Target)
 	}
-	slices.SortFunc(wishes, func(a, b wish) int { return strings.Compare(a.Target, b.Target) }) // outer before inner
-	for i, b := range wishes {
-		made, err := s.resolveWish(b, wishes[:i])
+	slices.SortFunc(requests, func(a, b request) int { return strings.Compare(a.Target, b.Target) }) // outer before inner
+	for i, b := range requests {
+		made, err := s.resolveRequest(b, requests[:i])
 		if err != nil {
 			return nil, fault.Wrap(errors.New(reason.Of(err)), fault.Invalid, "", "start %s: show %q at %q", program, b.Source, b.Target)
 		}
-		s.Shows = append(s.Shows, made)
+		s.Entries = append(s.Entries, made)
 	}
 	return s, nil
 }
 
-// wish is a bind, or an overlay at one of its targets; its Source is then what is
+// request is a bind, or an overlay at one of its targets; its Source is then what is
 // shown, for errors and for what kind of file it is.
-type wish struct {
+type request struct {
 	Bind
 	overlay *Overlay
 	also    bool // one of overlay.Also
 }
 
-func (v *View) listWishes() (all []wish) {
+func (v *View) listRequests() (all []request) {
 	for _, b := range v.Binds {
-		all = append(all, wish{Bind: b})
+		all = append(all, request{Bind: b})
 	}
 	for i := range v.Overlays {
 		o := &v.Overlays[i]
-		all = append(all, wish{Bind: Bind{Source: o.Upper, Target: o.Target}, overlay: o})
+		all = append(all, request{Bind: Bind{Source: o.Upper, Target: o.Target}, overlay: o})
 		for _, target := range o.Also {
-			all = append(all, wish{Bind: Bind{Source: o.Upper, Target: target}, overlay: o, also: true})
+			all = append(all, request{Bind: Bind{Source: o.Upper, Target: target}, overlay: o, also: true})
 		}
 	}
 	return all
 }
 
-func (w wish) targetIsAbs() bool {
+func (w request) targetIsAbs() bool {
 	all := []string{w.Source, w.Target}
 	if o := w.overlay; o != nil {
 		all = append(append(all, o.Work), o.Lower...)
@@ -168,7 +133,7 @@ func (o *Overlay) resolveLayers() (*layers, error) {
 	if len(o.Lower) == 0 {
 		return nil, errors.New("nothing to lay the upper folder over")
 	}
-	var real []raw
+	var real []rawPath
 	for _, path := range append([]string{o.Upper, o.Work}, o.Lower...) {
 		to, err := filepath.EvalSymlinks(path)
 		if err != nil {
@@ -181,46 +146,34 @@ func (o *Overlay) resolveLayers() (*layers, error) {
 		if err != nil {
 			return nil, err
 		}
-		real = append(real, raw(to))
+		real = append(real, rawPath(to))
 	}
 	return &layers{Upper: real[0], Work: real[1], Lower: real[2:]}, nil
 }
 
-// MachinePath is where the machine has a name of an overlay: in the uppermost folder with it.
-func (l *layers) machinePath(rest string) string {
-	at := ""
-	for _, layer := range append([]raw{l.Upper}, l.Lower...) {
-		at = filepath.Join(string(layer), rest)
-		if _, err := os.Lstat(at); err == nil {
-			break
-		}
-	}
-	return at
-}
-
-// resolveWish follows the links of b. s shows the wishes before it.
-func (s *Scene) resolveWish(b wish, before []wish) (show, error) {
+// resolveRequest follows the links of b. s shows the requests before it.
+func (s *Layout) resolveRequest(b request, before []request) (entry, error) {
 	source, err := filepath.EvalSymlinks(b.Source)
 	if err != nil {
-		return show{}, err
+		return entry{}, err
 	}
 	st, err := os.Stat(source)
 	if err != nil {
-		return show{}, err
+		return entry{}, err
 	}
-	made := show{Source: raw(source), Folder: st.IsDir()}
+	made := entry{Source: rawPath(source), Folder: st.IsDir()}
 	if b.overlay != nil {
 		if made.Layers, err = b.overlay.resolveLayers(); err != nil {
-			return show{}, err
+			return entry{}, err
 		}
 		made.Source = ""
 	}
 	if b.also {
 		target, err := filepath.EvalSymlinks(b.overlay.Target)
 		if err != nil {
-			return show{}, err
+			return entry{}, err
 		}
-		made.Same = raw(target)
+		made.Same = rawPath(target)
 	}
 	there := "" // what the machine, or an outer bind, has at the target
 	for i, outer := range slices.Backward(before) {
@@ -229,21 +182,21 @@ func (s *Scene) resolveWish(b wish, before []wish) (show, error) {
 			continue
 		}
 		if rest == "" {
-			return show{}, errors.New("shown there twice")
+			return entry{}, errors.New("shown there twice")
 		}
-		if s.Shows[i].Same != "" {
-			return show{}, errors.New("it lies where an overlay is shown once more")
+		if s.Entries[i].Same != "" {
+			return entry{}, errors.New("it lies where an overlay is shown once more")
 		}
-		there = s.Shows[i].machinePathOf(rest)
-		made.Target = raw(filepath.Join(string(s.Shows[i].Target), rest))
+		there = s.Entries[i].machinePathOf(rest)
+		made.Target = rawPath(filepath.Join(string(s.Entries[i].Target), rest))
 		break
 	}
 	if there == "" {
 		var target, in string
-		if target, in, err = settle(b.Target); err != nil {
-			return show{}, err
+		if target, in, err = resolveTarget(b.Target); err != nil {
+			return entry{}, err
 		}
-		made.Target, made.In = raw(target), raw(in)
+		made.Target, made.In = rawPath(target), rawPath(in)
 		if in != "" && (b.overlay == nil || b.also) {
 			return made, nil
 		}
@@ -252,18 +205,18 @@ func (s *Scene) resolveWish(b wish, before []wish) (show, error) {
 	st, err = os.Stat(there)
 	switch {
 	case err != nil:
-		return show{}, err
+		return entry{}, err
 	case st.IsDir() && !made.Folder:
-		return show{}, errors.New("a file cannot be shown at a folder")
+		return entry{}, errors.New("a file cannot be shown at a folder")
 	case !st.IsDir() && made.Folder:
-		return show{}, errors.New("a folder cannot be shown at a file")
+		return entry{}, errors.New("a folder cannot be shown at a file")
 	}
 	return made, nil
 }
 
-// settle follows the links in path as far as the machine has it. In is the last
+// resolveTarget follows the links in path as far as the machine has it. In is the last
 // folder there is; "": path exists whole.
-func settle(path string) (real, in string, err error) {
+func resolveTarget(path string) (real, in string, err error) {
 	rest := ""
 	for at := path; ; at = filepath.Dir(at) {
 		found, err := filepath.EvalSymlinks(at)
@@ -279,64 +232,11 @@ func settle(path string) (real, in string, err error) {
 	}
 }
 
-// sourceOf is where the machine has what is at path in the view. No part of path
-// may be a link.
-func (s *Scene) sourceOf(path string) string {
-	for _, b := range slices.Backward(s.Shows) {
-		if rest, inside := strings.CutPrefix(path+"/", string(b.Target)+"/"); inside {
-			return b.machinePathOf(rest)
-		}
-	}
-	return path
-}
-
-// machinePathOf is where the machine has rest, a name below the target.
-func (b *show) machinePathOf(rest string) string {
-	if b.Layers != nil {
-		return b.Layers.machinePath(rest)
-	}
-	return filepath.Join(string(b.Source), rest)
-}
-
-const mostLinks = 40 // as many as the kernel follows
-
-// MachinePath is where the machine has what the program sees at path, an absolute
-// one. It follows links as the program would. Without a view it is path itself.
-func (s *Scene) MachinePath(path string) string {
-	if s == nil {
-		return path
-	}
-	at, rest, links := "/", strings.Split(path, "/"), 0
-	for len(rest) > 0 {
-		name := rest[0]
-		rest = rest[1:]
-		switch name {
-		case "", ".":
-			continue
-		case "..":
-			at = filepath.Dir(at)
-			continue
-		}
-		at = filepath.Join(at, name)
-		to, err := os.Readlink(s.sourceOf(at))
-		if err != nil || links == mostLinks {
-			continue // no link, or none to be followed: its opener learns the rest
-		}
-		links++
-		at = filepath.Dir(at)
-		if filepath.IsAbs(to) {
-			at = "/"
-		}
-		rest = append(strings.Split(to, "/"), rest...)
-	}
-	return s.sourceOf(at)
-}
-
-// ErrNoViewX is the error of Start for a view that this machine refuses.
-func ErrNoViewX(why string) error {
+// RefuseView is the error of Start for a view that this machine refuses.
+func RefuseView(why string) error {
 	hint := "See sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone and kernel.apparmor_restrict_unprivileged_userns."
 	switch {
-	case !HaveViews:
+	case !Supported:
 		hint = ""
 	case os.Geteuid() == 0:
 		hint = "Start the container with --cap-add SYS_ADMIN."
@@ -349,7 +249,7 @@ type OverlayError struct{ why error }
 
 func (e OverlayError) Error() string { return e.why.Error() }
 
-// ErrNoOverlayX is the error of Start for an overlay that this machine refuses.
-func ErrNoOverlayX(why string) error {
+// RefuseOverlay is the error of Start for an overlay that this machine refuses.
+func RefuseOverlay(why string) error {
 	return &fault.Fault{Kind: fault.Denied, Err: fmt.Errorf("%w: %s", ErrNoOverlay, why)}
 }

@@ -2,7 +2,7 @@
 
 package mount
 
-// HaveViews: no other system lets one process see its own files at a path.
-const HaveViews = false
+// Supported: no other system lets one process see its own files at a path.
+const Supported = false
 
-func Shed() error { return nil }
+func DropMountRights() error { return nil }

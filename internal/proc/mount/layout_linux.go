@@ -15,14 +15,14 @@ import (
 	"github.com/drover-run/drover/internal/proc/reason"
 )
 
-const HaveViews = true
+const Supported = true
 
 // OldRoot is where the machine's root is while a new one is filled.
 const OldRoot = "/.drover-machine"
 
-// Arrange makes this mount namespace what s asks for; nil: as it is. fresh
+// Apply makes this mount namespace what s asks for; nil: as it is. fresh
 // mounts a /proc of this PID namespace.
-func Arrange(s *Scene, fresh bool) error {
+func Apply(s *Layout, fresh bool) error {
 	// Slave, not private: what is mounted outside later (an automounter's
 	// folders) appears inside, nothing of the inside appears outside.
 	if err := unix.Mount("none", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
@@ -41,7 +41,7 @@ func Arrange(s *Scene, fresh bool) error {
 		if err := mountProc(fresh); err != nil {
 			return err
 		}
-		return s.mountShows("/")
+		return s.mountEntries("/")
 	}
 	defer syscall.Umask(syscall.Umask(0o022))
 	if err := newRoot(); err != nil {
@@ -55,7 +55,7 @@ func Arrange(s *Scene, fresh bool) error {
 	if err := mountProc(fresh); err != nil {
 		return err
 	}
-	if err := s.mountShows(OldRoot); err != nil {
+	if err := s.mountEntries(OldRoot); err != nil {
 		return err
 	}
 	if err := dropOldRoot(); err != nil {
@@ -99,27 +99,27 @@ func dropOldRoot() error {
 	return os.Remove(OldRoot)
 }
 
-// folder is one that is built anew, as it lacks a target.
-type folder struct {
+// rebuiltFolder is one that is built anew, as it lacks a target.
+type rebuiltFolder struct {
 	path  string
-	taken map[string]bool // the names that a show gives it
+	taken map[string]bool // the names that an entry gives it
 
 	mode     fs.FileMode
 	uid, gid int
 }
 
 // foldersToBuild lists the folders to build, outer before inner. With any, / is one: then
-// the machine's own root is at hand, which a show with a source below
+// the machine's own root is at hand, which an entry with a source below
 // another's target needs, too.
-func (s *Scene) foldersToBuild() []*folder {
-	found := map[string]*folder{}
-	add := func(path string) *folder {
+func (s *Layout) foldersToBuild() []*rebuiltFolder {
+	found := map[string]*rebuiltFolder{}
+	add := func(path string) *rebuiltFolder {
 		if found[path] == nil {
-			found[path] = &folder{path: path, taken: map[string]bool{}}
+			found[path] = &rebuiltFolder{path: path, taken: map[string]bool{}}
 		}
 		return found[path]
 	}
-	for _, b := range s.Shows {
+	for _, b := range s.Entries {
 		if b.Layers == nil && s.sourceOf(string(b.Source)) != string(b.Source) {
 			add("/")
 		}
@@ -131,12 +131,12 @@ func (s *Scene) foldersToBuild() []*folder {
 		name, _, _ := strings.Cut(rest, "/")
 		add(string(b.In)).taken[name] = true
 	}
-	return slices.SortedFunc(maps.Values(found), func(a, b *folder) int { return strings.Compare(a.path, b.path) })
+	return slices.SortedFunc(maps.Values(found), func(a, b *rebuiltFolder) int { return strings.Compare(a.path, b.path) })
 }
 
-// fillFolder gives the folder what the machine's has, but for what a show gives it,
+// fillFolder gives the folder what the machine's has, but for what an entry gives it,
 // and for /proc where a fresh one is to come.
-func (f *folder) fillFolder(fresh bool) error {
+func (f *rebuiltFolder) fillFolder(fresh bool) error {
 	machine := filepath.Join(OldRoot, f.path)
 	st, err := os.Stat(machine)
 	if err != nil {
@@ -166,7 +166,7 @@ func (f *folder) fillFolder(fresh bool) error {
 			err = os.Mkdir(at, 0o755)
 		case at == OldRoot: // the outer view's, if it did not end well
 		default:
-			err = mirror(filepath.Join(machine, e.Name()), at, e.Type())
+			err = mirrorEntry(filepath.Join(machine, e.Name()), at, e.Type())
 		}
 		if err != nil {
 			return err
@@ -175,8 +175,8 @@ func (f *folder) fillFolder(fresh bool) error {
 	return nil
 }
 
-// mirror shows one entry of a folder. One that has just vanished is left out.
-func mirror(machine, at string, kind fs.FileMode) error {
+// mirrorEntry shows one entry of a folder. One that has just vanished is left out.
+func mirrorEntry(machine, at string, kind fs.FileMode) error {
 	if kind&fs.ModeSymlink != 0 {
 		to, err := os.Readlink(machine)
 		if err != nil {
@@ -184,7 +184,7 @@ func mirror(machine, at string, kind fs.FileMode) error {
 		}
 		return os.Symlink(to, at)
 	}
-	if err := stub(at, kind.IsDir()); err != nil {
+	if err := createMountTarget(at, kind.IsDir()); err != nil {
 		return err
 	}
 	err := unix.Mount(machine, at, "", unix.MS_BIND|unix.MS_REC, "")
@@ -197,8 +197,8 @@ func mirror(machine, at string, kind fs.FileMode) error {
 	return nil
 }
 
-// stub makes what something can be mounted on.
-func stub(at string, folder bool) error {
+// createMountTarget makes what something can be mounted on.
+func createMountTarget(at string, folder bool) error {
 	if folder {
 		return os.Mkdir(at, 0o755)
 	}
@@ -211,14 +211,14 @@ func stub(at string, folder bool) error {
 
 // copyAttributes makes the folder look as the machine's. A plain user cannot give it
 // away: it stays that user's.
-func (f *folder) copyAttributes() {
+func (f *rebuiltFolder) copyAttributes() {
 	_ = os.Chown(f.path, f.uid, f.gid)
 	_ = os.Chmod(f.path, f.mode)
 }
 
-// mountShows mounts what s shows; machine is where the machine's root is.
-func (s *Scene) mountShows(machine string) error {
-	overlays, err := s.openOverlays(machine) // before a show hides one of their folders
+// mountEntries mounts what s shows; machine is where the machine's root is.
+func (s *Layout) mountEntries(machine string) error {
+	overlays, err := s.openOverlays(machine) // before an entry hides one of their folders
 	defer func() {
 		for _, o := range overlays {
 			o.closeFolders()
@@ -227,7 +227,7 @@ func (s *Scene) mountShows(machine string) error {
 	if err != nil {
 		return err
 	}
-	for i, b := range s.Shows {
+	for i, b := range s.Entries {
 		at := string(b.Target)
 		if b.Layers != nil && b.Same == "" {
 			if err := overlays[i].mountOverlay(at); err != nil {
@@ -239,7 +239,7 @@ func (s *Scene) mountShows(machine string) error {
 			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 				return err
 			}
-			if err := stub(at, b.Folder); err != nil {
+			if err := createMountTarget(at, b.Folder); err != nil {
 				return err
 			}
 		}
@@ -250,7 +250,7 @@ func (s *Scene) mountShows(machine string) error {
 			return fmt.Errorf("show %q at %q: %w", b.Source, at, err)
 		}
 	}
-	for _, b := range s.Shows {
+	for _, b := range s.Entries {
 		if b.Same == "" {
 			continue
 		}
@@ -261,11 +261,11 @@ func (s *Scene) mountShows(machine string) error {
 	return nil
 }
 
-// Shed takes from this thread what its children would inherit of the right to
-// mount: their exec then leaves them none. The minder keeps it, over nothing but
+// DropMountRights takes from this thread what its children would inherit of the right to
+// mount: their exec then leaves them none. The supervisor keeps it, over nothing but
 // its own namespaces, for sayStarted; and what has more rights than the program
 // the program cannot trace.
-func Shed() error {
+func DropMountRights() error {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var caps [2]unix.CapUserData
 	if err := unix.Capget(&head, &caps[0]); err != nil {
