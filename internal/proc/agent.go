@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -212,40 +211,6 @@ func (e *Exit) setWaitStatus(ws syscall.WaitStatus) {
 	e.Code = ws.ExitStatus()
 }
 
-// ear is the agent's end of the socket. It knows which end spoke first.
-type ear struct {
-	*net.UnixConn
-	speaker int // the process id named by the first message's credentials, in our namespace
-}
-
-// socketpair makes the two ends. With creds, each message up tells its sender.
-func socketpair(creds bool) (*ear, *os.File, error) {
-	syscall.ForkLock.RLock() // where the pair cannot be made close-on-exec at once
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fds[0])
-		syscall.CloseOnExec(fds[1])
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
-	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "minder"), os.NewFile(uintptr(fds[1]), "agent")
-	defer ours.Close() // FileConn takes a copy
-	if creds {
-		if err := askCreds(fds[0]); err != nil {
-			theirs.Close()
-			return nil, nil, err
-		}
-	}
-	conn, err := net.FileConn(ours)
-	if err != nil {
-		theirs.Close()
-		return nil, nil, err
-	}
-	return &ear{UnixConn: conn.(*net.UnixConn)}, theirs, nil
-}
-
 // environ is the program's environment: the last of each key, and the mark. A
 // tree inside a tree carries both tokens, so that it dies with the outer one.
 func environ(env []string, mark string) [][]byte {
@@ -263,3 +228,9 @@ func environ(env []string, mark string) [][]byte {
 	}
 	return append(out, []byte(process.Mark+"="+mark))
 }
+
+// errRefused: the kernel does not give us a namespace, so do with less.
+var errRefused = errors.New("namespace refused")
+
+// refused is errRefused with the reason.
+func refused(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }

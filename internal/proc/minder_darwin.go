@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"encoding/json"
 	"os"
 	"strconv"
 	"syscall"
@@ -60,15 +59,6 @@ func (h *herd) cull() (killed, refused int) {
 func (h *herd) empty() bool {
 	tree, err := h.find()
 	return err == nil && len(tree) == 0
-}
-
-func sayStarted(agent *os.File, r report) error { return json.NewEncoder(agent).Encode(r) }
-
-func askCreds(int) error { return nil }
-
-func isSocket(fd int) bool {
-	_, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
-	return err == nil
 }
 
 func nameSelf() {}

@@ -1,7 +1,6 @@
 package proc
 
 import (
-	"encoding/json"
 	"errors"
 	"os"
 	"strconv"
@@ -134,46 +133,6 @@ func (h herd) cull() (killed, refused int) {
 }
 
 func (herd) empty() bool { return true }
-
-// sayStarted reports the program's start together with its credentials, which
-// the kernel translates into the agent's own numbers for it.
-func sayStarted(agent *os.File, r report) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	var creds []byte
-	if os.Getpid() == 1 {
-		creds = unix.UnixCredentials(&unix.Ucred{Pid: int32(r.Started), Uid: uint32(os.Getuid()), Gid: uint32(os.Getgid())})
-	}
-	return unix.Sendmsg(int(agent.Fd()), b, creds, nil, unix.MSG_NOSIGNAL)
-}
-
-// askCreds has every message on fd tell its sender.
-func askCreds(fd int) error {
-	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
-}
-
-// Read remembers the first speaker.
-func (e *ear) Read(b []byte) (int, error) {
-	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
-	n, oobn, _, _, err := e.ReadMsgUnix(b, oob)
-	n = max(n, 0) // it is -1 where the other end has gone with something unread, and no Reader may say that
-	if e.speaker != 0 || oobn == 0 {
-		return n, err
-	}
-	if msgs, perr := unix.ParseSocketControlMessage(oob[:oobn]); perr == nil && len(msgs) > 0 {
-		if creds, perr := unix.ParseUnixCredentials(&msgs[0]); perr == nil {
-			e.speaker = int(creds.Pid)
-		}
-	}
-	return n, err
-}
-
-func isSocket(fd int) bool {
-	_, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
-	return err == nil
-}
 
 // nameSelf is for top and ps -o comm, which would say "exe".
 func nameSelf() { _ = os.WriteFile("/proc/self/comm", []byte(minderName), 0) }

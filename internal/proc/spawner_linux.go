@@ -158,7 +158,7 @@ func (m *minded) readEvents() (clean bool) {
 				m.post.deliverBatch(batch)
 				return true
 			}
-			s, ok := m.order.parseSpawned(kind, body)
+			s, ok := parseSpawned(&m.order, kind, body)
 			if !ok {
 				return false
 			}

@@ -34,14 +34,6 @@ const frameHead = 5
 
 var little = binary.LittleEndian
 
-// spawnerOrder is what a minder is told that is to be a spawner.
-type spawnerOrder struct {
-	Slots     int
-	Grace     time.Duration
-	MaxOutput int64
-	Old       bool `json:",omitempty"` // tests: as on a kernel without clone3, pidfds and lists of children
-}
-
 // openFrame begins a frame at the end of b; closeFrame, given its place, counts it.
 func openFrame(b []byte, kind byte) (frame []byte, at int) {
 	return append(b, 0, 0, 0, 0, kind), len(b)
@@ -261,7 +253,7 @@ func appendUnfit(b []byte, j *job, errno syscall.Errno, now time.Time) []byte {
 }
 
 // parseSpawned reads a frame from the spawner. The data of an output stays where it is.
-func (o *order) parseSpawned(kind byte, c cut) (s Spawned, ok bool) {
+func parseSpawned(o *order, kind byte, c cut) (s Spawned, ok bool) {
 	s.ID = c.u64()
 	switch kind {
 	case frameBegan:

@@ -2,7 +2,6 @@ package proc
 
 import (
 	"bytes"
-	"io"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,7 +69,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	var told []Spawned
 	for len(up) > 0 {
 		kind, body, next, ok := nextFrame(up)
-		s, fine := (&order{}).parseSpawned(kind, body)
+		s, fine := parseSpawned(&order{}, kind, body)
 		if !ok || !fine {
 			t.Fatalf("after %d: %d, %v", len(told), kind, body)
 		}
@@ -84,29 +83,6 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// A message of any length leaves nothing of itself to what comes after it.
-func TestAWireIsLeftBareAfterAMessage(t *testing.T) {
-	t.Parallel()
-	for n := range 8000 {
-		var pipe struct {
-			bytes.Buffer
-			io.Closer
-		}
-		w := newWire(&pipe)
-		want := word{Do: strings.Repeat("x", n)}
-		if err := w.sendMessage(want); err != nil {
-			t.Fatal(err)
-		}
-		var got word
-		if err := w.readMessage(&got); err != nil || got != want {
-			t.Fatalf("%d bytes: %v", n, err)
-		}
-		if err := w.skipNewline(&pipe); err != nil || pipe.Len() != 0 {
-			t.Fatalf("%d bytes: %v, and %d bytes are left", n, err, pipe.Len())
-		}
 	}
 }
 
@@ -147,7 +123,7 @@ func FuzzFrames(f *testing.F) {
 					t.Fatalf("a frame of %d bytes held %d", len(body.b), total)
 				}
 			}
-			_, _ = (&order{}).parseSpawned(kind, body)
+			_, _ = parseSpawned(&order{}, kind, body)
 		}
 		if taken > len(b) {
 			t.Fatalf("%d bytes taken of %d", taken, len(b))

@@ -2,10 +2,13 @@ package proc
 
 import (
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
+	"net"
+	"os"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/resource"
@@ -101,8 +104,50 @@ func (w *wire) skipNewline(r io.Reader) error {
 	return err
 }
 
-// errRefused: the kernel does not give us a namespace, so do with less.
-var errRefused = errors.New("namespace refused")
+// ear is the agent's end of the socket. It knows which end spoke first.
+type ear struct {
+	*net.UnixConn
+	speaker int // the process id named by the first message's credentials, in our namespace
+}
 
-// refused is errRefused with the reason.
-func refused(why string) error { return fmt.Errorf("%w: %s", errRefused, why) }
+// socketpair makes the two ends. With creds, each message up tells its sender.
+func socketpair(creds bool) (*ear, *os.File, error) {
+	syscall.ForkLock.RLock() // where the pair cannot be made close-on-exec at once
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "minder"), os.NewFile(uintptr(fds[1]), "agent")
+	defer ours.Close() // FileConn takes a copy
+	if creds {
+		if err := askCreds(fds[0]); err != nil {
+			theirs.Close()
+			return nil, nil, err
+		}
+	}
+	conn, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, err
+	}
+	return &ear{UnixConn: conn.(*net.UnixConn)}, theirs, nil
+}
+
+// spawnerOrder is what a minder is told that is to be a spawner.
+type spawnerOrder struct {
+	Slots     int
+	Grace     time.Duration
+	MaxOutput int64
+	Old       bool `json:",omitempty"` // tests: as on a kernel without clone3, pidfds and lists of children
+}
+
+// isSocket says whether fd is an open socket.
+func isSocket(fd int) bool {
+	_, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	return err == nil
+}
