@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/reason"
 	"github.com/drover-run/drover/internal/proc/resource"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // namespaces is false once the kernel has refused a PID namespace, and
@@ -26,18 +27,18 @@ var namespaces, userNamespaces atomic.Bool
 // way is one manner of starting a tree: an order, and what remembers that the
 // kernel refuses it.
 type way struct {
-	order
+	wire.Order
 	tried *atomic.Bool
 }
 
 // waysToStart is what Start tries in turn. A plain user gets no namespace unless a view
 // needs one: the user's environment must look the same.
-func (c Command) waysToStart(o order) []way {
+func (c Command) waysToStart(o wire.Order) []way {
 	tried := &namespaces
 	if o.User = c.View != nil && !canNamespace(); o.User {
 		tried = &userNamespaces
 	}
-	herd := way{order: o}
+	herd := way{Order: o}
 	if c.herded || !tried.Load() {
 		return []way{herd}
 	}
@@ -46,11 +47,11 @@ func (c Command) waysToStart(o order) []way {
 }
 
 // begin starts a minder, gives it the order and waits for its first report.
-func begin(ctx context.Context, c Command, o order, h *resource.Limiter) (*Process, error) {
+func begin(ctx context.Context, c Command, o wire.Order, h *resource.Limiter) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, context.Cause(ctx))
 	}
-	ours, theirs, err := socketpair(o.Namespace)
+	ours, theirs, err := wire.Socketpair(o.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: connect its supervisor: %w", c.Path, err)
 	}
@@ -66,7 +67,7 @@ func begin(ctx context.Context, c Command, o order, h *resource.Limiter) (*Proce
 			files[i] = null
 		}
 	}
-	p := &Process{token: o.Token, name: c.Path, wire: newWire(ours), done: make(chan struct{}), limiter: h}
+	p := &Process{token: o.Token, name: c.Path, wire: wire.NewWire(ours), done: make(chan struct{}), limiter: h}
 	started := make(chan error, 1)
 	go func() { // ends with the tree; Wait, and every failing path below, waits for it
 		defer close(p.done)
@@ -95,7 +96,7 @@ func begin(ctx context.Context, c Command, o order, h *resource.Limiter) (*Proce
 
 // launchMinder makes the minder. The thread that does is kept for it until the
 // minder's end, since the parent-death signal follows the thread.
-func (p *Process) launchMinder(o order, files []*os.File) error {
+func (p *Process) launchMinder(o wire.Order, files []*os.File) error {
 	runtime.LockOSThread()
 	self, err := myself()
 	if err != nil {
@@ -135,11 +136,11 @@ func refusal(err error) bool {
 }
 
 // sendOrder hands over the order and reads whether the program started.
-func (p *Process) sendOrder(o order, conn *ear) error {
-	var r report
-	err := p.wire.sendMessage(o)
+func (p *Process) sendOrder(o wire.Order, conn *wire.Ear) error {
+	var r wire.Report
+	err := p.wire.SendMessage(o)
 	if err == nil {
-		err = p.wire.readMessage(&r)
+		err = p.wire.ReadMessage(&r)
 	}
 	switch {
 	case err != nil:
@@ -154,7 +155,7 @@ func (p *Process) sendOrder(o order, conn *ear) error {
 	p.limiter.NoteRefused(r.Missed)
 	p.pid = r.Started
 	if o.Namespace {
-		p.pid = conn.speaker // the same process, by the number it has out here
+		p.pid = conn.Speaker // the same process, by the number it has out here
 	}
 	return nil
 }
@@ -170,8 +171,8 @@ func (p *Process) readReports(running bool) {
 		watch.Go(func() { p.meter.Enforce(ended, p.Kill) }) // ends with the tree; waited for below
 	}
 	for {
-		var r report
-		if p.wire.readMessage(&r) != nil {
+		var r wire.Report
+		if p.wire.ReadMessage(&r) != nil {
 			break
 		}
 		if r.Exited {

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/reason"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // A shell's exit statuses for a program that was never run.
@@ -23,8 +24,8 @@ const (
 )
 
 // buildOrder checks a command and says it in the minder's terms.
-func (c Command) buildOrder() (order, error) {
-	o := order{Token: c.Token}
+func (c Command) buildOrder() (wire.Order, error) {
+	o := wire.Order{Token: c.Token}
 	if o.Token == "" {
 		o.Token = rand.Text()
 	} else if !process.IsToken(o.Token) {
@@ -119,9 +120,9 @@ func findProgram(s *mount.Layout, path, dir string, env []string) (string, error
 }
 
 // explain turns the kernel's one word into what is wrong and what to do.
-func explain(o order, step string, errno syscall.Errno) error {
+func explain(o wire.Order, step string, errno syscall.Errno) error {
 	path := string(o.Path)
-	if step == stepFolder {
+	if step == wire.StepFolder {
 		return fault.Wrap(errno, fault.Invalid, "", "start %s: enter folder %q", path, o.Dir)
 	}
 	head := peek(o.Layout, path, string(o.Dir))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // minderName is how a minder knows itself, and what ps shows.
@@ -22,12 +23,12 @@ var mainCalled atomic.Bool
 // one; otherwise it returns at once. Call it first in main, and in TestMain.
 func Main() {
 	mainCalled.Store(true)
-	if len(os.Args) != 1 || os.Args[0] != minderName || !isSocket(wireFD) {
+	if len(os.Args) != 1 || os.Args[0] != minderName || !wire.IsSocket(wire.WireFD) {
 		namespaces.Store(canNamespace())
 		userNamespaces.Store(true)
 		return
 	}
-	mind(os.NewFile(wireFD, "agent"))
+	mind(os.NewFile(wire.WireFD, "agent"))
 	syscall.Exit(0) // nothing is buffered; os.Exit takes a second under the race detector
 }
 
@@ -37,7 +38,7 @@ type pen interface {
 	// gets out. An error means that this pen cannot be had here.
 	close() error
 	// start runs the program inside; step says which part failed.
-	start(o order) (pid int, step string, err error)
+	start(o wire.Order) (pid int, step string, err error)
 	// signal sends sig to every process of the tree.
 	signal(sig syscall.Signal)
 	// cull kills what it can find and says how many that were, and how many it
@@ -49,7 +50,7 @@ type pen interface {
 
 // minder is the small loop between an agent and a program.
 type minder struct {
-	wire    *wire
+	wire    *wire.Wire
 	pen     pen
 	program int  // 0 once it has exited
 	stopped bool // it was told to end while the program ran
@@ -71,16 +72,16 @@ func mind(agent *os.File) {
 	deaths := make(chan os.Signal, 1)
 	signal.Notify(deaths, syscall.SIGCHLD)
 
-	m := &minder{wire: newWire(agent)}
-	var o order
-	if m.wire.readMessage(&o) != nil {
+	m := &minder{wire: wire.NewWire(agent)}
+	var o wire.Order
+	if m.wire.ReadMessage(&o) != nil {
 		return // the agent died before it said what to do
 	}
 	o.Bounds.OpenGroups()
 	m.pen = newPen(o)
 	if err := m.pen.close(); err != nil {
 		var overlay mount.OverlayError
-		_ = m.wire.sendMessage(report{Refused: err.Error(), Overlay: errors.As(err, &overlay)})
+		_ = m.wire.SendMessage(wire.Report{Refused: err.Error(), Overlay: errors.As(err, &overlay)})
 		return
 	}
 	if o.Spawner != nil {
@@ -93,18 +94,18 @@ func mind(agent *os.File) {
 		if !ok {
 			errno = syscall.EINVAL
 		}
-		_ = m.wire.sendMessage(report{Step: step, Errno: int(errno)})
+		_ = m.wire.SendMessage(wire.Report{Step: step, Errno: int(errno)})
 		return
 	}
 	m.program = pid
 	letGo()
-	_ = sayStarted(agent, report{Started: pid, Missed: o.Bounds.MissedLimits()}) // an agent that is gone shows as the end of words
-	words := make(chan word)
+	_ = wire.SayStarted(agent, wire.Report{Started: pid, Missed: o.Bounds.MissedLimits()}) // an agent that is gone shows as the end of words
+	words := make(chan wire.Word)
 	go func() { // ends with the agent, which runUntilEmpty waits for; or with this process
 		defer close(words)
 		for {
-			var w word
-			if m.wire.readMessage(&w) != nil {
+			var w wire.Word
+			if m.wire.ReadMessage(&w) != nil {
 				return
 			}
 			words <- w
@@ -119,10 +120,10 @@ func mind(agent *os.File) {
 
 // run starts the program, as its own session, within its limits, with a higher
 // OOM score than ours.
-func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
+func run(o wire.Order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	if len(o.Dir) > 0 {
 		if err := syscall.Chdir(string(o.Dir)); err != nil {
-			return 0, stepFolder, err
+			return 0, wire.StepFolder, err
 		}
 	}
 	// The thread's empty mask becomes the program's. A herd's program also gets
@@ -134,7 +135,7 @@ func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	clearMask()
 	if o.User {
 		if err := mount.DropMountRights(); err != nil {
-			return 0, stepExec, err
+			return 0, wire.StepExec, err
 		}
 	}
 	back := raiseOOM()
@@ -152,7 +153,7 @@ func run(o order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	})
-	return pid, stepExec, err
+	return pid, wire.StepExec, err
 }
 
 func texts(bs [][]byte) []string {
@@ -164,7 +165,7 @@ func texts(bs [][]byte) []string {
 }
 
 // runUntilEmpty returns when nothing of the tree is left that could be killed.
-func (m *minder) runUntilEmpty(words <-chan word, deaths <-chan os.Signal) {
+func (m *minder) runUntilEmpty(words <-chan wire.Word, deaths <-chan os.Signal) {
 	var deadline, again <-chan time.Time
 	var until time.Time
 	pause, refusals := process.FirstPause, 0
@@ -205,24 +206,24 @@ func (m *minder) runUntilEmpty(words <-chan word, deaths <-chan os.Signal) {
 }
 
 // executeWord does what a word asks for. A stop gives the time when grace is over.
-func (m *minder) executeWord(w word) (deadline time.Time, stop bool) {
-	if w.Do != doSignal {
+func (m *minder) executeWord(w wire.Word) (deadline time.Time, stop bool) {
+	if w.Do != wire.DoSignal {
 		m.reapChildren() // it may have ended before
 		m.stopped = m.stopped || m.program != 0
 	}
 	switch w.Do {
-	case doKill:
+	case wire.DoKill:
 		m.dying = true
-	case doSignal:
+	case wire.DoSignal:
 		if m.program != 0 {
 			_ = syscall.Kill(-m.program, syscall.Signal(w.Signal)) // it may have just exited
 		}
-	case doInterrupt:
+	case wire.DoInterrupt:
 		if m.program != 0 {
 			_ = syscall.Kill(-m.program, syscall.Signal(w.Signal))
 			_ = syscall.Kill(-m.program, syscall.SIGCONT) // a stopped process cannot hear the other
 		}
-	case doStop:
+	case wire.DoStop:
 		m.pen.signal(syscall.SIGTERM)
 		m.pen.signal(syscall.SIGCONT) // a stopped process cannot hear the other
 		return time.Now().Add(w.Grace), true
@@ -244,7 +245,7 @@ func (m *minder) reapChildren() (childless bool) {
 			return false
 		case pid == m.program:
 			m.program, m.dying = 0, true
-			_ = m.wire.sendMessage(report{Exited: true, Status: int(ws), Stopped: m.stopped})
+			_ = m.wire.SendMessage(wire.Report{Exited: true, Status: int(ws), Stopped: m.stopped})
 		}
 	}
 }
@@ -253,7 +254,7 @@ func (m *minder) reapChildren() (childless bool) {
 func (m *minder) sendTally() {
 	var ru syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_CHILDREN, &ru) // cannot fail for these arguments
-	_ = m.wire.sendMessage(report{Gone: &tally{
+	_ = m.wire.SendMessage(wire.Report{Gone: &wire.Tally{
 		User:   time.Duration(ru.Utime.Nano()),
 		System: time.Duration(ru.Stime.Nano()),
 		MaxRSS: int64(ru.Maxrss) * rssUnit,

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 const rssUnit = 1 // ru_maxrss is in bytes
@@ -16,9 +17,9 @@ func canNamespace() bool { return false }
 
 func myself() (string, error) { return os.Executable() }
 
-func minderAttr(order) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+func minderAttr(wire.Order) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-func newPen(o order) pen { return &herd{minder: os.Getpid(), token: o.Token} }
+func newPen(o wire.Order) pen { return &herd{minder: os.Getpid(), token: o.Token} }
 
 // herd is what can be recognised as the tree: nothing here inherits orphans.
 type herd struct {
@@ -31,7 +32,7 @@ var _ pen = (*herd)(nil)
 
 func (*herd) close() error { return nil }
 
-func (h *herd) start(o order) (pid int, step string, err error) {
+func (h *herd) start(o wire.Order) (pid int, step string, err error) {
 	pid, step, err = run(o, &syscall.SysProcAttr{Setsid: true})
 	h.session = pid
 	return pid, step, err

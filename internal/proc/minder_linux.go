@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 const rssUnit = 1 << 10 // ru_maxrss is in KiB
@@ -24,7 +25,7 @@ func myself() (string, error) { return "/proc/self/exe", nil }
 // Ctrl-C does not reach it. Should the agent die, a namespace may be killed
 // outright. A herd must live to do its work: it is only woken, in case its own
 // tree has stopped it, and learns the news from the end of the socket.
-func minderAttr(o order) *syscall.SysProcAttr {
+func minderAttr(o wire.Order) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 	if o.Namespace {
 		attr.Pdeathsig = syscall.SIGKILL
@@ -54,7 +55,7 @@ func minderAttr(o order) *syscall.SysProcAttr {
 	return attr
 }
 
-func newPen(o order) pen {
+func newPen(o wire.Order) pen {
 	if o.Namespace {
 		return space{o.Layout}
 	}
@@ -73,7 +74,7 @@ func (s space) close() error {
 	return mount.Apply(s.layout, true)
 }
 
-func (space) start(o order) (pid int, step string, err error) {
+func (space) start(o wire.Order) (pid int, step string, err error) {
 	return run(o, &syscall.SysProcAttr{Setsid: true})
 }
 
@@ -111,7 +112,7 @@ func (h herd) close() error {
 }
 
 // start lets the program itself not survive a minder that it killed.
-func (herd) start(o order) (pid int, step string, err error) {
+func (herd) start(o wire.Order) (pid int, step string, err error) {
 	return run(o, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL})
 }
 

@@ -68,6 +68,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/resource"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // Command says what to run. It runs in a session and process group of its own,
@@ -100,7 +101,7 @@ type Process struct {
 	exit  Exit
 
 	mu     sync.Mutex // guards the writing side of wire
-	wire   *wire
+	wire   *wire.Wire
 	minder *os.Process
 
 	limiter *resource.Limiter // its limits; nil: none
@@ -135,8 +136,8 @@ func Start(ctx context.Context, c Command) (*Process, error) {
 }
 
 // startFirstWay starts the tree in the first way that the kernel does not refuse.
-func (c Command) startFirstWay(ctx context.Context, o order, h *resource.Limiter) (p *Process, err error) {
-	err = c.tryEachWay(o, c.Path, func(o order) (err error) {
+func (c Command) startFirstWay(ctx context.Context, o wire.Order, h *resource.Limiter) (p *Process, err error) {
+	err = c.tryEachWay(o, c.Path, func(o wire.Order) (err error) {
 		p, err = begin(ctx, c, o, h)
 		return err
 	})
@@ -145,10 +146,10 @@ func (c Command) startFirstWay(ctx context.Context, o order, h *resource.Limiter
 
 // tryEachWay calls begin, for the program of that name, in one way after the other
 // until the kernel does not refuse.
-func (c Command) tryEachWay(o order, name string, begin func(order) error) (err error) {
+func (c Command) tryEachWay(o wire.Order, name string, begin func(wire.Order) error) (err error) {
 	var refuser *atomic.Bool
 	for _, w := range c.waysToStart(o) {
-		err = begin(w.order)
+		err = begin(w.Order)
 		if !errors.Is(err, errRefused) {
 			if err == nil && refuser != nil {
 				refuser.Store(false) // the other way works, so it was not the view
@@ -205,14 +206,14 @@ func (p *Process) Signal(sig os.Signal) error {
 	if !ok {
 		return fmt.Errorf("signal %s: not a signal of this system: %v", p.name, sig)
 	}
-	return p.sendWord(word{Do: doSignal, Signal: int(s)})
+	return p.sendWord(wire.Word{Do: wire.DoSignal, Signal: int(s)})
 }
 
 // Interrupt sends sig to the program's process group, as a terminal does to what runs in
 // its foreground, and wakes what was stopped there. Nothing follows: Stop ends a tree
 // that does not end by that. What the program makes of it is Stopped in Exit.
 func (p *Process) Interrupt(sig syscall.Signal) {
-	_ = p.sendWord(word{Do: doInterrupt, Signal: int(sig)}) // not told: it is gone already
+	_ = p.sendWord(wire.Word{Do: wire.DoInterrupt, Signal: int(sig)}) // not told: it is gone already
 	p.continueMinder()
 }
 
@@ -221,17 +222,17 @@ func (p *Process) Interrupt(sig syscall.Signal) {
 // Called again it can shorten the grace, never lengthen it. Stopping a tree
 // that is gone does nothing.
 func (p *Process) Stop(grace time.Duration) {
-	_ = p.sendWord(word{Do: doStop, Grace: grace}) // not told: it is gone already
+	_ = p.sendWord(wire.Word{Do: wire.DoStop, Grace: grace}) // not told: it is gone already
 	p.continueMinder()
 }
 
 // Kill kills the tree. It returns at once; Wait tells the end.
 func (p *Process) Kill() {
-	_ = p.sendWord(word{Do: doKill}) // not told: it is gone already
+	_ = p.sendWord(wire.Word{Do: wire.DoKill}) // not told: it is gone already
 	p.continueMinder()
 }
 
-func (p *Process) sendWord(w word) error {
+func (p *Process) sendWord(w wire.Word) error {
 	select {
 	case <-p.done:
 		return os.ErrProcessDone
@@ -239,7 +240,7 @@ func (p *Process) sendWord(w word) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.wire.sendMessage(w); err != nil {
+	if err := p.wire.SendMessage(w); err != nil {
 		return os.ErrProcessDone
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/proctest"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 func TestExitSaysHowTheProgramEnded(t *testing.T) {
@@ -200,7 +201,7 @@ func FuzzExplain(f *testing.F) {
 		proctest.WriteFile(t, path, string(head), 0o755)
 		for _, errno := range []syscall.Errno{syscall.ENOENT, syscall.EACCES, syscall.ENOEXEC} {
 			var f *fault.Fault
-			err := explain(order{Path: []byte(path)}, stepExec, errno)
+			err := explain(wire.Order{Path: []byte(path)}, wire.StepExec, errno)
 			if !errors.As(err, &f) || f.Code != 126 && f.Code != 127 || f.Hint == "" || strings.ContainsAny(f.Text, "\r\n\x00") {
 				t.Errorf("%q, %v: got %+v", head, errno, f)
 			}

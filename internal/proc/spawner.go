@@ -15,6 +15,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // A Spawner runs very many small commands, errands, at a few dozen microseconds
@@ -153,9 +154,9 @@ func OpenSpawner(ctx context.Context, c SpawnerConfig) (*Spawner, error) {
 const spawnerName = "a spawner"
 
 // buildOrder checks a configuration and says it in the minder's terms.
-func (c SpawnerConfig) buildOrder() (o order, err error) {
+func (c SpawnerConfig) buildOrder() (o wire.Order, err error) {
 	o.Path = []byte(spawnerName)
-	o.Spawner = &spawnerOrder{Slots: c.Slots, Grace: c.Grace, MaxOutput: c.MaxOutput, Old: c.old}
+	o.Spawner = &wire.SpawnerOrder{Slots: c.Slots, Grace: c.Grace, MaxOutput: c.MaxOutput, Old: c.old}
 	if o.Token = c.Token; o.Token == "" {
 		o.Token = rand.Text()
 	} else if !process.IsToken(o.Token) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // family is the children of a spawner: the programs that it runs, and the orphans
@@ -63,7 +64,7 @@ const (
 	refusals = 2
 )
 
-func (f *family) openLists(o order) {
+func (f *family) openLists(o wire.Order) {
 	f.orphans = map[int]*orphan{}
 	if o.Spawner.Old {
 		return

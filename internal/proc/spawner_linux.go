@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // bootTime counts while the machine sleeps and while a process is stopped, and is
@@ -26,7 +27,7 @@ func bootTime() time.Duration {
 // minded is a spawner as its agent knows it.
 type minded struct {
 	post   *post
-	order  order
+	order  wire.Order
 	minder *os.Process
 	conn   *net.UnixConn
 	gone   chan struct{} // closed when the tree is gone
@@ -45,7 +46,7 @@ func openCrew(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
 		return nil, err
 	}
 	var m *minded
-	err = Command{View: c.View, herded: c.herded}.tryEachWay(o, spawnerName, func(o order) (err error) {
+	err = Command{View: c.View, herded: c.herded}.tryEachWay(o, spawnerName, func(o wire.Order) (err error) {
 		m, err = openMinded(ctx, o, p)
 		return err
 	})
@@ -56,11 +57,11 @@ func openCrew(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
 }
 
 // openMinded starts a spawner in one way.
-func openMinded(ctx context.Context, o order, post *post) (*minded, error) {
+func openMinded(ctx context.Context, o wire.Order, post *post) (*minded, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start a spawner: %w", context.Cause(ctx))
 	}
-	ours, theirs, err := socketpair(false)
+	ours, theirs, err := wire.Socketpair(false)
 	if err != nil {
 		return nil, fmt.Errorf("start a spawner: connect it: %w", err)
 	}
@@ -76,7 +77,7 @@ func openMinded(ctx context.Context, o order, post *post) (*minded, error) {
 	}
 	started := make(chan error, 1)
 	go func() { // ends with the spawner and the reader of its events; close, and every failing path below, waits for the former
-		p := &Process{token: o.Token, name: spawnerName, wire: newWire(ours)}
+		p := &Process{token: o.Token, name: spawnerName, wire: wire.NewWire(ours)}
 		err := p.launchMinder(o, []*os.File{null, null, null, theirs})
 		defer runtime.UnlockOSThread()
 		theirs.Close()
@@ -85,7 +86,7 @@ func openMinded(ctx context.Context, o order, post *post) (*minded, error) {
 			err = p.sendOrder(o, ours)
 		}
 		if err == nil {
-			if err = p.wire.skipNewline(ours); err != nil {
+			if err = p.wire.SkipNewline(ours); err != nil {
 				err = fmt.Errorf("start a spawner: read from it: %w", err)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // spawner is the process that runs errands: one thread, one loop, no goroutine
@@ -21,7 +22,7 @@ import (
 // output, see which ones' time is over, settle those that ended, begin others, post what
 // there is to report.
 type spawner struct {
-	spawnerOrder
+	wire.SpawnerOrder
 	minder *minder
 	herd   bool
 	mark   string // what the value of an errand's mark begins with
@@ -80,11 +81,11 @@ const (
 )
 
 // spawn is a minder's life as a spawner.
-func spawn(m *minder, agent *os.File, o order) {
+func spawn(m *minder, agent *os.File, o wire.Order) {
 	// On the main thread, if it may be, since orphans become that thread's children.
 	runtime.LockOSThread()
 	s := &spawner{
-		spawnerOrder: *o.Spawner, minder: m, herd: !o.Namespace, agent: int(agent.Fd()),
+		SpawnerOrder: *o.Spawner, minder: m, herd: !o.Namespace, agent: int(agent.Fd()),
 		mark: process.Mark + "=" + o.Mark + ":" + o.Token + ".", env: newSurroundings(o.Env),
 		running: map[int]*item{}, byID: map[uint64]*item{}, events: make([]unix.EpollEvent, 64),
 	}
@@ -93,46 +94,46 @@ func spawn(m *minder, agent *os.File, o order) {
 		if !ok {
 			errno = syscall.EINVAL
 		}
-		_ = m.wire.sendMessage(report{Step: step, Errno: int(errno)})
+		_ = m.wire.SendMessage(wire.Report{Step: step, Errno: int(errno)})
 		return
 	}
-	if m.wire.sendMessage(report{Started: os.Getpid()}) == nil {
+	if m.wire.SendMessage(wire.Report{Started: os.Getpid()}) == nil {
 		s.runUntilClosed()
 	}
 }
 
-func (s *spawner) openSpawner(o order, agent *os.File) (step string, err error) {
-	if err := s.minder.wire.skipNewline(agent); err != nil {
-		return stepExec, err
+func (s *spawner) openSpawner(o wire.Order, agent *os.File) (step string, err error) {
+	if err := s.minder.wire.SkipNewline(agent); err != nil {
+		return wire.StepExec, err
 	}
 	if err := syscall.Chdir(string(o.Dir)); err != nil {
-		return stepFolder, err
+		return wire.StepFolder, err
 	}
 	quiet()
 	clearMask()
 	if o.User {
 		if err := mount.DropMountRights(); err != nil {
-			return stepExec, err
+			return wire.StepExec, err
 		}
 	}
 	raiseOOM() // for good: what is small among the errands is not larger than us
 	if s.null, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return stepExec, err
+		return wire.StepExec, err
 	}
 	if s.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return stepExec, err
+		return wire.StepExec, err
 	}
 	if s.outputs, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return stepExec, err
+		return wire.StepExec, err
 	}
 	if err = unix.SetNonblock(s.agent, true); err != nil {
-		return stepExec, err
+		return wire.StepExec, err
 	}
 	if err := s.watchDescriptor(s.poll, s.agent, unix.EPOLLIN, onAgent, 0); err != nil {
-		return stepExec, err
+		return wire.StepExec, err
 	}
 	if err := s.watchDescriptor(s.poll, s.outputs, unix.EPOLLIN, onOutputs, 0); err != nil {
-		return stepExec, err
+		return wire.StepExec, err
 	}
 	if !s.Old {
 		s.fast = newFast(s.herd)

@@ -9,13 +9,15 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // plain runs errands with a minder for each, as Start does: a hundred times as
 // slow as minded, and for any system.
 type plain struct {
 	config SpawnerConfig
-	order  order // what all have in common
+	order  wire.Order // what all have in common
 	post   *post
 
 	mu      sync.Mutex
@@ -50,7 +52,7 @@ func openPlain(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
 		if err != nil {
 			errno = syscall.ENOENT
 		}
-		return nil, explain(o, stepFolder, errno)
+		return nil, explain(o, wire.StepFolder, errno)
 	}
 	return &plain{config: c, order: o, post: p, running: map[uint64]*plainItem{}, gone: make(chan struct{})}, nil
 }

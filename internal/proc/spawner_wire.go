@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"syscall"
 	"time"
+
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // What goes between an agent and its spawner, once the order was given and
@@ -253,7 +255,7 @@ func appendUnfit(b []byte, j *job, errno syscall.Errno, now time.Time) []byte {
 }
 
 // parseSpawned reads a frame from the spawner. The data of an output stays where it is.
-func parseSpawned(o *order, kind byte, c cut) (s Spawned, ok bool) {
+func parseSpawned(o *wire.Order, kind byte, c cut) (s Spawned, ok bool) {
 	s.ID = c.u64()
 	switch kind {
 	case frameBegan:
@@ -268,8 +270,8 @@ func parseSpawned(o *order, kind byte, c cut) (s Spawned, ok bool) {
 		s.Kind, s.Began = SpawnedEnded, c.nextTime()
 		s.Ended = s.Began
 		s.Exit.Code = -1
-		told := order{Path: c.b, Dir: o.Dir, Layout: o.Layout}
-		s.Err = explain(told, stepExec, errno)
+		told := wire.Order{Path: c.b, Dir: o.Dir, Layout: o.Layout}
+		s.Err = explain(told, wire.StepExec, errno)
 	case frameUnstarted:
 		s.Kind = SpawnedUnstarted
 	default:

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 func TestErrandsAndEventsCrossTheWire(t *testing.T) {
@@ -69,7 +71,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	var told []Spawned
 	for len(up) > 0 {
 		kind, body, next, ok := nextFrame(up)
-		s, fine := parseSpawned(&order{}, kind, body)
+		s, fine := parseSpawned(&wire.Order{}, kind, body)
 		if !ok || !fine {
 			t.Fatalf("after %d: %d, %v", len(told), kind, body)
 		}
@@ -123,7 +125,7 @@ func FuzzFrames(f *testing.F) {
 					t.Fatalf("a frame of %d bytes held %d", len(body.b), total)
 				}
 			}
-			_, _ = parseSpawned(&order{}, kind, body)
+			_, _ = parseSpawned(&wire.Order{}, kind, body)
 		}
 		if taken > len(b) {
 			t.Fatalf("%d bytes taken of %d", taken, len(b))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // reads checks what a user reads of an error: the whole text, and the whole hint.
@@ -57,9 +58,9 @@ func TestASpawnerThatCannotBeSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestWhatTheKernelRefusesHasItsNextStep(t *testing.T) {
-	o := order{Path: []byte("/bin/sh")}
-	reads(t, explain(o, stepExec, syscall.E2BIG), fault.Invalid, "start /bin/sh: its arguments and environment: argument list too long", "Put the list in a file and name the file.")
-	reads(t, explain(o, stepExec, syscall.EAGAIN), fault.Full, "start /bin/sh: no room for another process: resource temporarily unavailable",
+	o := wire.Order{Path: []byte("/bin/sh")}
+	reads(t, explain(o, wire.StepExec, syscall.E2BIG), fault.Invalid, "start /bin/sh: its arguments and environment: argument list too long", "Put the list in a file and name the file.")
+	reads(t, explain(o, wire.StepExec, syscall.EAGAIN), fault.Full, "start /bin/sh: no room for another process: resource temporarily unavailable",
 		"Raise the limit on processes (ulimit -u), or use fewer slots.")
 }
 
@@ -89,7 +90,7 @@ func TestAFileThatTheKernelDoesNotRunHasItsNextStep(t *testing.T) {
 		{elf, syscall.ENOEXEC, "it was built for another kind of machine", "Build it for this machine."},
 		{text, syscall.ENOEXEC, "neither a program nor a script with a #! line", "Begin it with a line that names its interpreter, such as #!/bin/sh."},
 	} {
-		reads(t, explain(order{Path: []byte(row.path)}, stepExec, row.errno), fault.Invalid, "start "+row.path+": "+row.why, row.hint)
+		reads(t, explain(wire.Order{Path: []byte(row.path)}, wire.StepExec, row.errno), fault.Invalid, "start "+row.path+": "+row.why, row.hint)
 	}
 }
 
@@ -134,8 +135,8 @@ func TestAProcessThatHasEndedIsNotFound(t *testing.T) {
 func TestASupervisorThatEndedIsLost(t *testing.T) {
 	ours, theirs := net.Pipe()
 	theirs.Close()
-	p := &Process{name: "/bin/sh", wire: newWire(ours)}
-	if err := p.sendOrder(order{}, nil); err == nil || !strings.HasPrefix(err.Error(), "start /bin/sh: its supervisor ended: ") || fault.KindOf(err) != fault.Lost {
+	p := &Process{name: "/bin/sh", wire: wire.NewWire(ours)}
+	if err := p.sendOrder(wire.Order{}, nil); err == nil || !strings.HasPrefix(err.Error(), "start /bin/sh: its supervisor ended: ") || fault.KindOf(err) != fault.Lost {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
 	}
 }

@@ -1,4 +1,4 @@
-package proc
+package wire
 
 import (
 	"encoding/json"
@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sayStarted reports the program's start together with its credentials, which
+// SayStarted reports the program's start together with its credentials, which
 // the kernel translates into the agent's own numbers for it.
-func sayStarted(agent *os.File, r report) error {
+func SayStarted(agent *os.File, r Report) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -27,16 +27,16 @@ func askCreds(fd int) error {
 }
 
 // Read remembers the first speaker.
-func (e *ear) Read(b []byte) (int, error) {
+func (e *Ear) Read(b []byte) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	n, oobn, _, _, err := e.ReadMsgUnix(b, oob)
 	n = max(n, 0) // it is -1 where the other end has gone with something unread, and no Reader may say that
-	if e.speaker != 0 || oobn == 0 {
+	if e.Speaker != 0 || oobn == 0 {
 		return n, err
 	}
 	if msgs, perr := unix.ParseSocketControlMessage(oob[:oobn]); perr == nil && len(msgs) > 0 {
 		if creds, perr := unix.ParseUnixCredentials(&msgs[0]); perr == nil {
-			e.speaker = int(creds.Pid)
+			e.Speaker = int(creds.Pid)
 		}
 	}
 	return n, err

@@ -1,4 +1,4 @@
-package proc
+package wire
 
 import (
 	"net"
@@ -21,16 +21,16 @@ func TestAnEndThatGoesWithSomethingUnreadIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWire(&ear{UnixConn: conn.(*net.UnixConn)})
+	w := NewWire(&Ear{UnixConn: conn.(*net.UnixConn)})
 	defer w.Close()
-	if err := w.sendMessage("an order"); err != nil {
+	if err := w.SendMessage("an order"); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Close(pair[1]); err != nil {
 		t.Fatal(err)
 	}
 	var v any
-	if err := w.readMessage(&v); err == nil {
+	if err := w.ReadMessage(&v); err == nil {
 		t.Errorf("it reads %v", v)
 	}
 }

@@ -1,4 +1,4 @@
-package proc
+package wire
 
 import (
 	"encoding/json"
@@ -15,11 +15,11 @@ import (
 )
 
 // The minder reads its orders from here: 0, 1 and 2 are the program's own.
-const wireFD = 3
+const WireFD = 3
 
-// order is the first message down. Bytes, not strings: paths and arguments
+// Order is the first message down. Bytes, not strings: paths and arguments
 // need not be UTF-8, and JSON would change them.
-type order struct {
+type Order struct {
 	Path, Dir []byte
 	Args, Env [][]byte
 	Token     string // the tree's own
@@ -30,30 +30,30 @@ type order struct {
 	Layout    *mount.Layout    // nil: the machine as it is
 	Bounds    *resource.Bounds // nil: no limits
 
-	Spawner *spawnerOrder // the minder is to be a spawner: Path and Args have no meaning, Env is for all
+	Spawner *SpawnerOrder // the minder is to be a spawner: Path and Args have no meaning, Env is for all
 }
 
 // What a word asks for.
 const (
-	doSignal    = "signal"
-	doInterrupt = "interrupt"
-	doStop      = "stop"
-	doKill      = "kill"
+	DoSignal    = "signal"
+	DoInterrupt = "interrupt"
+	DoStop      = "stop"
+	DoKill      = "kill"
 )
 
-// word is any later message down.
-type word struct {
+// Word is any later message down.
+type Word struct {
 	Do     string
 	Signal int           `json:",omitempty"`
 	Grace  time.Duration `json:",omitempty"` // nanoseconds
 }
 
-// report is any message up: exactly one field group is set.
-type report struct {
+// Report is any message up: exactly one field group is set.
+type Report struct {
 	Refused string `json:",omitempty"` // what the kernel refuses the pen; nothing was started
 	Overlay bool   `json:",omitempty"` // with it: an overlay alone is refused
 
-	Step  string `json:",omitempty"` // stepFolder or stepExec: why the program did not start
+	Step  string `json:",omitempty"` // StepFolder or StepExec: why the program did not start
 	Errno int    `json:",omitempty"`
 
 	Started int               `json:",omitempty"` // the program's id, as the minder sees it
@@ -63,40 +63,40 @@ type report struct {
 	Status  int  `json:",omitempty"`
 	Stopped bool `json:",omitempty"` // with it: it was told to, before
 
-	Gone *tally `json:",omitempty"` // nothing of the tree is left
+	Gone *Tally `json:",omitempty"` // nothing of the tree is left
 }
 
 const (
-	stepFolder = "folder"
-	stepExec   = "exec"
+	StepFolder = "folder"
+	StepExec   = "exec"
 )
 
-// tally is what the tree used.
-type tally struct {
+// Tally is what the tree used.
+type Tally struct {
 	User, System time.Duration
 	MaxRSS       int64 // bytes
 	Left         int
 }
 
-// wire is one end of the socket. Reading and writing are independent; each is
+// Wire is one end of the socket. Reading and writing are independent; each is
 // for one goroutine at a time.
-type wire struct {
+type Wire struct {
 	io.Closer
 	enc *json.Encoder
 	dec *json.Decoder
 }
 
-func newWire(rw io.ReadWriteCloser) *wire {
-	return &wire{Closer: rw, enc: json.NewEncoder(rw), dec: json.NewDecoder(rw)}
+func NewWire(rw io.ReadWriteCloser) *Wire {
+	return &Wire{Closer: rw, enc: json.NewEncoder(rw), dec: json.NewDecoder(rw)}
 }
 
-func (w *wire) sendMessage(v any) error { return w.enc.Encode(v) }
-func (w *wire) readMessage(v any) error { return w.dec.Decode(v) }
+func (w *Wire) SendMessage(v any) error { return w.enc.Encode(v) }
+func (w *Wire) ReadMessage(v any) error { return w.dec.Decode(v) }
 
-// skipNewline takes from r, which the wire reads, the newline behind the last message, so
+// SkipNewline takes from r, which the wire reads, the newline behind the last message, so
 // that what comes next need not be JSON. The other end must still be silent: else
 // some of it could have been read with the message, and would be lost.
-func (w *wire) skipNewline(r io.Reader) error {
+func (w *Wire) SkipNewline(r io.Reader) error {
 	if n, _ := w.dec.Buffered().Read(make([]byte, 1)); n > 0 {
 		return nil
 	}
@@ -104,14 +104,14 @@ func (w *wire) skipNewline(r io.Reader) error {
 	return err
 }
 
-// ear is the agent's end of the socket. It knows which end spoke first.
-type ear struct {
+// Ear is the agent's end of the socket. It knows which end spoke first.
+type Ear struct {
 	*net.UnixConn
-	speaker int // the process id named by the first message's credentials, in our namespace
+	Speaker int // the process id named by the first message's credentials, in our namespace
 }
 
-// socketpair makes the two ends. With creds, each message up tells its sender.
-func socketpair(creds bool) (*ear, *os.File, error) {
+// Socketpair makes the two ends. With creds, each message up tells its sender.
+func Socketpair(creds bool) (*Ear, *os.File, error) {
 	syscall.ForkLock.RLock() // where the pair cannot be made close-on-exec at once
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -135,19 +135,19 @@ func socketpair(creds bool) (*ear, *os.File, error) {
 		theirs.Close()
 		return nil, nil, err
 	}
-	return &ear{UnixConn: conn.(*net.UnixConn)}, theirs, nil
+	return &Ear{UnixConn: conn.(*net.UnixConn)}, theirs, nil
 }
 
-// spawnerOrder is what a minder is told that is to be a spawner.
-type spawnerOrder struct {
+// SpawnerOrder is what a minder is told that is to be a spawner.
+type SpawnerOrder struct {
 	Slots     int
 	Grace     time.Duration
 	MaxOutput int64
 	Old       bool `json:",omitempty"` // tests: as on a kernel without clone3, pidfds and lists of children
 }
 
-// isSocket says whether fd is an open socket.
-func isSocket(fd int) bool {
+// IsSocket says whether fd is an open socket.
+func IsSocket(fd int) bool {
 	_, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
 	return err == nil
 }

@@ -1,4 +1,4 @@
-package proc
+package wire
 
 import (
 	"bytes"
@@ -15,16 +15,16 @@ func TestAWireIsLeftBareAfterAMessage(t *testing.T) {
 			bytes.Buffer
 			io.Closer
 		}
-		w := newWire(&pipe)
-		want := word{Do: strings.Repeat("x", n)}
-		if err := w.sendMessage(want); err != nil {
+		w := NewWire(&pipe)
+		want := Word{Do: strings.Repeat("x", n)}
+		if err := w.SendMessage(want); err != nil {
 			t.Fatal(err)
 		}
-		var got word
-		if err := w.readMessage(&got); err != nil || got != want {
+		var got Word
+		if err := w.ReadMessage(&got); err != nil || got != want {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
-		if err := w.skipNewline(&pipe); err != nil || pipe.Len() != 0 {
+		if err := w.SkipNewline(&pipe); err != nil || pipe.Len() != 0 {
 			t.Fatalf("%d bytes: %v, and %d bytes are left", n, err, pipe.Len())
 		}
 	}
