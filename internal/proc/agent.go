@@ -51,7 +51,7 @@ func begin(ctx context.Context, c Command, o wire.Order, h *resource.Limiter) (*
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", c.Path, context.Cause(ctx))
 	}
-	ours, theirs, err := wire.Socketpair(o.Namespace)
+	ours, theirs, err := wire.NewPair(o.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: connect its supervisor: %w", c.Path, err)
 	}
@@ -67,15 +67,15 @@ func begin(ctx context.Context, c Command, o wire.Order, h *resource.Limiter) (*
 			files[i] = null
 		}
 	}
-	p := &Process{token: o.Token, name: c.Path, wire: wire.NewWire(ours), done: make(chan struct{}), limiter: h}
+	p := &Process{token: o.Token, name: c.Path, wire: wire.NewConn(ours), done: make(chan struct{}), limiter: h}
 	started := make(chan error, 1)
 	go func() { // ends with the tree; Wait, and every failing path below, waits for it
 		defer close(p.done)
-		err := p.launchMinder(o, files)
+		err := p.launchSupervisor(o, files)
 		theirs.Close()
 		null.Close()
 		if err == nil {
-			p.meter = resource.NewMeter(p.minder.Pid, h)
+			p.meter = resource.NewMeter(p.supervisor.Pid, h)
 			err = p.sendOrder(o, ours)
 		}
 		started <- err
@@ -94,20 +94,20 @@ func begin(ctx context.Context, c Command, o wire.Order, h *resource.Limiter) (*
 	return p, nil
 }
 
-// launchMinder makes the minder. The thread that does is kept for it until the
+// launchSupervisor makes the minder. The thread that does is kept for it until the
 // minder's end, since the parent-death signal follows the thread.
-func (p *Process) launchMinder(o wire.Order, files []*os.File) error {
+func (p *Process) launchSupervisor(o wire.Order, files []*os.File) error {
 	runtime.LockOSThread()
 	self, err := myself()
 	if err != nil {
 		return fmt.Errorf("start %s: find this program: %w", p.name, err)
 	}
-	p.minder, err = os.StartProcess(self, []string{minderName}, &os.ProcAttr{
+	p.supervisor, err = os.StartProcess(self, []string{supervisorName}, &os.ProcAttr{
 		// One processor is plenty, and starts faster on a large machine. The
 		// mark lets Sweep find a minder, and so all that hangs from it.
 		Env:   []string{"GOMAXPROCS=1", process.Mark + "=" + o.Mark},
 		Files: files,
-		Sys:   minderAttr(o),
+		Sys:   supervisorAttr(o),
 	})
 	switch {
 	case err == nil:
@@ -136,11 +136,11 @@ func refusal(err error) bool {
 }
 
 // sendOrder hands over the order and reads whether the program started.
-func (p *Process) sendOrder(o wire.Order, conn *wire.Ear) error {
+func (p *Process) sendOrder(o wire.Order, conn *wire.AgentEnd) error {
 	var r wire.Report
-	err := p.wire.SendMessage(o)
+	err := p.wire.Send(o)
 	if err == nil {
-		err = p.wire.ReadMessage(&r)
+		err = p.wire.Receive(&r)
 	}
 	switch {
 	case err != nil:
@@ -172,7 +172,7 @@ func (p *Process) readReports(running bool) {
 	}
 	for {
 		var r wire.Report
-		if p.wire.ReadMessage(&r) != nil {
+		if p.wire.Receive(&r) != nil {
 			break
 		}
 		if r.Exited {
@@ -186,8 +186,8 @@ func (p *Process) readReports(running bool) {
 		}
 	}
 	p.wire.Close()
-	if p.minder != nil {
-		_, _ = p.minder.Wait() // its own end says nothing that its reports did not
+	if p.supervisor != nil {
+		_, _ = p.supervisor.Wait() // its own end says nothing that its reports did not
 	}
 	if running && !gone {
 		// Another process killed the minder. A namespace went with it; a herd may

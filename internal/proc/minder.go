@@ -14,8 +14,8 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-// minderName is how a minder knows itself, and what ps shows.
-const minderName = "drover-minder"
+// supervisorName is how a minder knows itself, and what ps shows.
+const supervisorName = "drover-minder"
 
 var mainCalled atomic.Bool
 
@@ -23,43 +23,43 @@ var mainCalled atomic.Bool
 // one; otherwise it returns at once. Call it first in main, and in TestMain.
 func Main() {
 	mainCalled.Store(true)
-	if len(os.Args) != 1 || os.Args[0] != minderName || !wire.IsSocket(wire.WireFD) {
+	if len(os.Args) != 1 || os.Args[0] != supervisorName || !wire.IsSocket(wire.FD) {
 		namespaces.Store(canNamespace())
 		userNamespaces.Store(true)
 		return
 	}
-	mind(os.NewFile(wire.WireFD, "agent"))
+	runSupervisor(os.NewFile(wire.FD, "agent"))
 	syscall.Exit(0) // nothing is buffered; os.Exit takes a second under the race detector
 }
 
-// pen keeps a tree together. It belongs to the minder's only goroutine.
-type pen interface {
-	// close is called once, before the program starts: from then on nothing
+// containment keeps a tree together. It belongs to the minder's only goroutine.
+type containment interface {
+	// enclose is called once, before the program starts: from then on nothing
 	// gets out. An error means that this pen cannot be had here.
-	close() error
+	enclose() error
 	// start runs the program inside; step says which part failed.
 	start(o wire.Order) (pid int, step string, err error)
-	// signal sends sig to every process of the tree.
-	signal(sig syscall.Signal)
-	// cull kills what it can find and says how many that were, and how many it
+	// signalAll sends sig to every process of the tree.
+	signalAll(sig syscall.Signal)
+	// killFound kills what it can find and says how many that were, and how many it
 	// was not permitted to kill. It is repeated until empty.
-	cull() (killed, refused int)
+	killFound() (killed, refused int)
 	// empty says, for a minder without children, that the tree is gone.
 	empty() bool
 }
 
-// minder is the small loop between an agent and a program.
-type minder struct {
-	wire    *wire.Wire
-	pen     pen
-	program int  // 0 once it has exited
-	stopped bool // it was told to end while the program ran
-	dying   bool // the tree is to be killed
-	orphan  bool // the agent is gone
-	left    int  // processes given up on
+// supervisor is the small loop between an agent and a program.
+type supervisor struct {
+	wire        *wire.Conn
+	containment containment
+	program     int  // 0 once it has exited
+	stopped     bool // it was told to end while the program ran
+	dying       bool // the tree is to be killed
+	orphan      bool // the agent is gone
+	left        int  // processes given up on
 }
 
-func mind(agent *os.File) {
+func runSupervisor(agent *os.File) {
 	closeOnExec()
 	nameSelf()
 	// Deaf: a minder must outlive a SIGTERM from its own tree. And a caught
@@ -72,40 +72,40 @@ func mind(agent *os.File) {
 	deaths := make(chan os.Signal, 1)
 	signal.Notify(deaths, syscall.SIGCHLD)
 
-	m := &minder{wire: wire.NewWire(agent)}
+	m := &supervisor{wire: wire.NewConn(agent)}
 	var o wire.Order
-	if m.wire.ReadMessage(&o) != nil {
+	if m.wire.Receive(&o) != nil {
 		return // the agent died before it said what to do
 	}
 	o.Bounds.OpenGroups()
-	m.pen = newPen(o)
-	if err := m.pen.close(); err != nil {
+	m.containment = newContainment(o)
+	if err := m.containment.enclose(); err != nil {
 		var overlay mount.OverlayError
-		_ = m.wire.SendMessage(wire.Report{Refused: err.Error(), Overlay: errors.As(err, &overlay)})
+		_ = m.wire.Send(wire.Report{Refused: err.Error(), Overlay: errors.As(err, &overlay)})
 		return
 	}
 	if o.Spawner != nil {
 		spawn(m, agent, o)
 		return
 	}
-	pid, step, err := m.pen.start(o)
+	pid, step, err := m.containment.start(o)
 	if err != nil {
 		errno, ok := err.(syscall.Errno)
 		if !ok {
 			errno = syscall.EINVAL
 		}
-		_ = m.wire.SendMessage(wire.Report{Step: step, Errno: int(errno)})
+		_ = m.wire.Send(wire.Report{Step: step, Errno: int(errno)})
 		return
 	}
 	m.program = pid
-	letGo()
-	_ = wire.SayStarted(agent, wire.Report{Started: pid, Missed: o.Bounds.MissedLimits()}) // an agent that is gone shows as the end of words
-	words := make(chan wire.Word)
+	releaseFiles()
+	_ = wire.SendStarted(agent, wire.Report{Started: pid, Missed: o.Bounds.MissedLimits()}) // an agent that is gone shows as the end of words
+	words := make(chan wire.Request)
 	go func() { // ends with the agent, which runUntilEmpty waits for; or with this process
 		defer close(words)
 		for {
-			var w wire.Word
-			if m.wire.ReadMessage(&w) != nil {
+			var w wire.Request
+			if m.wire.Receive(&w) != nil {
 				return
 			}
 			words <- w
@@ -118,9 +118,9 @@ func mind(agent *os.File) {
 	m.sendTally()
 }
 
-// run starts the program, as its own session, within its limits, with a higher
+// startProgram starts the program, as its own session, within its limits, with a higher
 // OOM score than ours.
-func run(o wire.Order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
+func startProgram(o wire.Order, attr *syscall.SysProcAttr) (pid int, step string, err error) {
 	if len(o.Dir) > 0 {
 		if err := syscall.Chdir(string(o.Dir)); err != nil {
 			return 0, wire.StepFolder, err
@@ -165,7 +165,7 @@ func texts(bs [][]byte) []string {
 }
 
 // runUntilEmpty returns when nothing of the tree is left that could be killed.
-func (m *minder) runUntilEmpty(words <-chan wire.Word, deaths <-chan os.Signal) {
+func (m *supervisor) runUntilEmpty(words <-chan wire.Request, deaths <-chan os.Signal) {
 	var deadline, again <-chan time.Time
 	var until time.Time
 	pause, refusals := process.FirstPause, 0
@@ -185,13 +185,13 @@ func (m *minder) runUntilEmpty(words <-chan wire.Word, deaths <-chan os.Signal) 
 				until, deadline = d, time.After(time.Until(d))
 			}
 		}
-		if m.reapChildren() && m.pen.empty() {
+		if m.reapChildren() && m.containment.empty() {
 			return
 		}
 		if !m.dying || again != nil {
 			continue
 		}
-		killed, refused := m.pen.cull()
+		killed, refused := m.containment.killFound()
 		if killed == 0 && refused > 0 {
 			// Twice, as it may just be exiting. Only processes that another
 			// user owns by now are left: waiting longer cannot help.
@@ -206,7 +206,7 @@ func (m *minder) runUntilEmpty(words <-chan wire.Word, deaths <-chan os.Signal) 
 }
 
 // executeWord does what a word asks for. A stop gives the time when grace is over.
-func (m *minder) executeWord(w wire.Word) (deadline time.Time, stop bool) {
+func (m *supervisor) executeWord(w wire.Request) (deadline time.Time, stop bool) {
 	if w.Do != wire.DoSignal {
 		m.reapChildren() // it may have ended before
 		m.stopped = m.stopped || m.program != 0
@@ -224,8 +224,8 @@ func (m *minder) executeWord(w wire.Word) (deadline time.Time, stop bool) {
 			_ = syscall.Kill(-m.program, syscall.SIGCONT) // a stopped process cannot hear the other
 		}
 	case wire.DoStop:
-		m.pen.signal(syscall.SIGTERM)
-		m.pen.signal(syscall.SIGCONT) // a stopped process cannot hear the other
+		m.containment.signalAll(syscall.SIGTERM)
+		m.containment.signalAll(syscall.SIGCONT) // a stopped process cannot hear the other
 		return time.Now().Add(w.Grace), true
 	}
 	return time.Time{}, false
@@ -233,7 +233,7 @@ func (m *minder) executeWord(w wire.Word) (deadline time.Time, stop bool) {
 
 // reapChildren collects the dead and reports the program's end. It says whether there
 // is no child left, dead or alive.
-func (m *minder) reapChildren() (childless bool) {
+func (m *supervisor) reapChildren() (childless bool) {
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil)
@@ -245,16 +245,16 @@ func (m *minder) reapChildren() (childless bool) {
 			return false
 		case pid == m.program:
 			m.program, m.dying = 0, true
-			_ = m.wire.SendMessage(wire.Report{Exited: true, Status: int(ws), Stopped: m.stopped})
+			_ = m.wire.Send(wire.Report{Exited: true, Status: int(ws), Stopped: m.stopped})
 		}
 	}
 }
 
 // sendTally sends the tally: what was used by every process that was waited for.
-func (m *minder) sendTally() {
+func (m *supervisor) sendTally() {
 	var ru syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_CHILDREN, &ru) // cannot fail for these arguments
-	_ = m.wire.SendMessage(wire.Report{Gone: &wire.Tally{
+	_ = m.wire.Send(wire.Report{Gone: &wire.Tally{
 		User:   time.Duration(ru.Utime.Nano()),
 		System: time.Duration(ru.Stime.Nano()),
 		MaxRSS: int64(ru.Maxrss) * rssUnit,
@@ -262,9 +262,9 @@ func (m *minder) sendTally() {
 	}})
 }
 
-// letGo exchanges the program's 0, 1 and 2 for /dev/null, so that the other end
+// releaseFiles exchanges the program's 0, 1 and 2 for /dev/null, so that the other end
 // of a pipe sees the program close it.
-func letGo() {
+func releaseFiles() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return // then the pipes close with us, a moment later

@@ -17,48 +17,50 @@ func canNamespace() bool { return false }
 
 func myself() (string, error) { return os.Executable() }
 
-func minderAttr(wire.Order) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+func supervisorAttr(wire.Order) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-func newPen(o wire.Order) pen { return &herd{minder: os.Getpid(), token: o.Token} }
-
-// herd is what can be recognised as the tree: nothing here inherits orphans.
-type herd struct {
-	minder  int
-	token   string
-	session int // the program's; its number is not given again while one member lives
+func newContainment(o wire.Order) containment {
+	return &subreaper{supervisor: os.Getpid(), token: o.Token}
 }
 
-var _ pen = (*herd)(nil)
+// subreaper is what can be recognised as the tree: nothing here inherits orphans.
+type subreaper struct {
+	supervisor int
+	token      string
+	session    int // the program's; its number is not given again while one member lives
+}
 
-func (*herd) close() error { return nil }
+var _ containment = (*subreaper)(nil)
 
-func (h *herd) start(o wire.Order) (pid int, step string, err error) {
-	pid, step, err = run(o, &syscall.SysProcAttr{Setsid: true})
+func (*subreaper) enclose() error { return nil }
+
+func (h *subreaper) start(o wire.Order) (pid int, step string, err error) {
+	pid, step, err = startProgram(o, &syscall.SysProcAttr{Setsid: true})
 	h.session = pid
 	return pid, step, err
 }
 
-func (h *herd) find() ([]process.Entry, error) {
+func (h *subreaper) listTree() ([]process.Entry, error) {
 	all, err := process.List()
 	return process.Descendants(all, func(p process.Entry) bool {
-		return p.PID != h.minder && (p.Parent == h.minder || p.Session == h.session || process.Carries(p.PID, h.token))
+		return p.PID != h.supervisor && (p.Parent == h.supervisor || p.Session == h.session || process.Carries(p.PID, h.token))
 	}), err
 }
 
-func (h *herd) signal(sig syscall.Signal) {
-	tree, _ := h.find()
+func (h *subreaper) signalAll(sig syscall.Signal) {
+	tree, _ := h.listTree()
 	for _, p := range tree {
 		_ = syscall.Kill(p.PID, sig)
 	}
 }
 
-func (h *herd) cull() (killed, refused int) {
-	done, refused, _ := process.StopAndKill(h.find) // the next look may see more
+func (h *subreaper) killFound() (killed, refused int) {
+	done, refused, _ := process.StopAndKill(h.listTree) // the next look may see more
 	return len(done), refused
 }
 
-func (h *herd) empty() bool {
-	tree, err := h.find()
+func (h *subreaper) empty() bool {
+	tree, err := h.listTree()
 	return err == nil && len(tree) == 0
 }
 

@@ -21,11 +21,11 @@ func canNamespace() bool { return os.Geteuid() == 0 }
 // myself works even when the file has been replaced or removed since.
 func myself() (string, error) { return "/proc/self/exe", nil }
 
-// minderAttr starts a minder in a session of its own, where a terminal's
+// supervisorAttr starts a minder in a session of its own, where a terminal's
 // Ctrl-C does not reach it. Should the agent die, a namespace may be killed
 // outright. A herd must live to do its work: it is only woken, in case its own
 // tree has stopped it, and learns the news from the end of the socket.
-func minderAttr(o wire.Order) *syscall.SysProcAttr {
+func supervisorAttr(o wire.Order) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 	if o.Namespace {
 		attr.Pdeathsig = syscall.SIGKILL
@@ -55,54 +55,54 @@ func minderAttr(o wire.Order) *syscall.SysProcAttr {
 	return attr
 }
 
-func newPen(o wire.Order) pen {
+func newContainment(o wire.Order) containment {
 	if o.Namespace {
-		return space{o.Layout}
+		return namespace{o.Layout}
 	}
-	return herd{minder: os.Getpid(), layout: o.Layout}
+	return subreaper{supervisor: os.Getpid(), layout: o.Layout}
 }
 
-// space is a PID namespace, with the minder as its process 1.
-type space struct{ layout *mount.Layout }
+// namespace is a PID namespace, with the minder as its process 1.
+type namespace struct{ layout *mount.Layout }
 
-var _ pen = space{}
+var _ containment = namespace{}
 
-func (s space) close() error {
+func (s namespace) enclose() error {
 	if os.Getpid() != 1 {
 		return errors.New("not process 1 of a namespace")
 	}
 	return mount.Apply(s.layout, true)
 }
 
-func (space) start(o wire.Order) (pid int, step string, err error) {
-	return run(o, &syscall.SysProcAttr{Setsid: true})
+func (namespace) start(o wire.Order) (pid int, step string, err error) {
+	return startProgram(o, &syscall.SysProcAttr{Setsid: true})
 }
 
-func (space) signal(sig syscall.Signal) {
+func (namespace) signalAll(sig syscall.Signal) {
 	if os.Getpid() == 1 { // anywhere else, -1 would be the whole machine
 		_ = syscall.Kill(-1, sig)
 	}
 }
 
-// cull needs no search: the kernel signals all of a namespace in one step.
-func (s space) cull() (killed, refused int) {
-	s.signal(syscall.SIGKILL)
+// killFound needs no search: the kernel signals all of a namespace in one step.
+func (s namespace) killFound() (killed, refused int) {
+	s.signalAll(syscall.SIGKILL)
 	return 1, 0
 }
 
 // empty: what entered from outside and is not our child dies with us.
-func (space) empty() bool { return true }
+func (namespace) empty() bool { return true }
 
-// herd is the tree of a subreaper: every orphan becomes the minder's child, so
+// subreaper is the tree of a subreaper: every orphan becomes the minder's child, so
 // a minder without children has no descendants.
-type herd struct {
-	minder int
-	layout *mount.Layout
+type subreaper struct {
+	supervisor int
+	layout     *mount.Layout
 }
 
-var _ pen = herd{}
+var _ containment = subreaper{}
 
-func (h herd) close() error {
+func (h subreaper) enclose() error {
 	if h.layout != nil {
 		if err := mount.Apply(h.layout, false); err != nil {
 			return err
@@ -112,31 +112,31 @@ func (h herd) close() error {
 }
 
 // start lets the program itself not survive a minder that it killed.
-func (herd) start(o wire.Order) (pid int, step string, err error) {
-	return run(o, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL})
+func (subreaper) start(o wire.Order) (pid int, step string, err error) {
+	return startProgram(o, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL})
 }
 
-func (h herd) find() ([]process.Entry, error) {
+func (h subreaper) listTree() ([]process.Entry, error) {
 	all, err := process.List()
-	return process.Descendants(all, func(p process.Entry) bool { return p.Parent == h.minder }), err
+	return process.Descendants(all, func(p process.Entry) bool { return p.Parent == h.supervisor }), err
 }
 
-func (h herd) signal(sig syscall.Signal) {
-	tree, _ := h.find() // what cannot be seen cannot be asked; cull tries again
+func (h subreaper) signalAll(sig syscall.Signal) {
+	tree, _ := h.listTree() // what cannot be seen cannot be asked; cull tries again
 	for _, p := range tree {
 		_ = syscall.Kill(p.PID, sig)
 	}
 }
 
-func (h herd) cull() (killed, refused int) {
-	done, refused, _ := process.StopAndKill(h.find) // the next look may see more
+func (h subreaper) killFound() (killed, refused int) {
+	done, refused, _ := process.StopAndKill(h.listTree) // the next look may see more
 	return len(done), refused
 }
 
-func (herd) empty() bool { return true }
+func (subreaper) empty() bool { return true }
 
 // nameSelf is for top and ps -o comm, which would say "exe".
-func nameSelf() { _ = os.WriteFile("/proc/self/comm", []byte(minderName), 0) }
+func nameSelf() { _ = os.WriteFile("/proc/self/comm", []byte(supervisorName), 0) }
 
 func dupOver(from, to int) error { return unix.Dup3(from, to, 0) }
 

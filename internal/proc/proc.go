@@ -100,9 +100,9 @@ type Process struct {
 	done  chan struct{} // closed when the tree is gone and exit is final
 	exit  Exit
 
-	mu     sync.Mutex // guards the writing side of wire
-	wire   *wire.Wire
-	minder *os.Process
+	mu         sync.Mutex // guards the writing side of wire
+	wire       *wire.Conn
+	supervisor *os.Process
 
 	limiter *resource.Limiter // its limits; nil: none
 	meter   *resource.Meter
@@ -206,15 +206,15 @@ func (p *Process) Signal(sig os.Signal) error {
 	if !ok {
 		return fmt.Errorf("signal %s: not a signal of this system: %v", p.name, sig)
 	}
-	return p.sendWord(wire.Word{Do: wire.DoSignal, Signal: int(s)})
+	return p.sendWord(wire.Request{Do: wire.DoSignal, Signal: int(s)})
 }
 
 // Interrupt sends sig to the program's process group, as a terminal does to what runs in
 // its foreground, and wakes what was stopped there. Nothing follows: Stop ends a tree
 // that does not end by that. What the program makes of it is Stopped in Exit.
 func (p *Process) Interrupt(sig syscall.Signal) {
-	_ = p.sendWord(wire.Word{Do: wire.DoInterrupt, Signal: int(sig)}) // not told: it is gone already
-	p.continueMinder()
+	_ = p.sendWord(wire.Request{Do: wire.DoInterrupt, Signal: int(sig)}) // not told: it is gone already
+	p.continueSupervisor()
 }
 
 // Stop sends SIGTERM to every process of the tree and kills the tree once the
@@ -222,17 +222,17 @@ func (p *Process) Interrupt(sig syscall.Signal) {
 // Called again it can shorten the grace, never lengthen it. Stopping a tree
 // that is gone does nothing.
 func (p *Process) Stop(grace time.Duration) {
-	_ = p.sendWord(wire.Word{Do: wire.DoStop, Grace: grace}) // not told: it is gone already
-	p.continueMinder()
+	_ = p.sendWord(wire.Request{Do: wire.DoStop, Grace: grace}) // not told: it is gone already
+	p.continueSupervisor()
 }
 
 // Kill kills the tree. It returns at once; Wait tells the end.
 func (p *Process) Kill() {
-	_ = p.sendWord(wire.Word{Do: wire.DoKill}) // not told: it is gone already
-	p.continueMinder()
+	_ = p.sendWord(wire.Request{Do: wire.DoKill}) // not told: it is gone already
+	p.continueSupervisor()
 }
 
-func (p *Process) sendWord(w wire.Word) error {
+func (p *Process) sendWord(w wire.Request) error {
 	select {
 	case <-p.done:
 		return os.ErrProcessDone
@@ -240,15 +240,15 @@ func (p *Process) sendWord(w wire.Word) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.wire.SendMessage(w); err != nil {
+	if err := p.wire.Send(w); err != nil {
 		return os.ErrProcessDone
 	}
 	return nil
 }
 
-// continueMinder continues a minder that its own tree has stopped: a herd is of the same
+// continueSupervisor continues a minder that its own tree has stopped: a herd is of the same
 // user, so it can. Nothing is lost when there is nothing to wake.
-func (p *Process) continueMinder() { _ = p.minder.Signal(syscall.SIGCONT) }
+func (p *Process) continueSupervisor() { _ = p.supervisor.Signal(syscall.SIGCONT) }
 
 // Exit says how a tree ended.
 type Exit struct {

@@ -11,7 +11,7 @@ import (
 // HoldsSocket says whether a process of the tree has the socket of that inode open. It
 // is false where that cannot be seen.
 func (p *Process) HoldsSocket(inode uint64) bool {
-	tree, err := process.Below(p.minder.Pid)
+	tree, err := process.Below(p.supervisor.Pid)
 	if err != nil {
 		return false
 	}

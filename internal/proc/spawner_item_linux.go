@@ -362,7 +362,7 @@ func (s *spawner) execErrand(j *job, mark []byte, files [3]int) (pid, pidfd int,
 		s.fast = nil
 	}
 	attr := &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
-	if s.herd {
+	if s.inSubreaper {
 		attr.Pdeathsig = syscall.SIGKILL // what kills us with -9 leaves no program behind
 	}
 	pid, err = syscall.ForkExec(cString(j.path), cStrings(j.args), &syscall.ProcAttr{

@@ -24,13 +24,13 @@ func bootTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// minded is a spawner as its agent knows it.
-type minded struct {
-	post   *post
-	order  wire.Order
-	minder *os.Process
-	conn   *net.UnixConn
-	gone   chan struct{} // closed when the tree is gone
+// remote is a spawner as its agent knows it.
+type remote struct {
+	post       *post
+	order      wire.Order
+	supervisor *os.Process
+	conn       *net.UnixConn
+	gone       chan struct{} // closed when the tree is gone
 
 	mu    sync.Mutex // guards the writing side of conn
 	frame []byte     // reused
@@ -38,16 +38,16 @@ type minded struct {
 	sessions map[uint64]int // of a herd: by errand, the session of what has begun and not ended. The reader's
 }
 
-var _ crew = (*minded)(nil)
+var _ crew = (*remote)(nil)
 
 func openCrew(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
 	o, err := c.buildOrder()
 	if err != nil {
 		return nil, err
 	}
-	var m *minded
+	var m *remote
 	err = Command{View: c.View, herded: c.herded}.tryEachWay(o, spawnerName, func(o wire.Order) (err error) {
-		m, err = openMinded(ctx, o, p)
+		m, err = openRemote(ctx, o, p)
 		return err
 	})
 	if err != nil {
@@ -56,12 +56,12 @@ func openCrew(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
 	return m, nil
 }
 
-// openMinded starts a spawner in one way.
-func openMinded(ctx context.Context, o wire.Order, post *post) (*minded, error) {
+// openRemote starts a spawner in one way.
+func openRemote(ctx context.Context, o wire.Order, post *post) (*remote, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start a spawner: %w", context.Cause(ctx))
 	}
-	ours, theirs, err := wire.Socketpair(false)
+	ours, theirs, err := wire.NewPair(false)
 	if err != nil {
 		return nil, fmt.Errorf("start a spawner: connect it: %w", err)
 	}
@@ -71,14 +71,14 @@ func openMinded(ctx context.Context, o wire.Order, post *post) (*minded, error) 
 		theirs.Close()
 		return nil, fmt.Errorf("start a spawner: %w", err)
 	}
-	m := &minded{post: post, order: o, conn: ours.UnixConn, gone: make(chan struct{})}
+	m := &remote{post: post, order: o, conn: ours.UnixConn, gone: make(chan struct{})}
 	if !o.Namespace {
 		m.sessions = map[uint64]int{}
 	}
 	started := make(chan error, 1)
 	go func() { // ends with the spawner and the reader of its events; close, and every failing path below, waits for the former
-		p := &Process{token: o.Token, name: spawnerName, wire: wire.NewWire(ours)}
-		err := p.launchMinder(o, []*os.File{null, null, null, theirs})
+		p := &Process{token: o.Token, name: spawnerName, wire: wire.NewConn(ours)}
+		err := p.launchSupervisor(o, []*os.File{null, null, null, theirs})
 		defer runtime.UnlockOSThread()
 		theirs.Close()
 		null.Close()
@@ -90,7 +90,7 @@ func openMinded(ctx context.Context, o wire.Order, post *post) (*minded, error) 
 				err = fmt.Errorf("start a spawner: read from it: %w", err)
 			}
 		}
-		m.minder = p.minder
+		m.supervisor = p.supervisor
 		started <- err
 		m.readSpawner(err == nil)
 	}()
@@ -108,14 +108,14 @@ func openMinded(ctx context.Context, o wire.Order, post *post) (*minded, error) 
 }
 
 // readSpawner reads what the spawner says until it is gone.
-func (m *minded) readSpawner(running bool) {
+func (m *remote) readSpawner(running bool) {
 	clean := running && m.readEvents()
 	m.conn.Close()
-	if m.minder != nil {
+	if m.supervisor != nil {
 		if !clean {
-			_ = m.minder.Kill() // it may have lost its wits, not its life
+			_ = m.supervisor.Kill() // it may have lost its wits, not its life
 		}
-		_, _ = m.minder.Wait() // its own end says nothing that its reports did not
+		_, _ = m.supervisor.Wait() // its own end says nothing that its reports did not
 	}
 	if running && !clean {
 		m.killStrays()
@@ -137,7 +137,7 @@ const (
 )
 
 // readEvents delivers events. It says whether the spawner took its leave.
-func (m *minded) readEvents() (clean bool) {
+func (m *remote) readEvents() (clean bool) {
 	var buf []byte
 	for {
 		if cap(buf)-len(buf) < roomToRead {
@@ -172,7 +172,7 @@ func (m *minded) readEvents() (clean bool) {
 }
 
 // noteSession remembers the sessions of a herd, for sweep.
-func (m *minded) noteSession(kind byte, s *Spawned, began *cut) {
+func (m *remote) noteSession(kind byte, s *Spawned, began *cut) {
 	if m.sessions == nil {
 		return
 	}
@@ -187,7 +187,7 @@ func (m *minded) noteSession(kind byte, s *Spawned, began *cut) {
 
 // killStrays ends what outlived its spawner. A namespace went with it; the programs of
 // a herd, too; their strays are found by session and by mark.
-func (m *minded) killStrays() {
+func (m *remote) killStrays() {
 	in := make(map[int]bool, len(m.sessions))
 	for _, session := range m.sessions {
 		in[session] = true
@@ -205,7 +205,7 @@ func (m *minded) killStrays() {
 	_, _, _ = sweep(m.order.Token, 0, nil) // what is left may not be killed, and no agent is there to be told
 }
 
-func (m *minded) sendFrame(frame func([]byte) []byte) error {
+func (m *remote) sendFrame(frame func([]byte) []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.frame = frame(m.frame[:0])
@@ -219,7 +219,7 @@ func (m *minded) sendFrame(frame func([]byte) []byte) error {
 	return nil
 }
 
-func (m *minded) send(errands []Errand) error {
+func (m *remote) send(errands []Errand) error {
 	return m.sendFrame(func(b []byte) []byte {
 		for i := range errands {
 			b = appendErrand(b, &errands[i])
@@ -230,29 +230,29 @@ func (m *minded) send(errands []Errand) error {
 
 // until, drop and kill are not told when the spawner is gone: then all is over.
 
-func (m *minded) until(boot time.Duration) {
+func (m *remote) until(boot time.Duration) {
 	m.continueSpawner()
 	_ = m.sendFrame(func(b []byte) []byte { return appendID(b, frameUntil, uint64(boot)) })
 }
 
-func (m *minded) drop() {
+func (m *remote) drop() {
 	_ = m.sendFrame(func(b []byte) []byte { return appendID(b, frameDrop, 0) })
 }
 
-func (m *minded) kill(sig syscall.Signal, ids []uint64) {
+func (m *remote) kill(sig syscall.Signal, ids []uint64) {
 	m.continueSpawner()
 	_ = m.sendFrame(func(b []byte) []byte { return appendKill(b, sig, ids) })
 }
 
 // continueSpawner continues a spawner that one of its errands has stopped: a herd is of the
 // same user, so that can be. It comes before the telling, which may wait for it.
-func (m *minded) continueSpawner() {
+func (m *remote) continueSpawner() {
 	if !m.order.Namespace {
-		_ = m.minder.Signal(syscall.SIGCONT)
+		_ = m.supervisor.Signal(syscall.SIGCONT)
 	}
 }
 
-func (m *minded) close() {
+func (m *remote) close() {
 	m.post.stopWaiting()
 	_ = m.conn.CloseWrite() // does not wait for a send; where it fails all is over already
 	again := time.NewTicker(process.LastPause)

@@ -401,7 +401,7 @@ func TestASpawnersMemoryIsBounded(t *testing.T) {
 	for id := range uint64(4) {
 		q.send(sh(id, "head -c 100000000 /dev/zero"))
 	}
-	minder := q.s.crew.(*minded).minder.Pid
+	minder := q.s.crew.(*remote).supervisor.Pid
 	for id := range uint64(4) {
 		q.until(func() bool {
 			for _, is := range q.told {

@@ -23,13 +23,13 @@ import (
 // there is to report.
 type spawner struct {
 	wire.SpawnerOrder
-	minder *minder
-	herd   bool
-	mark   string // what the value of an errand's mark begins with
-	env    *surroundings
-	envBuf [][]byte // reused
-	fast   *fast    // nil: programs are started as package syscall does
-	null   int      // what errands without input read
+	supervisor  *supervisor
+	inSubreaper bool
+	mark        string // what the value of an errand's mark begins with
+	env         *surroundings
+	envBuf      [][]byte // reused
+	fast        *fast    // nil: programs are started as package syscall does
+	null        int      // what errands without input read
 
 	agent   int // the socket
 	wants   bool
@@ -81,11 +81,11 @@ const (
 )
 
 // spawn is a minder's life as a spawner.
-func spawn(m *minder, agent *os.File, o wire.Order) {
+func spawn(m *supervisor, agent *os.File, o wire.Order) {
 	// On the main thread, if it may be, since orphans become that thread's children.
 	runtime.LockOSThread()
 	s := &spawner{
-		SpawnerOrder: *o.Spawner, minder: m, herd: !o.Namespace, agent: int(agent.Fd()),
+		SpawnerOrder: *o.Spawner, supervisor: m, inSubreaper: !o.Namespace, agent: int(agent.Fd()),
 		mark: process.Mark + "=" + o.Mark + ":" + o.Token + ".", env: newSurroundings(o.Env),
 		running: map[int]*item{}, byID: map[uint64]*item{}, events: make([]unix.EpollEvent, 64),
 	}
@@ -94,16 +94,16 @@ func spawn(m *minder, agent *os.File, o wire.Order) {
 		if !ok {
 			errno = syscall.EINVAL
 		}
-		_ = m.wire.SendMessage(wire.Report{Step: step, Errno: int(errno)})
+		_ = m.wire.Send(wire.Report{Step: step, Errno: int(errno)})
 		return
 	}
-	if m.wire.SendMessage(wire.Report{Started: os.Getpid()}) == nil {
+	if m.wire.Send(wire.Report{Started: os.Getpid()}) == nil {
 		s.runUntilClosed()
 	}
 }
 
 func (s *spawner) openSpawner(o wire.Order, agent *os.File) (step string, err error) {
-	if err := s.minder.wire.SkipNewline(agent); err != nil {
+	if err := s.supervisor.wire.SkipNewline(agent); err != nil {
 		return wire.StepExec, err
 	}
 	if err := syscall.Chdir(string(o.Dir)); err != nil {
@@ -136,7 +136,7 @@ func (s *spawner) openSpawner(o wire.Order, agent *os.File) (step string, err er
 		return wire.StepExec, err
 	}
 	if !s.Old {
-		s.fast = newFast(s.herd)
+		s.fast = newFast(s.inSubreaper)
 	}
 	s.family.openLists(o)
 	return "", nil

@@ -7,6 +7,6 @@ import (
 )
 
 // spawn is for Linux: here it is not asked for.
-func spawn(m *minder, _ *os.File, _ wire.Order) {
-	_ = m.wire.SendMessage(wire.Report{Refused: "run commands: this system has no epoll"})
+func spawn(m *supervisor, _ *os.File, _ wire.Order) {
+	_ = m.wire.Send(wire.Report{Refused: "run commands: this system has no epoll"})
 }

@@ -135,7 +135,7 @@ func TestAProcessThatHasEndedIsNotFound(t *testing.T) {
 func TestASupervisorThatEndedIsLost(t *testing.T) {
 	ours, theirs := net.Pipe()
 	theirs.Close()
-	p := &Process{name: "/bin/sh", wire: wire.NewWire(ours)}
+	p := &Process{name: "/bin/sh", wire: wire.NewConn(ours)}
 	if err := p.sendOrder(wire.Order{}, nil); err == nil || !strings.HasPrefix(err.Error(), "start /bin/sh: its supervisor ended: ") || fault.KindOf(err) != fault.Lost {
 		t.Errorf("kind %v, %v", fault.KindOf(err), err)
 	}

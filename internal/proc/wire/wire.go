@@ -15,7 +15,7 @@ import (
 )
 
 // The minder reads its orders from here: 0, 1 and 2 are the program's own.
-const WireFD = 3
+const FD = 3
 
 // Order is the first message down. Bytes, not strings: paths and arguments
 // need not be UTF-8, and JSON would change them.
@@ -41,8 +41,8 @@ const (
 	DoKill      = "kill"
 )
 
-// Word is any later message down.
-type Word struct {
+// Request is any later message down.
+type Request struct {
 	Do     string
 	Signal int           `json:",omitempty"`
 	Grace  time.Duration `json:",omitempty"` // nanoseconds
@@ -78,25 +78,25 @@ type Tally struct {
 	Left         int
 }
 
-// Wire is one end of the socket. Reading and writing are independent; each is
+// Conn is one end of the socket. Reading and writing are independent; each is
 // for one goroutine at a time.
-type Wire struct {
+type Conn struct {
 	io.Closer
 	enc *json.Encoder
 	dec *json.Decoder
 }
 
-func NewWire(rw io.ReadWriteCloser) *Wire {
-	return &Wire{Closer: rw, enc: json.NewEncoder(rw), dec: json.NewDecoder(rw)}
+func NewConn(rw io.ReadWriteCloser) *Conn {
+	return &Conn{Closer: rw, enc: json.NewEncoder(rw), dec: json.NewDecoder(rw)}
 }
 
-func (w *Wire) SendMessage(v any) error { return w.enc.Encode(v) }
-func (w *Wire) ReadMessage(v any) error { return w.dec.Decode(v) }
+func (w *Conn) Send(v any) error    { return w.enc.Encode(v) }
+func (w *Conn) Receive(v any) error { return w.dec.Decode(v) }
 
 // SkipNewline takes from r, which the wire reads, the newline behind the last message, so
 // that what comes next need not be JSON. The other end must still be silent: else
 // some of it could have been read with the message, and would be lost.
-func (w *Wire) SkipNewline(r io.Reader) error {
+func (w *Conn) SkipNewline(r io.Reader) error {
 	if n, _ := w.dec.Buffered().Read(make([]byte, 1)); n > 0 {
 		return nil
 	}
@@ -104,14 +104,14 @@ func (w *Wire) SkipNewline(r io.Reader) error {
 	return err
 }
 
-// Ear is the agent's end of the socket. It knows which end spoke first.
-type Ear struct {
+// AgentEnd is the agent's end of the socket. It knows which end spoke first.
+type AgentEnd struct {
 	*net.UnixConn
 	Speaker int // the process id named by the first message's credentials, in our namespace
 }
 
-// Socketpair makes the two ends. With creds, each message up tells its sender.
-func Socketpair(creds bool) (*Ear, *os.File, error) {
+// NewPair makes the two ends. With creds, each message up tells its sender.
+func NewPair(creds bool) (*AgentEnd, *os.File, error) {
 	syscall.ForkLock.RLock() // where the pair cannot be made close-on-exec at once
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
@@ -125,7 +125,7 @@ func Socketpair(creds bool) (*Ear, *os.File, error) {
 	ours, theirs := os.NewFile(uintptr(fds[0]), "minder"), os.NewFile(uintptr(fds[1]), "agent")
 	defer ours.Close() // FileConn takes a copy
 	if creds {
-		if err := askCreds(fds[0]); err != nil {
+		if err := passCredentials(fds[0]); err != nil {
 			theirs.Close()
 			return nil, nil, err
 		}
@@ -135,7 +135,7 @@ func Socketpair(creds bool) (*Ear, *os.File, error) {
 		theirs.Close()
 		return nil, nil, err
 	}
-	return &Ear{UnixConn: conn.(*net.UnixConn)}, theirs, nil
+	return &AgentEnd{UnixConn: conn.(*net.UnixConn)}, theirs, nil
 }
 
 // SpawnerOrder is what a minder is told that is to be a spawner.

@@ -5,6 +5,6 @@ import (
 	"os"
 )
 
-func SayStarted(agent *os.File, r Report) error { return json.NewEncoder(agent).Encode(r) }
+func SendStarted(agent *os.File, r Report) error { return json.NewEncoder(agent).Encode(r) }
 
-func askCreds(int) error { return nil }
+func passCredentials(int) error { return nil }

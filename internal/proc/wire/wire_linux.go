@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SayStarted reports the program's start together with its credentials, which
+// SendStarted reports the program's start together with its credentials, which
 // the kernel translates into the agent's own numbers for it.
-func SayStarted(agent *os.File, r Report) error {
+func SendStarted(agent *os.File, r Report) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -21,13 +21,13 @@ func SayStarted(agent *os.File, r Report) error {
 	return unix.Sendmsg(int(agent.Fd()), b, creds, nil, unix.MSG_NOSIGNAL)
 }
 
-// askCreds has every message on fd tell its sender.
-func askCreds(fd int) error {
+// passCredentials has every message on fd tell its sender.
+func passCredentials(fd int) error {
 	return os.NewSyscallError("setsockopt", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 1))
 }
 
 // Read remembers the first speaker.
-func (e *Ear) Read(b []byte) (int, error) {
+func (e *AgentEnd) Read(b []byte) (int, error) {
 	oob := make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	n, oobn, _, _, err := e.ReadMsgUnix(b, oob)
 	n = max(n, 0) // it is -1 where the other end has gone with something unread, and no Reader may say that

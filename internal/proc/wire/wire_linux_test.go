@@ -21,16 +21,16 @@ func TestAnEndThatGoesWithSomethingUnreadIsAnError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := NewWire(&Ear{UnixConn: conn.(*net.UnixConn)})
+	w := NewConn(&AgentEnd{UnixConn: conn.(*net.UnixConn)})
 	defer w.Close()
-	if err := w.SendMessage("an order"); err != nil {
+	if err := w.Send("an order"); err != nil {
 		t.Fatal(err)
 	}
 	if err := unix.Close(pair[1]); err != nil {
 		t.Fatal(err)
 	}
 	var v any
-	if err := w.ReadMessage(&v); err == nil {
+	if err := w.Receive(&v); err == nil {
 		t.Errorf("it reads %v", v)
 	}
 }

@@ -15,13 +15,13 @@ func TestAWireIsLeftBareAfterAMessage(t *testing.T) {
 			bytes.Buffer
 			io.Closer
 		}
-		w := NewWire(&pipe)
-		want := Word{Do: strings.Repeat("x", n)}
-		if err := w.SendMessage(want); err != nil {
+		w := NewConn(&pipe)
+		want := Request{Do: strings.Repeat("x", n)}
+		if err := w.Send(want); err != nil {
 			t.Fatal(err)
 		}
-		var got Word
-		if err := w.ReadMessage(&got); err != nil || got != want {
+		var got Request
+		if err := w.Receive(&got); err != nil || got != want {
 			t.Fatalf("%d bytes: %v", n, err)
 		}
 		if err := w.SkipNewline(&pipe); err != nil || pipe.Len() != 0 {
