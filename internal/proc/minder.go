@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,21 +15,6 @@ import (
 
 // supervisorName is how a minder knows itself, and what ps shows.
 const supervisorName = "drover-minder"
-
-var mainCalled atomic.Bool
-
-// Main becomes the minder and never returns, if this process was started as
-// one; otherwise it returns at once. Call it first in main, and in TestMain.
-func Main() {
-	mainCalled.Store(true)
-	if len(os.Args) != 1 || os.Args[0] != supervisorName || !wire.IsSocket(wire.FD) {
-		namespaces.Store(canNamespace())
-		userNamespaces.Store(true)
-		return
-	}
-	runSupervisor(os.NewFile(wire.FD, "agent"))
-	syscall.Exit(0) // nothing is buffered; os.Exit takes a second under the race detector
-}
 
 // containment keeps a tree together. It belongs to the minder's only goroutine.
 type containment interface {
@@ -59,7 +43,14 @@ type supervisor struct {
 	left        int  // processes given up on
 }
 
-func runSupervisor(agent *os.File) {
+// isSupervisor says whether this process was started as a supervisor.
+func isSupervisor() bool {
+	return len(os.Args) == 1 && os.Args[0] == supervisorName && wire.IsSocket(wire.FD)
+}
+
+// runSupervisor is the life of a supervisor. spawn runs instead of a program where the order is
+// for a spawner, once what keeps the tree is closed.
+func runSupervisor(agent *os.File, spawn func(agent *os.File, conn *wire.Conn, c containment, o wire.Order)) {
 	closeOnExec()
 	nameSelf()
 	// Deaf: a minder must outlive a SIGTERM from its own tree. And a caught
@@ -85,7 +76,7 @@ func runSupervisor(agent *os.File) {
 		return
 	}
 	if o.Spawner != nil {
-		spawn(m, agent, o)
+		spawn(agent, m.wire, m.containment, o)
 		return
 	}
 	pid, step, err := m.containment.start(o)
@@ -257,7 +248,7 @@ func (m *supervisor) sendTally() {
 	_ = m.wire.Send(wire.Report{Gone: &wire.Tally{
 		User:   time.Duration(ru.Utime.Nano()),
 		System: time.Duration(ru.Stime.Nano()),
-		MaxRSS: int64(ru.Maxrss) * rssUnit,
+		MaxRSS: int64(ru.Maxrss) * RSSUnit,
 		Left:   m.left,
 	}})
 }

@@ -11,13 +11,8 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-const rssUnit = 1 // ru_maxrss is in bytes
-
-func canNamespace() bool { return false }
-
-func myself() (string, error) { return os.Executable() }
-
-func supervisorAttr(wire.Order) *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+// RSSUnit is the unit of ru_maxrss: bytes.
+const RSSUnit = 1
 
 func newContainment(o wire.Order) containment {
 	return &subreaper{supervisor: os.Getpid(), token: o.Token}

@@ -348,7 +348,7 @@ func (s *spawner) reportEnd(it *item) (done bool) {
 func (e *errandEnd) addUsage(ru *syscall.Rusage) {
 	e.user += time.Duration(ru.Utime.Nano())
 	e.system += time.Duration(ru.Stime.Nano())
-	e.maxRSS = max(e.maxRSS, int64(ru.Maxrss)*rssUnit)
+	e.maxRSS = max(e.maxRSS, int64(ru.Maxrss)*RSSUnit)
 }
 
 // execErrand runs j's program with those files, as a session of its own.

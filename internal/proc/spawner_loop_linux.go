@@ -23,7 +23,8 @@ import (
 // there is to report.
 type spawner struct {
 	wire.SpawnerOrder
-	supervisor  *supervisor
+	wire        *wire.Conn
+	containment containment
 	inSubreaper bool
 	mark        string // what the value of an errand's mark begins with
 	env         *surroundings
@@ -80,12 +81,12 @@ const (
 	textBusyTries = 20
 )
 
-// spawn is a minder's life as a spawner.
-func spawn(m *supervisor, agent *os.File, o wire.Order) {
+// runSpawner is a supervisor's life as a spawner.
+func runSpawner(agent *os.File, conn *wire.Conn, c containment, o wire.Order) {
 	// On the main thread, if it may be, since orphans become that thread's children.
 	runtime.LockOSThread()
 	s := &spawner{
-		SpawnerOrder: *o.Spawner, supervisor: m, inSubreaper: !o.Namespace, agent: int(agent.Fd()),
+		SpawnerOrder: *o.Spawner, wire: conn, containment: c, inSubreaper: !o.Namespace, agent: int(agent.Fd()),
 		mark: process.Mark + "=" + o.Mark + ":" + o.Token + ".", env: newSurroundings(o.Env),
 		running: map[int]*item{}, byID: map[uint64]*item{}, events: make([]unix.EpollEvent, 64),
 	}
@@ -94,16 +95,16 @@ func spawn(m *supervisor, agent *os.File, o wire.Order) {
 		if !ok {
 			errno = syscall.EINVAL
 		}
-		_ = m.wire.Send(wire.Report{Step: step, Errno: int(errno)})
+		_ = conn.Send(wire.Report{Step: step, Errno: int(errno)})
 		return
 	}
-	if m.wire.Send(wire.Report{Started: os.Getpid()}) == nil {
+	if conn.Send(wire.Report{Started: os.Getpid()}) == nil {
 		s.runUntilClosed()
 	}
 }
 
 func (s *spawner) openSpawner(o wire.Order, agent *os.File) (step string, err error) {
-	if err := s.supervisor.wire.SkipNewline(agent); err != nil {
+	if err := s.wire.SkipNewline(agent); err != nil {
 		return wire.StepExec, err
 	}
 	if err := syscall.Chdir(string(o.Dir)); err != nil {

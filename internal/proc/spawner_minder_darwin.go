@@ -6,7 +6,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-// spawn is for Linux: here it is not asked for.
-func spawn(m *supervisor, _ *os.File, _ wire.Order) {
-	_ = m.wire.Send(wire.Report{Refused: "run commands: this system has no epoll"})
+// runSpawner is for Linux: here it is not asked for.
+func runSpawner(_ *os.File, conn *wire.Conn, _ containment, _ wire.Order) {
+	_ = conn.Send(wire.Report{Refused: "run commands: this system has no epoll"})
 }

@@ -1,0 +1,24 @@
+package proc
+
+import (
+	"os"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/drover-run/drover/internal/proc/wire"
+)
+
+var mainCalled atomic.Bool
+
+// Main becomes the minder and never returns, if this process was started as
+// one; otherwise it returns at once. Call it first in main, and in TestMain.
+func Main() {
+	mainCalled.Store(true)
+	if !isSupervisor() {
+		namespaces.Store(canNamespace())
+		userNamespaces.Store(true)
+		return
+	}
+	runSupervisor(os.NewFile(wire.FD, "agent"), runSpawner)
+	syscall.Exit(0) // nothing is buffered; os.Exit takes a second under the race detector
+}
