@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/internal/proc/proctest"
+	"github.com/drover-run/drover/internal/proc/supervisor"
 )
 
 // agents are the ways in which an agent may find itself.
@@ -314,7 +315,7 @@ func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
 		if err != nil || minder.Parent != os.Getpid() || minder.Session == got.Session {
 			t.Errorf("its parent is %+v, %v", minder, err)
 		}
-		if ours, its, wants := oomOf(t, os.Getpid()), oomOf(t, p.Pid()), oomOf(t, got.Parent); its != min(ours+oomStep, 1000) || wants != ours {
+		if ours, its, wants := oomOf(t, os.Getpid()), oomOf(t, p.Pid()), oomOf(t, got.Parent); its != min(ours+supervisor.OOMStep, 1000) || wants != ours {
 			t.Errorf("oom scores: agent %d, minder %d, program %d", ours, wants, its)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/drover-run/drover/internal/proc/supervisor"
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
@@ -14,11 +15,11 @@ var mainCalled atomic.Bool
 // one; otherwise it returns at once. Call it first in main, and in TestMain.
 func Main() {
 	mainCalled.Store(true)
-	if !isSupervisor() {
+	if !supervisor.IsSupervisor() {
 		namespaces.Store(canNamespace())
 		userNamespaces.Store(true)
 		return
 	}
-	runSupervisor(os.NewFile(wire.FD, "agent"), runSpawner)
+	supervisor.RunSupervisor(os.NewFile(wire.FD, "agent"), runSpawner)
 	syscall.Exit(0) // nothing is buffered; os.Exit takes a second under the race detector
 }

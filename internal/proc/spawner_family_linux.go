@@ -357,7 +357,7 @@ func (s *spawner) cleanErrands() {
 	if !s.roundIsDue(&s.purge) {
 		return
 	}
-	killed, refused := s.containment.killFound()
+	killed, refused := s.containment.KillFound()
 	if killed == 0 && refused > 0 {
 		for _, o := range s.orphans {
 			o.refused++

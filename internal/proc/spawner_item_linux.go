@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/drover-run/drover/internal/proc/supervisor"
 )
 
 // item is an errand that has begun.
@@ -348,7 +350,7 @@ func (s *spawner) reportEnd(it *item) (done bool) {
 func (e *errandEnd) addUsage(ru *syscall.Rusage) {
 	e.user += time.Duration(ru.Utime.Nano())
 	e.system += time.Duration(ru.Stime.Nano())
-	e.maxRSS = max(e.maxRSS, int64(ru.Maxrss)*RSSUnit)
+	e.maxRSS = max(e.maxRSS, int64(ru.Maxrss)*supervisor.RSSUnit)
 }
 
 // execErrand runs j's program with those files, as a session of its own.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/supervisor"
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
@@ -24,7 +25,7 @@ import (
 type spawner struct {
 	wire.SpawnerOrder
 	wire        *wire.Conn
-	containment containment
+	containment supervisor.Containment
 	inSubreaper bool
 	mark        string // what the value of an errand's mark begins with
 	env         *surroundings
@@ -82,7 +83,7 @@ const (
 )
 
 // runSpawner is a supervisor's life as a spawner.
-func runSpawner(agent *os.File, conn *wire.Conn, c containment, o wire.Order) {
+func runSpawner(agent *os.File, conn *wire.Conn, c supervisor.Containment, o wire.Order) {
 	// On the main thread, if it may be, since orphans become that thread's children.
 	runtime.LockOSThread()
 	s := &spawner{
@@ -111,13 +112,13 @@ func (s *spawner) openSpawner(o wire.Order, agent *os.File) (step string, err er
 		return wire.StepFolder, err
 	}
 	quiet()
-	clearMask()
+	supervisor.ClearMask()
 	if o.User {
 		if err := mount.DropMountRights(); err != nil {
 			return wire.StepExec, err
 		}
 	}
-	raiseOOM() // for good: what is small among the errands is not larger than us
+	supervisor.RaiseOOM() // for good: what is small among the errands is not larger than us
 	if s.null, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return wire.StepExec, err
 	}

@@ -1,4 +1,4 @@
-package proc
+package supervisor
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 // RSSUnit is the unit of ru_maxrss: KiB.
 const RSSUnit = 1 << 10
 
-func newContainment(o wire.Order) containment {
+func newContainment(o wire.Order) Containment {
 	if o.Namespace {
 		return namespace{o.Layout}
 	}
@@ -27,7 +27,7 @@ func newContainment(o wire.Order) containment {
 // namespace is a PID namespace, with the minder as its process 1.
 type namespace struct{ layout *mount.Layout }
 
-var _ containment = namespace{}
+var _ Containment = namespace{}
 
 func (s namespace) enclose() error {
 	if os.Getpid() != 1 {
@@ -46,8 +46,8 @@ func (namespace) signalAll(sig syscall.Signal) {
 	}
 }
 
-// killFound needs no search: the kernel signals all of a namespace in one step.
-func (s namespace) killFound() (killed, refused int) {
+// KillFound needs no search: the kernel signals all of a namespace in one step.
+func (s namespace) KillFound() (killed, refused int) {
 	s.signalAll(syscall.SIGKILL)
 	return 1, 0
 }
@@ -62,7 +62,7 @@ type subreaper struct {
 	layout     *mount.Layout
 }
 
-var _ containment = subreaper{}
+var _ Containment = subreaper{}
 
 func (h subreaper) enclose() error {
 	if h.layout != nil {
@@ -90,7 +90,7 @@ func (h subreaper) signalAll(sig syscall.Signal) {
 	}
 }
 
-func (h subreaper) killFound() (killed, refused int) {
+func (h subreaper) KillFound() (killed, refused int) {
 	done, refused, _ := process.StopAndKill(h.listTree) // the next look may see more
 	return len(done), refused
 }
@@ -98,7 +98,7 @@ func (h subreaper) killFound() (killed, refused int) {
 func (subreaper) empty() bool { return true }
 
 // nameSelf is for top and ps -o comm, which would say "exe".
-func nameSelf() { _ = os.WriteFile("/proc/self/comm", []byte(supervisorName), 0) }
+func nameSelf() { _ = os.WriteFile("/proc/self/comm", []byte(SupervisorName), 0) }
 
 func dupOver(from, to int) error { return unix.Dup3(from, to, 0) }
 
@@ -118,24 +118,24 @@ func closeOnExec() {
 	}
 }
 
-// clearMask empties this thread's signal mask, which a fork hands on.
-func clearMask() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil) }
+// ClearMask empties this thread's signal mask, which a fork hands on.
+func ClearMask() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil) }
 
-// oomStep is how much sooner than the agent the program dies when memory runs
+// OOMStep is how much sooner than the agent the program dies when memory runs
 // out, in thousandths of all memory: more than the agent's own 100 MB are of a
 // machine of 0.5 GB.
-const oomStep = 200
+const OOMStep = 200
 
-// raiseOOM raises our own score for the program to inherit, and gives the way
+// RaiseOOM raises our own score for the program to inherit, and gives the way
 // back. Where it is refused everything stays as it is.
-func raiseOOM() (back func()) {
+func RaiseOOM() (back func()) {
 	const path = "/proc/self/oom_score_adj"
 	was, err := os.ReadFile(path)
 	if err != nil {
 		return func() {}
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(string(was)))
-	if err != nil || os.WriteFile(path, []byte(strconv.Itoa(min(n+oomStep, 1000))), 0) != nil {
+	if err != nil || os.WriteFile(path, []byte(strconv.Itoa(min(n+OOMStep, 1000))), 0) != nil {
 		return func() {}
 	}
 	return func() { _ = os.WriteFile(path, was, 0) }

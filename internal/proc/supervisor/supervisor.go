@@ -1,4 +1,4 @@
-package proc
+package supervisor
 
 import (
 	"errors"
@@ -13,11 +13,11 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-// supervisorName is how a minder knows itself, and what ps shows.
-const supervisorName = "drover-minder"
+// SupervisorName is how a minder knows itself, and what ps shows.
+const SupervisorName = "drover-supervisor"
 
-// containment keeps a tree together. It belongs to the minder's only goroutine.
-type containment interface {
+// Containment keeps a tree together. It belongs to the minder's only goroutine.
+type Containment interface {
 	// enclose is called once, before the program starts: from then on nothing
 	// gets out. An error means that this pen cannot be had here.
 	enclose() error
@@ -25,9 +25,9 @@ type containment interface {
 	start(o wire.Order) (pid int, step string, err error)
 	// signalAll sends sig to every process of the tree.
 	signalAll(sig syscall.Signal)
-	// killFound kills what it can find and says how many that were, and how many it
+	// KillFound kills what it can find and says how many that were, and how many it
 	// was not permitted to kill. It is repeated until empty.
-	killFound() (killed, refused int)
+	KillFound() (killed, refused int)
 	// empty says, for a minder without children, that the tree is gone.
 	empty() bool
 }
@@ -35,7 +35,7 @@ type containment interface {
 // supervisor is the small loop between an agent and a program.
 type supervisor struct {
 	wire        *wire.Conn
-	containment containment
+	containment Containment
 	program     int  // 0 once it has exited
 	stopped     bool // it was told to end while the program ran
 	dying       bool // the tree is to be killed
@@ -43,14 +43,14 @@ type supervisor struct {
 	left        int  // processes given up on
 }
 
-// isSupervisor says whether this process was started as a supervisor.
-func isSupervisor() bool {
-	return len(os.Args) == 1 && os.Args[0] == supervisorName && wire.IsSocket(wire.FD)
+// IsSupervisor says whether this process was started as a supervisor.
+func IsSupervisor() bool {
+	return len(os.Args) == 1 && os.Args[0] == SupervisorName && wire.IsSocket(wire.FD)
 }
 
-// runSupervisor is the life of a supervisor. spawn runs instead of a program where the order is
+// RunSupervisor is the life of a supervisor. spawn runs instead of a program where the order is
 // for a spawner, once what keeps the tree is closed.
-func runSupervisor(agent *os.File, spawn func(agent *os.File, conn *wire.Conn, c containment, o wire.Order)) {
+func RunSupervisor(agent *os.File, spawn func(agent *os.File, conn *wire.Conn, c Containment, o wire.Order)) {
 	closeOnExec()
 	nameSelf()
 	// Deaf: a minder must outlive a SIGTERM from its own tree. And a caught
@@ -123,13 +123,13 @@ func startProgram(o wire.Order, attr *syscall.SysProcAttr) (pid int, step string
 	// good made every wake-up two switches and the start a quarter slower.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	clearMask()
+	ClearMask()
 	if o.User {
 		if err := mount.DropMountRights(); err != nil {
 			return 0, wire.StepExec, err
 		}
 	}
-	back := raiseOOM()
+	back := RaiseOOM()
 	defer back()
 	pid, err = o.Bounds.StartLimited(attr, func(attr *syscall.SysProcAttr) (int, error) {
 		// A program written a moment ago may still be open for writing in some
@@ -182,7 +182,7 @@ func (m *supervisor) runUntilEmpty(words <-chan wire.Request, deaths <-chan os.S
 		if !m.dying || again != nil {
 			continue
 		}
-		killed, refused := m.containment.killFound()
+		killed, refused := m.containment.KillFound()
 		if killed == 0 && refused > 0 {
 			// Twice, as it may just be exiting. Only processes that another
 			// user owns by now are left: waiting longer cannot help.

@@ -1,4 +1,4 @@
-package proc
+package supervisor
 
 import (
 	"os"
@@ -14,7 +14,7 @@ import (
 // RSSUnit is the unit of ru_maxrss: bytes.
 const RSSUnit = 1
 
-func newContainment(o wire.Order) containment {
+func newContainment(o wire.Order) Containment {
 	return &subreaper{supervisor: os.Getpid(), token: o.Token}
 }
 
@@ -25,7 +25,7 @@ type subreaper struct {
 	session    int // the program's; its number is not given again while one member lives
 }
 
-var _ containment = (*subreaper)(nil)
+var _ Containment = (*subreaper)(nil)
 
 func (*subreaper) enclose() error { return nil }
 
@@ -49,7 +49,7 @@ func (h *subreaper) signalAll(sig syscall.Signal) {
 	}
 }
 
-func (h *subreaper) killFound() (killed, refused int) {
+func (h *subreaper) KillFound() (killed, refused int) {
 	done, refused, _ := process.StopAndKill(h.listTree) // the next look may see more
 	return len(done), refused
 }
@@ -75,8 +75,8 @@ func closeOnExec() {
 	}
 }
 
-// clearMask: a mask cannot be set without cgo here. The runtime already starts
+// ClearMask: a mask cannot be set without cgo here. The runtime already starts
 // children with the mask that this process was started with.
-func clearMask() {}
+func ClearMask() {}
 
-func raiseOOM() (back func()) { return func() {} }
+func RaiseOOM() (back func()) { return func() {} }
