@@ -103,7 +103,7 @@ func (p *Process) launchSupervisor(o wire.Order, files []*os.File) error {
 	if err != nil {
 		return fmt.Errorf("start %s: find this program: %w", p.name, err)
 	}
-	p.supervisor, err = os.StartProcess(self, []string{supervisor.SupervisorName}, &os.ProcAttr{
+	p.supervisor, err = os.StartProcess(self, []string{supervisor.Name}, &os.ProcAttr{
 		// One processor is plenty, and starts faster on a large machine. The
 		// mark lets Sweep find a minder, and so all that hangs from it.
 		Env:   []string{"GOMAXPROCS=1", process.Mark + "=" + o.Mark},

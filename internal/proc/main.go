@@ -15,11 +15,11 @@ var mainCalled atomic.Bool
 // one; otherwise it returns at once. Call it first in main, and in TestMain.
 func Main() {
 	mainCalled.Store(true)
-	if !supervisor.IsSupervisor() {
+	if !supervisor.Started() {
 		namespaces.Store(canNamespace())
 		userNamespaces.Store(true)
 		return
 	}
-	supervisor.RunSupervisor(os.NewFile(wire.FD, "agent"), runSpawner)
+	supervisor.Run(os.NewFile(wire.FD, "agent"), runSpawner)
 	syscall.Exit(0) // nothing is buffered; os.Exit takes a second under the race detector
 }

@@ -347,10 +347,10 @@ func (s *spawner) reportEnd(it *item) (done bool) {
 }
 
 // addUsage adds what a process of the tree has used.
-func (e *errandEnd) addUsage(ru *syscall.Rusage) {
-	e.user += time.Duration(ru.Utime.Nano())
-	e.system += time.Duration(ru.Stime.Nano())
-	e.maxRSS = max(e.maxRSS, int64(ru.Maxrss)*supervisor.RSSUnit)
+func (it *item) addUsage(ru *syscall.Rusage) {
+	it.user += time.Duration(ru.Utime.Nano())
+	it.system += time.Duration(ru.Stime.Nano())
+	it.maxRSS = max(it.maxRSS, int64(ru.Maxrss)*supervisor.RSSUnit)
 }
 
 // execErrand runs j's program with those files, as a session of its own.

@@ -222,7 +222,8 @@ func (m *remote) sendFrame(frame func([]byte) []byte) error {
 func (m *remote) send(errands []Errand) error {
 	return m.sendFrame(func(b []byte) []byte {
 		for i := range errands {
-			b = appendErrand(b, &errands[i])
+			e := &errands[i]
+			b = appendErrand(b, &frameCommand{ID: e.ID, Timeout: e.Timeout, Path: e.Path, Args: e.Args, Env: e.Env, Stdin: e.Stdin})
 		}
 		return b
 	})

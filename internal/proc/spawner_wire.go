@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"syscall"
 	"time"
-
-	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 // What goes between an agent and its spawner, once the order was given and
@@ -113,9 +111,19 @@ func (c *cut) nextTexts() [][]byte {
 	return list
 }
 
+// frameCommand is a command on its way down.
+type frameCommand struct {
+	ID      uint64
+	Timeout time.Duration
+	Path    string
+	Args    []string
+	Env     []string
+	Stdin   []byte
+}
+
 // appendErrand is an errand as a frame. Its texts end in a zero byte, as the
 // kernel wants them, so that they can stay where they are.
-func appendErrand(b []byte, e *Errand) []byte {
+func appendErrand(b []byte, e *frameCommand) []byte {
 	b, at := openFrame(b, frameErrand)
 	b = little.AppendUint64(b, e.ID)
 	b = little.AppendUint64(b, uint64(e.Timeout))
@@ -225,13 +233,6 @@ func (e *errandEnd) appendTo(b []byte) []byte {
 	return closeFrame(b, at)
 }
 
-func (e *errandEnd) asSpawned() Spawned {
-	s := Spawned{ID: e.id, Kind: SpawnedEnded, Exit: ended(e.status), Began: e.began, Ended: e.ended, Output: e.output, Stopped: e.stopped}
-	s.Exit.TimedOut, s.Exit.Left = e.timedOut, e.left
-	s.Exit.User, s.Exit.System, s.Exit.MaxRSS = e.user, e.system, e.maxRSS
-	return s
-}
-
 func (c *cut) nextErrandEnd(id uint64) errandEnd {
 	e := errandEnd{id: id, status: syscall.WaitStatus(c.u32())}
 	why := c.u8()
@@ -252,30 +253,4 @@ func appendUnfit(b []byte, j *job, errno syscall.Errno, now time.Time) []byte {
 	b = little.AppendUint32(b, uint32(errno))
 	b = little.AppendUint64(b, uint64(now.UnixNano()))
 	return closeFrame(append(b, j.path[:len(j.path)-1]...), at)
-}
-
-// parseSpawned reads a frame from the spawner. The data of an output stays where it is.
-func parseSpawned(o *wire.Order, kind byte, c cut) (s Spawned, ok bool) {
-	s.ID = c.u64()
-	switch kind {
-	case frameBegan:
-		s.Kind, s.Began = SpawnedBegan, c.nextTime()
-	case frameOutput:
-		s.Kind, s.Stream, s.Data = SpawnedOutput, int(c.u8()), c.b
-	case frameEnded:
-		e := c.nextErrandEnd(s.ID)
-		s = e.asSpawned()
-	case frameUnfit:
-		errno := syscall.Errno(c.u32())
-		s.Kind, s.Began = SpawnedEnded, c.nextTime()
-		s.Ended = s.Began
-		s.Exit.Code = -1
-		told := wire.Order{Path: c.b, Dir: o.Dir, Layout: o.Layout}
-		s.Err = explain(told, wire.StepExec, errno)
-	case frameUnstarted:
-		s.Kind = SpawnedUnstarted
-	default:
-		return s, false
-	}
-	return s, !c.bad
 }

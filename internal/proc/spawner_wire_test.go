@@ -15,7 +15,7 @@ import (
 func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	t.Parallel()
 	var down []byte
-	sent := []Errand{
+	sent := []frameCommand{
 		{ID: 1<<64 - 1, Path: "/bin/caf\xe9", Args: []string{"a", "", "c d"}, Env: []string{"A=1", "B="}, Stdin: []byte("x\x00y"), Timeout: time.Hour},
 		{ID: 0, Path: "./a"},
 		{ID: 2, Path: "/b", Stdin: []byte{}},
@@ -37,7 +37,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 			}
 		}
 	}
-	var got []Errand
+	var got []frameCommand
 	for rest := down; len(rest) > 0; {
 		_, body, next, ok := nextFrame(rest)
 		if !ok {
@@ -48,7 +48,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 		if !ok {
 			t.Fatal("no errand")
 		}
-		got = append(got, Errand{ID: j.id, Path: unzero(t, j.path)[0], Args: unzero(t, j.args...), Env: unzero(t, j.env...), Stdin: j.stdin, Timeout: j.timeout})
+		got = append(got, frameCommand{ID: j.id, Path: unzero(t, j.path)[0], Args: unzero(t, j.args...), Env: unzero(t, j.env...), Stdin: j.stdin, Timeout: j.timeout})
 	}
 	sent[1].Args, sent[2].Args = []string{"./a"}, []string{"/b"}
 	if diff := cmp.Diff(sent, got); diff != "" {
@@ -100,7 +100,7 @@ func unzero(t *testing.T, texts ...[]byte) (list []string) {
 }
 
 func FuzzFrames(f *testing.F) {
-	e := Errand{ID: 1, Path: "/bin/true", Args: []string{"true"}, Env: []string{"A=1"}, Stdin: []byte("in")}
+	e := frameCommand{ID: 1, Path: "/bin/true", Args: []string{"true"}, Env: []string{"A=1"}, Stdin: []byte("in")}
 	f.Add(appendErrand(nil, &e))
 	f.Add((&errandEnd{id: 2}).appendTo(appendBegan(nil, 2, 3, time.Unix(0, 0))))
 	f.Add([]byte{1, 0, 0, 0, frameErrand})

@@ -15,46 +15,47 @@ import (
 const RSSUnit = 1
 
 func newContainment(o wire.Order) Containment {
-	return &subreaper{supervisor: os.Getpid(), token: o.Token}
+	return &markedTree{supervisor: os.Getpid(), token: o.Token}
 }
 
-// subreaper is what can be recognised as the tree: nothing here inherits orphans.
-type subreaper struct {
+// markedTree is what can be recognised as the tree: nothing here inherits orphans.
+type markedTree struct {
 	supervisor int
 	token      string
 	session    int // the program's; its number is not given again while one member lives
 }
 
-var _ Containment = (*subreaper)(nil)
+var _ Containment = (*markedTree)(nil)
 
-func (*subreaper) enclose() error { return nil }
+func (*markedTree) enclose() error { return nil }
 
-func (h *subreaper) start(o wire.Order) (pid int, step string, err error) {
+func (h *markedTree) start(o wire.Order) (pid int, step string, err error) {
 	pid, step, err = startProgram(o, &syscall.SysProcAttr{Setsid: true})
 	h.session = pid
 	return pid, step, err
 }
 
-func (h *subreaper) listTree() ([]process.Entry, error) {
+func (h *markedTree) listTree() ([]process.Entry, error) {
 	all, err := process.List()
 	return process.Descendants(all, func(p process.Entry) bool {
 		return p.PID != h.supervisor && (p.Parent == h.supervisor || p.Session == h.session || process.Carries(p.PID, h.token))
 	}), err
 }
 
-func (h *subreaper) signalAll(sig syscall.Signal) {
+func (h *markedTree) signalAll(sig syscall.Signal) {
 	tree, _ := h.listTree()
 	for _, p := range tree {
 		_ = syscall.Kill(p.PID, sig)
 	}
 }
 
-func (h *subreaper) KillFound() (killed, refused int) {
-	done, refused, _ := process.StopAndKill(h.listTree) // the next look may see more
+// KillFound kills what is found.
+func (h *markedTree) KillFound() (killed, refused int) {
+	done, refused, _ := process.StopAndKill(h.listTree) // the next listing may see more
 	return len(done), refused
 }
 
-func (h *subreaper) empty() bool {
+func (h *markedTree) empty() bool {
 	tree, err := h.listTree()
 	return err == nil && len(tree) == 0
 }
@@ -79,4 +80,5 @@ func closeOnExec() {
 // children with the mask that this process was started with.
 func ClearMask() {}
 
+// RaiseOOM changes nothing: there are no scores here.
 func RaiseOOM() (back func()) { return func() {} }

@@ -24,7 +24,7 @@ func newContainment(o wire.Order) Containment {
 	return subreaper{supervisor: os.Getpid(), layout: o.Layout}
 }
 
-// namespace is a PID namespace, with the minder as its process 1.
+// namespace is a PID namespace, with the supervisor as its process 1.
 type namespace struct{ layout *mount.Layout }
 
 var _ Containment = namespace{}
@@ -55,8 +55,8 @@ func (s namespace) KillFound() (killed, refused int) {
 // empty: what entered from outside and is not our child dies with us.
 func (namespace) empty() bool { return true }
 
-// subreaper is the tree of a subreaper: every orphan becomes the minder's child, so
-// a minder without children has no descendants.
+// subreaper is the tree of a subreaper: every orphan becomes the supervisor's child, so
+// a supervisor without children has no descendants.
 type subreaper struct {
 	supervisor int
 	layout     *mount.Layout
@@ -73,7 +73,7 @@ func (h subreaper) enclose() error {
 	return os.NewSyscallError("prctl", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// start lets the program itself not survive a minder that it killed.
+// start lets the program itself not survive a supervisor that it killed.
 func (subreaper) start(o wire.Order) (pid int, step string, err error) {
 	return startProgram(o, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL})
 }
@@ -90,15 +90,16 @@ func (h subreaper) signalAll(sig syscall.Signal) {
 	}
 }
 
+// KillFound stops and kills what hangs from the supervisor.
 func (h subreaper) KillFound() (killed, refused int) {
-	done, refused, _ := process.StopAndKill(h.listTree) // the next look may see more
+	done, refused, _ := process.StopAndKill(h.listTree) // the next listing may see more
 	return len(done), refused
 }
 
 func (subreaper) empty() bool { return true }
 
 // nameSelf is for top and ps -o comm, which would say "exe".
-func nameSelf() { _ = os.WriteFile("/proc/self/comm", []byte(SupervisorName), 0) }
+func nameSelf() { _ = os.WriteFile("/proc/self/comm", []byte(Name), 0) }
 
 func dupOver(from, to int) error { return unix.Dup3(from, to, 0) }
 

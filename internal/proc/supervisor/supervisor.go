@@ -1,3 +1,9 @@
+// Package supervisor is the process between an agent and a program: it starts the program,
+// becomes the parent of everything that the program leaves behind, and ends it all.
+//
+// What keeps the tree together is its Containment: a PID namespace or a subreaper on Linux,
+// descendants and marks on macOS. It refuses to know what is run, and why. It is proved by
+// proc_test.go and death_linux_test.go of package proc, with programs that fork and hide.
 package supervisor
 
 import (
@@ -13,13 +19,13 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-// SupervisorName is how a minder knows itself, and what ps shows.
-const SupervisorName = "drover-supervisor"
+// Name is how a supervisor knows itself, and what ps shows.
+const Name = "drover-supervisor"
 
-// Containment keeps a tree together. It belongs to the minder's only goroutine.
+// Containment keeps a tree together. It belongs to the supervisor's only goroutine.
 type Containment interface {
 	// enclose is called once, before the program starts: from then on nothing
-	// gets out. An error means that this pen cannot be had here.
+	// gets out. An error means that this containment cannot be had here.
 	enclose() error
 	// start runs the program inside; step says which part failed.
 	start(o wire.Order) (pid int, step string, err error)
@@ -28,7 +34,7 @@ type Containment interface {
 	// KillFound kills what it can find and says how many that were, and how many it
 	// was not permitted to kill. It is repeated until empty.
 	KillFound() (killed, refused int)
-	// empty says, for a minder without children, that the tree is gone.
+	// empty says, for a supervisor without children, that the tree is gone.
 	empty() bool
 }
 
@@ -43,17 +49,17 @@ type supervisor struct {
 	left        int  // processes given up on
 }
 
-// IsSupervisor says whether this process was started as a supervisor.
-func IsSupervisor() bool {
-	return len(os.Args) == 1 && os.Args[0] == SupervisorName && wire.IsSocket(wire.FD)
+// Started says whether this process was started as a supervisor.
+func Started() bool {
+	return len(os.Args) == 1 && os.Args[0] == Name && wire.IsSocket(wire.FD)
 }
 
-// RunSupervisor is the life of a supervisor. spawn runs instead of a program where the order is
+// Run is the life of a supervisor. spawn runs instead of a program where the order is
 // for a spawner, once what keeps the tree is closed.
-func RunSupervisor(agent *os.File, spawn func(agent *os.File, conn *wire.Conn, c Containment, o wire.Order)) {
+func Run(agent *os.File, spawn func(agent *os.File, conn *wire.Conn, c Containment, o wire.Order)) {
 	closeOnExec()
 	nameSelf()
-	// Deaf: a minder must outlive a SIGTERM from its own tree. And a caught
+	// Deaf: a supervisor must outlive a SIGTERM from its own tree. And a caught
 	// signal, unlike one that our parent ignored, is the default for a child.
 	// These are the ones that Go would die of or leave ignored; catching all
 	// sixty cost half of the start, as each is agreed between two threads.
@@ -90,7 +96,7 @@ func RunSupervisor(agent *os.File, spawn func(agent *os.File, conn *wire.Conn, c
 	}
 	m.program = pid
 	releaseFiles()
-	_ = wire.SendStarted(agent, wire.Report{Started: pid, Missed: o.Bounds.MissedLimits()}) // an agent that is gone shows as the end of words
+	_ = wire.SendStarted(agent, wire.Report{Started: pid, Missed: o.Bounds.MissedLimits()}) // an agent that is gone shows as the end of requests
 	words := make(chan wire.Request)
 	go func() { // ends with the agent, which runUntilEmpty waits for; or with this process
 		defer close(words)
@@ -117,9 +123,9 @@ func startProgram(o wire.Order, attr *syscall.SysProcAttr) (pid int, step string
 			return 0, wire.StepFolder, err
 		}
 	}
-	// The thread's empty mask becomes the program's. A herd's program also gets
+	// The thread's empty mask becomes the program's. The program of a subreaper also gets
 	// a signal when this thread ends; but Go ends only threads with a goroutine that
-	// ended locked to them, which is nowhere in a minder. Staying locked for
+	// ended locked to them, which is nowhere in a supervisor. Staying locked for
 	// good made every wake-up two switches and the start a quarter slower.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -196,7 +202,7 @@ func (m *supervisor) runUntilEmpty(words <-chan wire.Request, deaths <-chan os.S
 	}
 }
 
-// executeWord does what a word asks for. A stop gives the time when grace is over.
+// executeWord does what a request asks for. A stop gives the time when grace is over.
 func (m *supervisor) executeWord(w wire.Request) (deadline time.Time, stop bool) {
 	if w.Do != wire.DoSignal {
 		m.reapChildren() // it may have ended before

@@ -86,11 +86,15 @@ type Conn struct {
 	dec *json.Decoder
 }
 
+// NewConn speaks over rw.
 func NewConn(rw io.ReadWriteCloser) *Conn {
 	return &Conn{Closer: rw, enc: json.NewEncoder(rw), dec: json.NewDecoder(rw)}
 }
 
-func (w *Conn) Send(v any) error    { return w.enc.Encode(v) }
+// Send sends one message.
+func (w *Conn) Send(v any) error { return w.enc.Encode(v) }
+
+// Receive waits for one message.
 func (w *Conn) Receive(v any) error { return w.dec.Decode(v) }
 
 // SkipNewline takes from r, which the wire reads, the newline behind the last message, so
