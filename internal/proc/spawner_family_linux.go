@@ -306,7 +306,7 @@ func (s *spawner) killLeftovers(it *item) bool {
 	for _, o := range s.orphans {
 		if o.of == it && o.refused >= refusals {
 			o.of, o.looks, o.abandoned = nil, 0, true
-			it.left++
+			it.Left++
 		}
 	}
 	return false

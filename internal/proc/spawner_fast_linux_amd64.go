@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/internal/proc/spawner/frame"
 	"github.com/drover-run/drover/internal/proc/vfork"
 )
 
@@ -53,13 +54,13 @@ func newFast(herd bool) *fast {
 
 // exec runs j's program with those files, as a session of its own. works is false
 // where the kernel, or what guards it, does not know this way.
-func (f *fast) exec(j *job, env [][]byte, files [3]int) (pid, pidfd int, err error, works bool) {
-	f.args, f.env = pointers(f.args, j.args), pointers(f.env, env)
+func (f *fast) exec(j *frame.Job, env [][]byte, files [3]int) (pid, pidfd int, err error, works bool) {
+	f.args, f.env = pointers(f.args, j.Args), pointers(f.env, env)
 	last := len(f.steps) - 1
 	for i, fd := range files {
 		f.steps[last-3+i].Args[0] = uintptr(fd)
 	}
-	f.steps[last].Args[0] = uintptr(unsafe.Pointer(&j.path[0]))
+	f.steps[last].Args[0] = uintptr(unsafe.Pointer(&j.Path[0]))
 	f.steps[last].Args[1] = uintptr(unsafe.Pointer(&f.args[0]))
 	f.steps[last].Args[2] = uintptr(unsafe.Pointer(&f.env[0]))
 	pid = vfork.Run(&f.clone, &f.steps[0], &f.failed)

@@ -8,12 +8,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/internal/proc/spawner/frame"
 	"github.com/drover-run/drover/internal/proc/supervisor"
 )
 
 // item is an errand that has begun.
 type item struct {
-	errandEnd
+	frame.ErrandEnd
 	slot, pid, pidfd int
 
 	streams [2]stream
@@ -47,13 +48,13 @@ func (s *spawner) startErrands() {
 		j := s.queue[0]
 		errno := s.startErrand(j)
 		switch {
-		case errno == syscall.ETXTBSY && j.tries < textBusyTries:
-			j.tries++
+		case errno == syscall.ETXTBSY && j.Tries < textBusyTries:
+			j.Tries++
 			s.rest = s.now.Add(textBusy)
 			s.wakeBy(s.rest)
 			return
 		case errno != 0:
-			s.appendReport(appendUnfit(s.out, j, errno, time.Now()))
+			s.appendReport(frame.AppendUnfit(s.out, j, errno, time.Now()))
 		}
 		s.queue[0] = nil
 		if s.queue = s.queue[1:]; len(s.queue) == 0 {
@@ -74,7 +75,7 @@ func (s *spawner) mayStartErrand() bool {
 }
 
 // startErrand starts j, and says what the kernel has against it.
-func (s *spawner) startErrand(j *job) (errno syscall.Errno) {
+func (s *spawner) startErrand(j *frame.Job) (errno syscall.Errno) {
 	var out, err [2]int
 	if e := unix.Pipe2(out[:], unix.O_CLOEXEC); e != nil {
 		return noDescriptors(e)
@@ -86,16 +87,16 @@ func (s *spawner) startErrand(j *job) (errno syscall.Errno) {
 	}
 	defer unix.Close(err[1])
 	in := s.null
-	if j.stdin != nil {
+	if j.Stdin != nil {
 		var e error
-		if in, e = inMemory(j.stdin); e != nil {
+		if in, e = inMemory(j.Stdin); e != nil {
 			unix.Close(out[0])
 			unix.Close(err[0])
 			return noDescriptors(e)
 		}
 		defer unix.Close(in)
 	}
-	mark := strconv.AppendUint([]byte(s.mark), j.id, 10)
+	mark := strconv.AppendUint([]byte(s.mark), j.ID, 10)
 	pid, pidfd, e := s.execErrand(j, append(mark, 0), [3]int{in, out[1], err[1]})
 	if e != nil {
 		unix.Close(out[0])
@@ -106,21 +107,21 @@ func (s *spawner) startErrand(j *job) (errno syscall.Errno) {
 		return syscall.EINVAL
 	}
 	it := s.freeSlot()
-	*it = item{errandEnd: errandEnd{id: j.id, began: time.Now()}, slot: it.slot, pid: pid, pidfd: pidfd}
+	*it = item{ErrandEnd: frame.ErrandEnd{ID: j.ID, Began: time.Now()}, slot: it.slot, pid: pid, pidfd: pidfd}
 	for i, fd := range [...]int{out[0], err[0]} {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK) // cannot fail for these arguments
 		it.streams[i].fd = fd
 	}
-	if j.timeout > 0 {
-		it.deadline = it.began.Add(j.timeout)
+	if j.Timeout > 0 {
+		it.deadline = it.Began.Add(j.Timeout)
 		s.wakeBy(it.deadline)
 	}
-	s.wakeBy(it.began.Add(young))
-	s.running[pid], s.byID[it.id] = it, it
+	s.wakeBy(it.Began.Add(young))
+	s.running[pid], s.byID[it.ID] = it, it
 	if s.Old || s.watchDescriptor(s.poll, pidfd, unix.EPOLLIN|unix.EPOLLONESHOT, onEnd, it.slot) != nil {
 		s.blind = append(s.blind, it) // it is asked for its end at every turn
 	}
-	s.appendReport(appendBegan(s.out, it.id, pid, it.began))
+	s.appendReport(frame.AppendBegan(s.out, it.ID, pid, it.Began))
 	return 0
 }
 
@@ -166,7 +167,7 @@ func (s *spawner) noteExited(it *item) {
 	if it.over || it.pid == 0 {
 		return
 	}
-	it.over, it.ended = true, s.now
+	it.over, it.Ended = true, s.now
 	s.ended = append(s.ended, it)
 }
 
@@ -177,7 +178,7 @@ func (s *spawner) applyTimeouts() {
 			continue
 		}
 		if !it.watched {
-			if at := it.began.Add(young); s.now.Before(at) {
+			if at := it.Began.Add(young); s.now.Before(at) {
 				s.wakeBy(at)
 			} else {
 				s.watchOutputs(it)
@@ -191,7 +192,7 @@ func (s *spawner) applyTimeouts() {
 			continue
 		}
 		if it.stage == free {
-			it.timedOut = true
+			it.TimedOut = true
 			s.terminate(it)
 		} else {
 			s.killErrand(it)
@@ -261,11 +262,11 @@ func (s *spawner) readOutput(it *item, i int) (n int) {
 		return 0
 	}
 	at := len(s.out)
-	if cap(s.out)-at < outputHead+piece {
-		s.out = append(make([]byte, 0, 2*at+2*(outputHead+piece)), s.out...)
+	if cap(s.out)-at < frame.OutputHead+piece {
+		s.out = append(make([]byte, 0, 2*at+2*(frame.OutputHead+piece)), s.out...)
 	}
-	frame := s.out[:at+outputHead+piece]
-	n, err := unix.Read(st.fd, frame[at+outputHead:])
+	into := s.out[:at+frame.OutputHead+piece]
+	n, err := unix.Read(st.fd, into[at+frame.OutputHead:])
 	if err == unix.EAGAIN || err == unix.EINTR {
 		return 0
 	}
@@ -273,15 +274,15 @@ func (s *spawner) readOutput(it *item, i int) (n int) {
 		s.closeStream(it, st)
 		return 0
 	}
-	it.output[i] += int64(n)
+	it.Output[i] += int64(n)
 	pass := min(int64(n), s.MaxOutput-st.forwarded)
 	if pass <= 0 {
 		return n
 	}
 	st.forwarded += pass
-	b, _ := openFrame(frame[:at], frameOutput)
-	b = append(little.AppendUint64(b, it.id), byte(i+1))
-	s.appendReport(closeFrame(frame[:len(b)+int(pass)], at))
+	b, _ := frame.OpenFrame(into[:at], frame.FrameOutput)
+	b = append(frame.Little.AppendUint64(b, it.ID), byte(i+1))
+	s.appendReport(frame.CloseFrame(into[:len(b)+int(pass)], at))
 	return n
 }
 
@@ -326,12 +327,12 @@ func (s *spawner) reportEnd(it *item) (done bool) {
 		return false
 	}
 	var ru syscall.Rusage
-	_, err := syscall.Wait4(it.pid, &it.status, 0, &ru)
+	_, err := syscall.Wait4(it.pid, &it.Status, 0, &ru)
 	for err == syscall.EINTR {
-		_, err = syscall.Wait4(it.pid, &it.status, 0, &ru)
+		_, err = syscall.Wait4(it.pid, &it.Status, 0, &ru)
 	}
 	if err != nil { // another waiter has waited for it: at least it did not succeed
-		it.status = syscall.WaitStatus(syscall.SIGKILL)
+		it.Status = syscall.WaitStatus(syscall.SIGKILL)
 	}
 	it.addUsage(&ru)
 	if it.pidfd >= 0 {
@@ -339,8 +340,8 @@ func (s *spawner) reportEnd(it *item) (done bool) {
 	}
 	s.blind = slices.DeleteFunc(s.blind, func(b *item) bool { return b == it })
 	delete(s.running, it.pid)
-	delete(s.byID, it.id)
-	s.appendReport(it.appendTo(s.out))
+	delete(s.byID, it.ID)
+	s.appendReport(it.AppendTo(s.out))
 	it.pid = 0
 	s.free = append(s.free, it.slot)
 	return true
@@ -348,14 +349,14 @@ func (s *spawner) reportEnd(it *item) (done bool) {
 
 // addUsage adds what a process of the tree has used.
 func (it *item) addUsage(ru *syscall.Rusage) {
-	it.user += time.Duration(ru.Utime.Nano())
-	it.system += time.Duration(ru.Stime.Nano())
-	it.maxRSS = max(it.maxRSS, int64(ru.Maxrss)*supervisor.RSSUnit)
+	it.User += time.Duration(ru.Utime.Nano())
+	it.System += time.Duration(ru.Stime.Nano())
+	it.MaxRSS = max(it.MaxRSS, int64(ru.Maxrss)*supervisor.RSSUnit)
 }
 
 // execErrand runs j's program with those files, as a session of its own.
-func (s *spawner) execErrand(j *job, mark []byte, files [3]int) (pid, pidfd int, err error) {
-	s.envBuf = s.env.environWith(s.envBuf, j.env, mark)
+func (s *spawner) execErrand(j *frame.Job, mark []byte, files [3]int) (pid, pidfd int, err error) {
+	s.envBuf = s.env.environWith(s.envBuf, j.Env, mark)
 	if s.fast != nil {
 		pid, pidfd, err, works := s.fast.exec(j, s.envBuf, files)
 		if works {
@@ -367,7 +368,7 @@ func (s *spawner) execErrand(j *job, mark []byte, files [3]int) (pid, pidfd int,
 	if s.inSubreaper {
 		attr.Pdeathsig = syscall.SIGKILL // what kills us with -9 leaves no program behind
 	}
-	pid, err = syscall.ForkExec(cString(j.path), cStrings(j.args), &syscall.ProcAttr{
+	pid, err = syscall.ForkExec(cString(j.Path), cStrings(j.Args), &syscall.ProcAttr{
 		Env: cStrings(s.envBuf), Files: []uintptr{uintptr(files[0]), uintptr(files[1]), uintptr(files[2])}, Sys: attr,
 	})
 	return pid, pidfd, err

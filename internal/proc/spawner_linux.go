@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/spawner/frame"
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
@@ -150,12 +151,12 @@ func (m *remote) readEvents() (clean bool) {
 		var batch []Spawned
 		rest := buf[:len(buf)+n]
 		for {
-			kind, body, next, ok := nextFrame(rest)
+			kind, body, next, ok := frame.NextFrame(rest)
 			if !ok {
 				break
 			}
 			rest = next
-			if kind == frameGone {
+			if kind == frame.FrameGone {
 				m.post.deliverBatch(batch)
 				return true
 			}
@@ -172,15 +173,15 @@ func (m *remote) readEvents() (clean bool) {
 }
 
 // noteSession remembers the sessions of a herd, for sweep.
-func (m *remote) noteSession(kind byte, s *Spawned, began *cut) {
+func (m *remote) noteSession(kind byte, s *Spawned, began *frame.Cut) {
 	if m.sessions == nil {
 		return
 	}
 	switch kind {
-	case frameBegan:
-		began.nextBytes(16)
-		m.sessions[s.ID] = int(began.u32())
-	case frameEnded:
+	case frame.FrameBegan:
+		began.NextBytes(16)
+		m.sessions[s.ID] = int(began.U32())
+	case frame.FrameEnded:
 		delete(m.sessions, s.ID)
 	}
 }
@@ -223,7 +224,7 @@ func (m *remote) send(errands []Errand) error {
 	return m.sendFrame(func(b []byte) []byte {
 		for i := range errands {
 			e := &errands[i]
-			b = appendErrand(b, &frameCommand{ID: e.ID, Timeout: e.Timeout, Path: e.Path, Args: e.Args, Env: e.Env, Stdin: e.Stdin})
+			b = frame.AppendErrand(b, &frame.FrameCommand{ID: e.ID, Timeout: e.Timeout, Path: e.Path, Args: e.Args, Env: e.Env, Stdin: e.Stdin})
 		}
 		return b
 	})
@@ -233,16 +234,16 @@ func (m *remote) send(errands []Errand) error {
 
 func (m *remote) until(boot time.Duration) {
 	m.continueSpawner()
-	_ = m.sendFrame(func(b []byte) []byte { return appendID(b, frameUntil, uint64(boot)) })
+	_ = m.sendFrame(func(b []byte) []byte { return frame.AppendID(b, frame.FrameUntil, uint64(boot)) })
 }
 
 func (m *remote) drop() {
-	_ = m.sendFrame(func(b []byte) []byte { return appendID(b, frameDrop, 0) })
+	_ = m.sendFrame(func(b []byte) []byte { return frame.AppendID(b, frame.FrameDrop, 0) })
 }
 
 func (m *remote) kill(sig syscall.Signal, ids []uint64) {
 	m.continueSpawner()
-	_ = m.sendFrame(func(b []byte) []byte { return appendKill(b, sig, ids) })
+	_ = m.sendFrame(func(b []byte) []byte { return frame.AppendKill(b, sig, ids) })
 }
 
 // continueSpawner continues a spawner that one of its errands has stopped: a herd is of the

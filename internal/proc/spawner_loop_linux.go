@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/proc/process"
+	"github.com/drover-run/drover/internal/proc/spawner/frame"
 	"github.com/drover-run/drover/internal/proc/supervisor"
 	"github.com/drover-run/drover/internal/proc/wire"
 )
@@ -43,7 +44,7 @@ type spawner struct {
 	out     []byte // to the agent, not sent yet
 	unsent  time.Time
 
-	queue   []*job
+	queue   []*frame.Job
 	items   []*item       // by slot
 	free    []int         // slots
 	running map[int]*item // by process id; also those that ended and are not settled
@@ -274,23 +275,23 @@ func (s *spawner) readAgent() {
 // is not written to again.
 func (s *spawner) executeFrames() {
 	for {
-		kind, c, rest, ok := nextFrame(s.in)
+		kind, c, rest, ok := frame.NextFrame(s.in)
 		if !ok {
 			break
 		}
 		s.in = rest
 		switch kind {
-		case frameErrand:
-			if j, ok := newJob(c); ok {
+		case frame.FrameErrand:
+			if j, ok := frame.NewJob(c); ok {
 				s.queue = append(s.queue, j)
 			}
-		case frameUntil:
-			s.licence = time.Duration(c.u64())
-		case frameDrop:
+		case frame.FrameUntil:
+			s.licence = time.Duration(c.U64())
+		case frame.FrameDrop:
 			s.dropQueued()
-		case frameKill:
-			for sig := syscall.Signal(c.u32()); !c.bad && len(c.b) > 0; {
-				s.killByID(sig, c.u64())
+		case frame.FrameKill:
+			for sig := syscall.Signal(c.U32()); !c.Bad && len(c.B) > 0; {
+				s.killByID(sig, c.U64())
 			}
 		}
 	}
@@ -298,14 +299,14 @@ func (s *spawner) executeFrames() {
 
 func (s *spawner) dropQueued() {
 	for _, j := range s.queue {
-		s.appendReport(appendID(s.out, frameUnstarted, j.id))
+		s.appendReport(frame.AppendID(s.out, frame.FrameUnstarted, j.ID))
 	}
 	s.queue = nil
 }
 
 func (s *spawner) killByID(sig syscall.Signal, id uint64) {
 	if it := s.byID[id]; it != nil {
-		it.stopped = it.stopped || !it.over && !dead(it.pid)
+		it.Stopped = it.Stopped || !it.over && !dead(it.pid)
 		if sig == syscall.SIGTERM {
 			s.terminate(it)
 		} else if !it.over {
@@ -315,9 +316,9 @@ func (s *spawner) killByID(sig syscall.Signal, id uint64) {
 		return
 	}
 	for i, j := range s.queue {
-		if j.id == id {
+		if j.ID == id {
 			s.queue = append(s.queue[:i:i], s.queue[i+1:]...)
-			s.appendReport(appendID(s.out, frameUnstarted, id))
+			s.appendReport(frame.AppendID(s.out, frame.FrameUnstarted, id))
 			return
 		}
 	}
@@ -416,7 +417,7 @@ func (s *spawner) pausePipes(on bool) {
 
 // sendFarewell says the last that there is to say.
 func (s *spawner) sendFarewell() {
-	s.out = appendID(s.out, frameGone, 0)
+	s.out = frame.AppendID(s.out, frame.FrameGone, 0)
 	if s.deaf {
 		return
 	}

@@ -9,46 +9,47 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/proc/spawner/frame"
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
 func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	t.Parallel()
 	var down []byte
-	sent := []frameCommand{
+	sent := []frame.FrameCommand{
 		{ID: 1<<64 - 1, Path: "/bin/caf\xe9", Args: []string{"a", "", "c d"}, Env: []string{"A=1", "B="}, Stdin: []byte("x\x00y"), Timeout: time.Hour},
 		{ID: 0, Path: "./a"},
 		{ID: 2, Path: "/b", Stdin: []byte{}},
 	}
 	for i := range sent {
-		down = appendErrand(down, &sent[i])
+		down = frame.AppendErrand(down, &sent[i])
 	}
 	for cutAt := range down { // no part of a frame is taken for one
 		rest := down[:cutAt]
 		for n := 0; ; n++ {
-			kind, body, next, ok := nextFrame(rest)
+			kind, body, next, ok := frame.NextFrame(rest)
 			if !ok {
 				break
 			}
 			rest = next
-			j, ok := newJob(body)
-			if !ok || kind != frameErrand {
+			j, ok := frame.NewJob(body)
+			if !ok || kind != frame.FrameErrand {
 				t.Fatalf("of %d bytes: frame %d is of kind %d, %+v", cutAt, n, kind, j)
 			}
 		}
 	}
-	var got []frameCommand
+	var got []frame.FrameCommand
 	for rest := down; len(rest) > 0; {
-		_, body, next, ok := nextFrame(rest)
+		_, body, next, ok := frame.NextFrame(rest)
 		if !ok {
 			t.Fatal("a frame is missing")
 		}
 		rest = next
-		j, ok := newJob(body)
+		j, ok := frame.NewJob(body)
 		if !ok {
 			t.Fatal("no errand")
 		}
-		got = append(got, frameCommand{ID: j.id, Path: unzero(t, j.path)[0], Args: unzero(t, j.args...), Env: unzero(t, j.env...), Stdin: j.stdin, Timeout: j.timeout})
+		got = append(got, frame.FrameCommand{ID: j.ID, Path: unzero(t, j.Path)[0], Args: unzero(t, j.Args...), Env: unzero(t, j.Env...), Stdin: j.Stdin, Timeout: j.Timeout})
 	}
 	sent[1].Args, sent[2].Args = []string{"./a"}, []string{"/b"}
 	if diff := cmp.Diff(sent, got); diff != "" {
@@ -56,11 +57,11 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	}
 
 	at := time.Unix(1_700_000_000, 123)
-	end := errandEnd{id: 7, status: 9 << 8, timedOut: true, stopped: true, left: 2, user: 1, system: 2, maxRSS: 3, began: at, ended: at.Add(time.Second), output: [2]int64{5, 6}}
-	up := appendBegan(nil, 7, 42, at)
-	up = end.appendTo(up)
-	up = appendUnfit(up, &job{id: 8, path: []byte("/no/such\x00")}, syscall.ENOENT, at)
-	up = appendID(up, frameUnstarted, 9)
+	end := frame.ErrandEnd{ID: 7, Status: 9 << 8, TimedOut: true, Stopped: true, Left: 2, User: 1, System: 2, MaxRSS: 3, Began: at, Ended: at.Add(time.Second), Output: [2]int64{5, 6}}
+	up := frame.AppendBegan(nil, 7, 42, at)
+	up = end.AppendTo(up)
+	up = frame.AppendUnfit(up, &frame.Job{ID: 8, Path: []byte("/no/such\x00")}, syscall.ENOENT, at)
+	up = frame.AppendID(up, frame.FrameUnstarted, 9)
 	want := []Spawned{
 		{ID: 7, Kind: SpawnedBegan, Began: at},
 		{ID: 7, Kind: SpawnedEnded, Began: at, Ended: at.Add(time.Second), Output: [2]int64{5, 6}, Stopped: true,
@@ -70,7 +71,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	}
 	var told []Spawned
 	for len(up) > 0 {
-		kind, body, next, ok := nextFrame(up)
+		kind, body, next, ok := frame.NextFrame(up)
 		s, fine := parseSpawned(&wire.Order{}, kind, body)
 		if !ok || !fine {
 			t.Fatalf("after %d: %d, %v", len(told), kind, body)
@@ -100,29 +101,29 @@ func unzero(t *testing.T, texts ...[]byte) (list []string) {
 }
 
 func FuzzFrames(f *testing.F) {
-	e := frameCommand{ID: 1, Path: "/bin/true", Args: []string{"true"}, Env: []string{"A=1"}, Stdin: []byte("in")}
-	f.Add(appendErrand(nil, &e))
-	f.Add((&errandEnd{id: 2}).appendTo(appendBegan(nil, 2, 3, time.Unix(0, 0))))
-	f.Add([]byte{1, 0, 0, 0, frameErrand})
+	e := frame.FrameCommand{ID: 1, Path: "/bin/true", Args: []string{"true"}, Env: []string{"A=1"}, Stdin: []byte("in")}
+	f.Add(frame.AppendErrand(nil, &e))
+	f.Add((&frame.ErrandEnd{ID: 2}).AppendTo(frame.AppendBegan(nil, 2, 3, time.Unix(0, 0))))
+	f.Add([]byte{1, 0, 0, 0, frame.FrameErrand})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		taken := 0
 		for rest := b; ; {
-			kind, body, next, ok := nextFrame(rest)
+			kind, body, next, ok := frame.NextFrame(rest)
 			if !ok {
 				break
 			}
-			taken += frameHead + len(body.b)
-			if len(rest)-len(next) != frameHead+len(body.b) {
-				t.Fatalf("a frame of %d bytes took %d", frameHead+len(body.b), len(rest)-len(next))
+			taken += frame.FrameHead + len(body.B)
+			if len(rest)-len(next) != frame.FrameHead+len(body.B) {
+				t.Fatalf("a frame of %d bytes took %d", frame.FrameHead+len(body.B), len(rest)-len(next))
 			}
 			rest = next
-			if j, ok := newJob(body); ok {
-				total := len(j.path) + len(j.stdin)
-				for _, text := range append(j.args, j.env...) {
+			if j, ok := frame.NewJob(body); ok {
+				total := len(j.Path) + len(j.Stdin)
+				for _, text := range append(j.Args, j.Env...) {
 					total += len(text)
 				}
-				if total > len(body.b) {
-					t.Fatalf("a frame of %d bytes held %d", len(body.b), total)
+				if total > len(body.B) {
+					t.Fatalf("a frame of %d bytes held %d", len(body.B), total)
 				}
 			}
 			_, _ = parseSpawned(&wire.Order{}, kind, body)

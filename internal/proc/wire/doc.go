@@ -1,5 +1,5 @@
-// Package wire is what an agent and the supervisor of a tree say to each other, over a socket
-// whose end tells each of the other's death.
+// Package wire is what an agent and the supervisor of a tree say to each other, over a socket:
+// its end tells each of the other's death.
 //
 // The first message down is an Order; later ones are Requests. Every message up is a Report.
 //
