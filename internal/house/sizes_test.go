@@ -32,7 +32,7 @@ var largePackages = map[string]struct {
 	why  string
 }{
 	"drover":                   {4200, "the SDK: its types are its users' and cannot lie in several packages"},
-	"internal/proc":            {7500, "the supervisor and the programs below it are one protocol over one socket"},
+	"internal/proc":            {3300, "both ends of a spawner share its calls"},
 	"internal/agent/maprunner": {2650, "the parts of one loop share its tries"},
 	"internal/agent":           {5650, "the stages share one workspace"},
 	"internal/env":             {4600, "each kind of interpreter has files of its own"},
