@@ -43,7 +43,12 @@ func (s *yard) remove(p *process, newest bool) {
 	for _, id := range slices.Sorted(maps.Keys(s.places)) {
 		places := s.places[id]
 		if t := s.tales[id]; t.settled != nil && t.removed == 0 && id != s.live && (newest || id != s.newest()) {
-			must(removal.RemoveJob(ctx, w, pathOf(id), places[len(places)-1], tasks.Place{}, p.name))
+			err := removal.RemoveJob(ctx, w, pathOf(id), places[len(places)-1], tasks.Place{}, p.name)
+			if fault.KindOf(err) == fault.Invalid && len(s.places[id]) > len(places) {
+				s.seen["not removed: another submission came first"]++
+				continue
+			}
+			must(err)
 		}
 	}
 	p.end()
