@@ -25,6 +25,24 @@ alive() {
 	return $left
 }
 
+# empty removes DIR with what is mounted in it. A dockerd that was killed leaves its mounts, and
+# a folder with a mount in it cannot be removed.
+empty() {
+	local m
+	{ grep -o " $DIR/[^ ]*" /proc/mounts || true; } | sort -r | while read -r m; do umount -l "$(printf '%b' "${m//\\/\\0}")" 2>/dev/null || true; done
+	rm -rf "$DIR"
+}
+
+# orphans ends what still runs of a daemon that was killed: containerd, and its containers' shims.
+orphans() {
+	local p
+	for p in /proc/[0-9]*; do
+		case $(tr '\0' ' ' <"$p/cmdline" 2>/dev/null) in
+		*" $DIR/"*) kill -9 "${p##*/}" 2>/dev/null || true ;;
+		esac
+	done
+}
+
 end() {
 	local pid ids id
 	pid=$(cat "$DIR/dockerd.pid" 2>/dev/null || true)
@@ -35,10 +53,9 @@ end() {
 		for _ in $(seq 200); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
 		kill -9 "$pid" 2>/dev/null || true
 	fi
-	{ grep -o " $DIR/[^ ]*" /proc/mounts || true; } | sort -r | while read -r m; do umount -l "$m" 2>/dev/null || true; done
 	ip link del "$BRIDGE" 2>/dev/null || true
 	iptables -P FORWARD ACCEPT 2>/dev/null || true
-	rm -rf "$DIR"
+	empty
 }
 
 # watch ends the daemon after its last user.
@@ -55,7 +72,8 @@ watch() {
 }
 
 start() {
-	rm -rf "$DIR"
+	orphans
+	empty
 	mkdir -p "$DIR/users"
 	chmod 755 "$DIR"
 	# A dockerd that has to switch forwarding on cuts off everybody else's bridges.
