@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Job is one accepted execution of a task: what job.json holds. It is written
 // once, before the task's log names the job, and never changes.
@@ -113,6 +116,16 @@ type Path struct {
 
 // String is project/task/job.
 func (p Path) String() string { return p.Project + "/" + p.Task + "/" + p.Job }
+
+// ParsePath reads what String has written. ok is false for any other text.
+func ParsePath(text string) (p Path, ok bool) {
+	parts := strings.Split(text, "/")
+	if len(parts) != 3 || parts[2] == "" {
+		return p, false
+	}
+	p = Path{parts[0], parts[1], parts[2]}
+	return p, p.Check() == nil
+}
 
 // Path of the job in the store.
 func (j Job) Path() Path { return Path{j.Spec.Project, j.Spec.Task, j.ID} }

@@ -110,12 +110,17 @@ func newEngine(t *testing.T, run func(context.Context, mem.EngineAgent) error, o
 	return e
 }
 
+// requestOf is for agents of the job jobID.
+func requestOf(agents int) driver.Request {
+	return driver.Request{Job: jobID, Placement: 1, Agents: agents, Run: driver.Boot{Job: "p/t/" + jobID}}
+}
+
 // An engine that starts a process again makes it an agent with a number of its own, and the
 // one before it stays what it was.
 func TestAProcessThatIsStartedAgainIsAnotherAgent(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{})
 	d := e.Driver()
-	h, err := d.Start(t.Context(), driver.Request{Job: "abcd2345abcd2345", Placement: 1, Agents: 3})
+	h, err := d.Start(t.Context(), requestOf(3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +166,7 @@ func TestAnAgentThatComesUpAfterAStopDoesNotBegin(t *testing.T) {
 		return nil
 	}, mem.EngineOptions{})
 	d := e.Driver()
-	h, err := d.Start(t.Context(), driver.Request{Job: "abcd2345abcd2345", Placement: 1, Agents: 1})
+	h, err := d.Start(t.Context(), requestOf(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +191,7 @@ func TestAStopBeforeTheStartHasSubmittedStartsNothing(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{Unseen: 1 << 30})
 	d := e.Driver()
 	e.LoseAnswer()
-	r := driver.Request{Job: "abcd2345abcd2345", Placement: 1, Agents: 1}
+	r := requestOf(1)
 	if _, err := d.Start(t.Context(), r); err == nil {
 		t.Fatal("the answer was to be lost")
 	}
@@ -206,7 +211,7 @@ func TestAStopBeforeTheStartHasSubmittedStartsNothing(t *testing.T) {
 func TestWhatHasNoRecordIsListedAndRemoved(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{})
 	d := e.Driver()
-	h, err := d.Start(t.Context(), driver.Request{Job: "abcd2345abcd2345", Placement: 1, Agents: 1})
+	h, err := d.Start(t.Context(), requestOf(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +243,7 @@ func (d engineDriver) members(t *testing.T, h driver.Handle) []driver.Member {
 func started(t *testing.T, run func(context.Context, mem.EngineAgent) error) (engineDriver, driver.Handle) {
 	e := newEngine(t, run, mem.EngineOptions{})
 	d := engineDriver{e.Driver(), e}
-	h, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 2})
+	h, err := d.Start(t.Context(), requestOf(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +256,7 @@ func started(t *testing.T, run func(context.Context, mem.EngineAgent) error) (en
 
 func TestAnAnswerThatWasLostIsFoundByName(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{Unseen: 1})
-	d, r := e.Driver(), driver.Request{Job: jobID, Placement: 1, Agents: 1}
+	d, r := e.Driver(), requestOf(1)
 	e.LoseAnswer()
 	if _, err := d.Start(t.Context(), r); err == nil {
 		t.Fatal("the answer was to be lost")
@@ -276,7 +281,7 @@ func TestManyStartsAskTheEngineOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range sides {
 		all.Go(func() {
-			if _, err := e.Driver().Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 1}); err != nil {
+			if _, err := e.Driver().Start(t.Context(), requestOf(1)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -307,7 +312,7 @@ func (g *gate) Create(ctx context.Context, key string, body io.ReadSeeker) error
 // A process that died between its record and the engine's call is stood in for.
 func TestACallThatWasNeverMadeIsMadeByTheNextStart(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{})
-	d, r := e.Driver(), driver.Request{Job: jobID, Placement: 1, Agents: 1}
+	d, r := e.Driver(), requestOf(1)
 	e.Refuse(fault.New(fault.Lost, "", "submit: no route to host"))
 	if _, err := d.Start(t.Context(), r); fault.KindOf(err) != fault.Lost {
 		t.Fatalf("Start gives %v, want a fault of kind lost", err)
@@ -322,7 +327,7 @@ func TestACallThatWasNeverMadeIsMadeByTheNextStart(t *testing.T) {
 
 func TestARefusedSubmissionLeavesNothing(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{})
-	d, r := e.Driver(), driver.Request{Job: jobID, Placement: 1, Agents: 1}
+	d, r := e.Driver(), requestOf(1)
 	e.Refuse(fault.New(fault.Full, "", "submit: no capacity"))
 	if _, err := d.Start(t.Context(), r); fault.KindOf(err) != fault.Full {
 		t.Fatalf("Start gives %v, want a fault of kind full", err)
@@ -339,7 +344,7 @@ func TestAStopEndsBothSubmissions(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{Twice: true})
 	d := engineDriver{e.Driver(), e}
 	e.Hold()
-	h, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 2})
+	h, err := d.Start(t.Context(), requestOf(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +374,7 @@ func TestALongerGraceAddsNoOrder(t *testing.T) {
 func TestTheRecordOfAnEndStands(t *testing.T) {
 	e := newEngine(t, func(context.Context, mem.EngineAgent) error { return status{code: 3, log: "no"} }, mem.EngineOptions{})
 	d := engineDriver{e.Driver(), e}
-	h, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 1})
+	h, err := d.Start(t.Context(), requestOf(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,7 +393,7 @@ func TestAnEndThatIsRecordedMeanwhileStands(t *testing.T) {
 		return status{code: 3, log: "no"}
 	}, mem.EngineOptions{})
 	d := engineDriver{e.Driver(), e}
-	h, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 1})
+	h, err := d.Start(t.Context(), requestOf(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +414,7 @@ func TestWhatWaitsIsEndedByAStop(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{})
 	d := engineDriver{e.Driver(), e}
 	e.Hold()
-	h, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 2})
+	h, err := d.Start(t.Context(), requestOf(2))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,7 +436,7 @@ func TestAnAttemptThatNeverCameUpIsFollowedByTheNext(t *testing.T) {
 	e := newEngine(t, untilAsked, mem.EngineOptions{})
 	d := engineDriver{e.Driver(), e}
 	e.Hold()
-	h, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 1})
+	h, err := d.Start(t.Context(), requestOf(1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -455,7 +460,7 @@ func TestAStopBeforeTheEngineIsAskedStands(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 1}); err != nil {
+	if _, err := d.Start(t.Context(), requestOf(1)); err != nil {
 		t.Fatal(err)
 	}
 	if n := e.Submissions(); n != 0 {
@@ -483,7 +488,7 @@ func TestWhatWasStartedForARemovedRecordEnds(t *testing.T) {
 	d := engineDriver{e.Driver(), e}
 	e.Hold()
 	e.BeforeSubmit(func() { e.LoseRecords(t.Context()) })
-	if _, err := d.Start(t.Context(), driver.Request{Job: jobID, Placement: 1, Agents: 2}); fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "was removed meanwhile") {
+	if _, err := d.Start(t.Context(), requestOf(2)); fault.KindOf(err) != fault.Lost || !strings.Contains(err.Error(), "was removed meanwhile") {
 		t.Errorf("Start gives %v, want a fault of kind lost", err)
 	}
 	if n := e.Alive(); n != 0 {

@@ -149,8 +149,8 @@ func (e *Engine) Alive() (n int) {
 
 // Orders is how many orders to stop the record of a placement has.
 func (e *Engine) Orders(ctx context.Context, h driver.Handle) (n int) {
-	for o, err := range e.store.List(ctx, fmt.Sprintf("%s/%s/%s-%d/", remote.Root, Remote, h.Job, h.Placement)) {
-		if err == nil && strings.Contains(o.Key, "/stop/") {
+	for o, err := range e.store.List(ctx, remote.Root) {
+		if err == nil && strings.Contains(o.Key, fmt.Sprintf("/%s/%s-%d/", Remote, h.Job, h.Placement)) && strings.Contains(o.Key, "/stop/") {
 			n++
 		}
 	}
@@ -166,7 +166,7 @@ func (e *Engine) Submissions() int {
 
 // LoseRecords deletes all records of placements.
 func (e *Engine) LoseRecords(ctx context.Context) {
-	for o, err := range e.store.List(ctx, remote.Root+"/") {
+	for o, err := range e.store.List(ctx, remote.Root) {
 		if err == nil {
 			_ = e.store.Delete(ctx, o.Key) // a store in memory
 		}

@@ -34,8 +34,28 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Root is the prefix of all placement records in a store.
-const Root = "_placements"
+// Root is the prefix of all placement records in a store. Below it are the requests, and the
+// records of each task.
+const (
+	Root     = "_placements/"
+	requests = Root + "requests/"
+	ofTasks  = Root + "tasks/"
+)
+
+// AgentRights are what the supervisors of a task's agents need; a path without a task means all
+// tasks of the project.
+func AgentRights(p job.Path) store.Rights {
+	own := ofTasks + p.Project + "/"
+	if p.Task != "" {
+		own += p.Task + "/"
+	}
+	return store.Rights{Read: []string{requests, own}, Write: []string{own}}
+}
+
+// SubmitterRights are what a user needs that starts and stops placements.
+func SubmitterRights() store.Rights {
+	return store.Rights{Read: []string{Root}, Write: []string{Root}, Delete: []string{Root}}
+}
 
 // version is the version of the objects' format.
 const version = 1
@@ -47,17 +67,21 @@ const (
 	maxNumber = 1_000_000_000 // of an agent
 )
 
-// Records are the placements of one target in one store.
+// Records are the placements of one target in one store. Each object is written once.
 //
-//	_placements/TARGET/requests/JOB-N           Request, with a nonce, once
-//	_placements/TARGET/JOB-N/NONCE/asked/K      the K-th call for agents, before it is made, once
-//	_placements/TARGET/JOB-N/NONCE/answered/K   what the engine answered, once
-//	_placements/TARGET/JOB-N/NONCE/stop/K       the K-th order to stop, once; each has less grace than the last
-//	_placements/TARGET/JOB-N/NONCE/remove       everything goes once no agent is left, once
-//	_placements/TARGET/JOB-N/NONCE/up/I         which process of the engine is agent I, once
-//	_placements/TARGET/JOB-N/NONCE/end/I        how agent I ended, once
+//	_placements/requests/TARGET/JOB-N   Request, with a nonce
 //
-// The nonce keeps a placement apart from one of the same name that was removed before it.
+// and below _placements/tasks/PROJECT/TASK/TARGET/JOB-N/NONCE/
+//
+//	asked/K      the K-th call for agents, before it is made
+//	answered/K   what the engine answered
+//	stop/K       the K-th order to stop; each has less grace than the last
+//	remove       everything goes once no agent is left
+//	up/I         which process of the engine is agent I
+//	end/I        how agent I ended
+//
+// The nonce keeps a placement apart from one of the same name that was removed before it. The
+// agents of a task write below the prefix of their task alone (AgentRights).
 type Records struct {
 	store  *store.Store
 	target string
@@ -117,12 +141,25 @@ type Placement struct {
 // nonce makes an object unique to its writer (store.Store.CreateOnce).
 func nonce() string { return rand.Text()[:16] }
 
+func (r Records) requestsPrefix() string { return requests + r.target + "/" }
+
 func (r Records) requestKey(h driver.Handle) string {
-	return fmt.Sprintf("%s/%s/requests/%s-%d", Root, r.target, h.Job, h.Placement)
+	return fmt.Sprintf("%s%s-%d", r.requestsPrefix(), h.Job, h.Placement)
 }
 
+// placement gives the records of a request, whose job is a path.
 func (r Records) placement(h driver.Handle, req Request) *Placement {
-	return &Placement{Handle: h, Request: req, store: r.store, prefix: fmt.Sprintf("%s/%s/%s-%d/%s/", Root, r.target, h.Job, h.Placement, req.Nonce)}
+	task, _, _ := cutLast(req.Job)
+	return &Placement{Handle: h, Request: req, store: r.store, prefix: fmt.Sprintf("%s%s/%s/%s-%d/%s/", ofTasks, task, r.target, h.Job, h.Placement, req.Nonce)}
+}
+
+// cutLast cuts a path before its last part.
+func cutLast(path string) (before, last string, found bool) {
+	i := strings.LastIndexByte(path, '/')
+	if i < 0 {
+		return path, "", false
+	}
+	return path[:i], path[i+1:], true
 }
 
 // names says whether h can be a placement of the target.
@@ -141,14 +178,22 @@ func (r Records) Create(ctx context.Context, q driver.Request) (p *Placement, fr
 		return nil, false, fault.New(fault.Invalid, "", "start agents: job %q, placement %d is not a valid name for them", q.Job, q.Placement)
 	case q.Agents < 1 || q.Agents > maxAgents:
 		return nil, false, fault.New(fault.Invalid, "", "start agents: %s: %d is not a number of agents", h, q.Agents)
+	case !isOf(h, q.Run.Job):
+		return nil, false, fault.New(fault.Invalid, "", "start agents: %s: %.80q is not the path of its job", h, q.Run.Job)
 	}
 	mine := Request{V: version, Nonce: nonce(), Agents: q.Agents, Store: q.Run.Store, Job: q.Run.Job, Env: q.Run.Env}
 	held, fresh, err := createJSON(ctx, r.store, r.requestKey(h), mine)
 	if err != nil {
 		return nil, false, err
 	}
-	req, err := readRequest(held, r.requestKey(h))
-	return r.placement(h, req), fresh, err
+	p, err = r.read(h, held)
+	return p, fresh, err
+}
+
+// isOf says whether a path is that of a handle's job.
+func isOf(h driver.Handle, path string) bool {
+	p, ok := job.ParsePath(path)
+	return ok && p.Job == h.Job
 }
 
 // Open reads the record of h. The error is fs.ErrNotExist where there is none.
@@ -160,29 +205,28 @@ func (r Records) Open(ctx context.Context, h driver.Handle) (*Placement, error) 
 	if err != nil {
 		return nil, err
 	}
-	req, err := readRequest(held, r.requestKey(h))
-	if err != nil {
+	return r.read(h, held)
+}
+
+// read reads a request.
+func (r Records) read(h driver.Handle, body []byte) (*Placement, error) {
+	var req Request
+	key := r.requestKey(h)
+	if err := readJSON(body, key, &req); err != nil {
 		return nil, err
+	}
+	if req.V != version {
+		return nil, fault.New(fault.Invalid, "Use the version of drover that wrote it.", "read placement: %s has format %d, and this drover reads %d", key, req.V, version)
+	}
+	if req.Agents < 1 || req.Agents > maxAgents || len(req.Nonce) < 8 || store.CheckKey(req.Nonce) != nil || strings.Contains(req.Nonce, "/") || !isOf(h, req.Job) {
+		return nil, damaged(key)
 	}
 	return r.placement(h, req), nil
 }
 
-func readRequest(body []byte, key string) (req Request, err error) {
-	if err := readJSON(body, key, &req); err != nil {
-		return req, err
-	}
-	if req.V != version {
-		return req, fault.New(fault.Invalid, "Use the version of drover that wrote it.", "read placement: %s has format %d, and this drover reads %d", key, req.V, version)
-	}
-	if req.Agents < 1 || req.Agents > maxAgents || len(req.Nonce) < 8 || store.CheckKey(req.Nonce) != nil || strings.Contains(req.Nonce, "/") {
-		return req, damaged(key)
-	}
-	return req, nil
-}
-
 // List names all placements, in the order of their keys.
 func (r Records) List(ctx context.Context) (all []driver.Handle, err error) {
-	prefix := fmt.Sprintf("%s/%s/requests/", Root, r.target)
+	prefix := r.requestsPrefix()
 	for o, err := range r.store.List(ctx, prefix) {
 		if err != nil {
 			return nil, err

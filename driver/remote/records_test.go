@@ -1,12 +1,15 @@
 package remote
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -17,7 +20,7 @@ func newRecords() Records { return NewRecords(store.New(mem.New(), store.Options
 
 func created(t *testing.T, r Records, agents int) *Placement {
 	t.Helper()
-	p, _, err := r.Create(t.Context(), driver.Request{Job: handle.Job, Placement: 1, Agents: agents})
+	p, _, err := r.Create(t.Context(), driver.Request{Job: handle.Job, Placement: 1, Agents: agents, Run: driver.Boot{Job: "p/t/" + handle.Job}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,11 +30,11 @@ func created(t *testing.T, r Records, agents int) *Placement {
 // Another writer of the store may have left anything under these keys.
 func TestWhatOthersWroteIsRefusedInOneSentence(t *testing.T) {
 	for text, want := range map[string]string{
-		`{"v":1,"agents":`:         "read placement: _placements/far/requests/abcd2345abcd2345-1 is damaged",
-		`{"v":1,"agents":0}`:       "read placement: _placements/far/requests/abcd2345abcd2345-1 is damaged",
-		`{"v":1,"agents":9e9}`:     "read placement: _placements/far/requests/abcd2345abcd2345-1 is damaged",
-		`{"v":1,"agents":2000000}`: "read placement: _placements/far/requests/abcd2345abcd2345-1 is damaged",
-		`{"v":7,"agents":1}`:       "read placement: _placements/far/requests/abcd2345abcd2345-1 has format 7, and this drover reads 1",
+		`{"v":1,"agents":`:         "read placement: _placements/requests/far/abcd2345abcd2345-1 is damaged",
+		`{"v":1,"agents":0}`:       "read placement: _placements/requests/far/abcd2345abcd2345-1 is damaged",
+		`{"v":1,"agents":9e9}`:     "read placement: _placements/requests/far/abcd2345abcd2345-1 is damaged",
+		`{"v":1,"agents":2000000}`: "read placement: _placements/requests/far/abcd2345abcd2345-1 is damaged",
+		`{"v":7,"agents":1}`:       "read placement: _placements/requests/far/abcd2345abcd2345-1 has format 7, and this drover reads 1",
 	} {
 		r := newRecords()
 		if _, _, err := r.store.CreateOnce(t.Context(), r.requestKey(handle), []byte(text)); err != nil {
@@ -51,7 +54,7 @@ func TestNumbersThatAreNoneAreNotOurs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := r.store.CreateOnce(t.Context(), "_placements/far/requests/..-1x", []byte("{}")); err != nil {
+	if _, _, err := r.store.CreateOnce(t.Context(), "_placements/requests/far/..-1x", []byte("{}")); err != nil {
 		t.Log(err)
 	}
 	s, err := p.read(t.Context())
@@ -75,12 +78,50 @@ func TestClaimsThatCannotBe(t *testing.T) {
 
 func TestARecordThatNoProcessWouldReadIsNotMade(t *testing.T) {
 	r := newRecords()
-	q := driver.Request{Job: handle.Job, Placement: 1, Agents: 1, Run: driver.Boot{Env: []string{"X=" + strings.Repeat("x", maxObject)}}}
-	if _, _, err := r.Create(t.Context(), q); fault.KindOf(err) != fault.Invalid || !regexp.MustCompile(`^record placement: _placements/far/requests/abcd2345abcd2345-1 would have 26\d{4} bytes, and the most is 262144$`).MatchString(err.Error()) {
+	q := driver.Request{Job: handle.Job, Placement: 1, Agents: 1, Run: driver.Boot{Job: "p/t/" + handle.Job, Env: []string{"X=" + strings.Repeat("x", maxObject)}}}
+	if _, _, err := r.Create(t.Context(), q); fault.KindOf(err) != fault.Invalid || !regexp.MustCompile(`^record placement: _placements/requests/far/abcd2345abcd2345-1 would have 26\d{4} bytes, and the most is 262144$`).MatchString(err.Error()) {
 		t.Errorf("Create gives %v", err)
 	}
 	if all, err := r.List(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("List gives %v, %v", all, err)
+	}
+}
+
+// The records of a task are below the one prefix that its agents may write to.
+func TestRecordsOfATaskAreWhereItsAgentsMayWrite(t *testing.T) {
+	r := newRecords()
+	p := created(t, r, 1)
+	if err := p.order(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := p.Claim(t.Context(), Claimant{"a", 0, 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Ended(t.Context(), 0, End{}); err != nil {
+		t.Fatal(err)
+	}
+	rights := AgentRights(job.Path{Project: "p", Task: "t"})
+	for o, err := range r.store.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.Key != r.requestKey(handle) && !strings.HasPrefix(o.Key, rights.Write[0]) {
+			t.Errorf("%s is not below %s", o.Key, rights.Write[0])
+		}
+		if !slices.ContainsFunc(rights.Read, func(prefix string) bool { return strings.HasPrefix(o.Key, prefix) }) {
+			t.Errorf("an agent cannot read %s", o.Key)
+		}
+	}
+}
+
+// A request names the job whose task has the records: another one's would be written to.
+func TestARequestIsOfItsOwnJob(t *testing.T) {
+	for _, path := range []string{"", "p/t", "p/t/bcde3456bcde3456", "../t/" + handle.Job, "p/t/x/" + handle.Job} {
+		q := driver.Request{Job: handle.Job, Placement: 1, Agents: 1, Run: driver.Boot{Job: path}}
+		_, _, err := newRecords().Create(t.Context(), q)
+		if want := fmt.Sprintf("start agents: far:v1:abcd2345abcd2345:1: %q is not the path of its job", path); err == nil || err.Error() != want {
+			t.Errorf("Create gives %v, want %s", err, want)
+		}
 	}
 }
 
