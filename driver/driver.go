@@ -135,6 +135,9 @@ type Offer struct {
 	Machine string   // the machine that it would run on, for the plan: "this machine, 8 cores, 32 GB"
 	Price   Price    // of that machine
 	Spot    bool     // it would run on spot capacity
+	// System is the system of the machines, as "linux/arm64", where agents run a program of
+	// Boot.Programs; "": they run Boot.Binary. The plan refuses a system without a program.
+	System string
 	// Identity names the account or role that agents would have there, in words for the plan,
 	// where only the account tells: "the job role drover-agents of account 123456789012". "": as
 	// Properties say. It counts for a target with an Identity in its Properties.
@@ -171,11 +174,14 @@ type Request struct {
 // Boot is what an agent needs to begin: above all, where the job's facts are. It never
 // holds a secret. Argv makes the agent's command line of it.
 type Boot struct {
-	Binary string // the agent's program on this machine
+	Binary string // the agent's program on this machine; agents elsewhere run one of Programs
 	Store  string // as typed after --store; absolute
 	Job    string // project/task/job
 	Env    []string
 
+	// Programs stores the agent's program for other systems, for a target with machines that
+	// do not see this one. Nil: there is no other program than Binary.
+	Programs Programs
 	// Folders are the folders of this machine that an agent beside the command line reads
 	// and writes under their own names, also when it runs in a container: its store, when
 	// that is a folder. They exist.
@@ -201,7 +207,7 @@ type Boot struct {
 
 // Argv is the command line of agent number index of a placement.
 func (b Boot) Argv(placement, index int) []string {
-	return []string{b.Binary, "agent", "--store", b.Store, "--placement", fmt.Sprint(placement), "--index", fmt.Sprint(index), b.Job}
+	return AgentArgs{Store: b.Store, Job: b.Job, Placement: placement, Index: index}.Argv(b.Binary)
 }
 
 // Handle names the agents of one placement on one target, for ever. It follows

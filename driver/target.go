@@ -26,7 +26,7 @@ type Target struct {
 	// starts the agent below the process, passes on what it is asked, and exits as the agent
 	// did. In a process that the target did not start, Adopt changes nothing and the
 	// allocation is nil.
-	Adopt func() (*Allocation, error)
+	Adopt func(AgentProcess) (*Allocation, error)
 	// Beside says where agents of the target work on their machine: Root, or Scratch, is set.
 	// It is called on that machine, in a process that Member.Enter has started beside an
 	// agent. Nil, or a nil allocation: agents work in the user's own state folder.
@@ -87,12 +87,12 @@ func (t Target) Open(f Config) Opened {
 
 // Adopt makes this process the agent that one of the targets has started it as. In a process
 // that none of the targets has started, the allocation is the whole machine, shared with others.
-func Adopt(targets []Target) (*Allocation, error) {
+func Adopt(targets []Target, p AgentProcess) (*Allocation, error) {
 	for _, t := range targets {
 		if t.Adopt == nil {
 			continue
 		}
-		if a, err := t.Adopt(); a != nil || err != nil {
+		if a, err := t.Adopt(p); a != nil || err != nil {
 			return a, err
 		}
 	}

@@ -4,15 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -36,18 +33,26 @@ func (p *program) runAgent(args []string) int {
 	terms := make(chan os.Signal, 8)
 	signal.Notify(terms, syscall.SIGTERM, syscall.SIGINT)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	given, err := driver.Adopt(p.targets)
+	said, err := driver.ParseAgentArgs(args)
+	path, ok := job.ParsePath(said.Job)
+	if err == nil && !ok {
+		err = fault.New(fault.Invalid, "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs.", "start agent: %q is not a job's path", said.Job)
+	}
+	if err != nil { // typed by hand
+		fmt.Fprintf(os.Stderr, "drover: %v\n  %s\n", err, fault.Hint(err))
+		return fault.ExitUsage
+	}
+	given, err := driver.Adopt(p.targets, driver.AgentProcess{Args: said, Open: func(ctx context.Context, credential string) (*store.Store, error) {
+		b, _, err := openStore(ctx, said.Store, "", credential, agentPatience)
+		return store.New(b, store.Options{}), err
+	}})
 	if err != nil {
 		log.Error("agent not started", "err", err)
 		return fault.ExitDrover
 	}
-	code, err := p.runAgentProcess(args, given, terms, log)
+	code, err := p.runAgentProcess(said, path, given, terms, log)
 	if err != nil {
-		if code == fault.ExitUsage { // typed by hand
-			fmt.Fprintf(os.Stderr, "drover: %v\n  %s\n", err, fault.Hint(err))
-		} else {
-			log.Error("agent ended", "err", err)
-		}
+		log.Error("agent ended", "err", err)
 		given.Ended(code, err.Error())
 		return code
 	}
@@ -60,21 +65,8 @@ func (p *program) runAgent(args []string) int {
 // two minutes without a network, three times in a row, would end their job.
 const agentPatience = 4 * time.Minute
 
-func (p *program) runAgentProcess(args []string, given *driver.Allocation, terms <-chan os.Signal, log *slog.Logger) (int, error) {
-	f := flag.NewFlagSet("agent", flag.ContinueOnError)
-	url := f.String("store", "", "")
-	placement := f.Int("placement", 1, "")
-	index := f.Int("index", 0, "")
-	f.SetOutput(io.Discard) // the error says it
-	if err := f.Parse(args); err != nil {
-		return fault.ExitUsage, fault.Wrap(err, fault.Invalid, "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs.", "start agent")
-	}
-	project, rest, ok := strings.Cut(f.Arg(0), "/")
-	task, id, ok2 := strings.Cut(rest, "/")
-	if !ok || !ok2 {
-		return fault.ExitUsage, fault.New(fault.Invalid, "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs.", "start agent: %q is not a job's path", f.Arg(0))
-	}
-	b, at, err := openStore(context.Background(), *url, "", given.Credential, agentPatience)
+func (p *program) runAgentProcess(said driver.AgentArgs, path job.Path, given *driver.Allocation, terms <-chan os.Signal, log *slog.Logger) (int, error) {
+	b, at, err := openStore(context.Background(), said.Store, "", given.Credential, agentPatience)
 	if err != nil {
 		return fault.ExitDrover, err
 	}
@@ -86,8 +78,8 @@ func (p *program) runAgentProcess(args []string, given *driver.Allocation, terms
 	m.OpenPlace = func(ctx context.Context, url string) (store.Bucket, error) {
 		return openPlace(ctx, url, "", func(note string) { log.Info(note) })
 	}
-	return agent.Run(context.Background(), agent.Config{World: w, Path: job.Path{Project: project, Task: task, Job: id},
-		Placement: *placement, Index: *index, Machine: m, Log: log})
+	return agent.Run(context.Background(), agent.Config{World: w, Path: path,
+		Placement: said.Placement, Index: said.Index, Machine: m, Log: log})
 }
 
 // agentMachine is what this machine knows about itself, and what the target gave the agent of it.

@@ -26,7 +26,7 @@ const inherited = "DROVER_DOCKER_AGENT"
 // In process 1 of the container it never returns: it starts this program again below it, passes
 // SIGTERM on, reaps orphaned processes, kills all when the grace of a Stop is over, and exits as
 // the agent did. An agent that ends without its allocation's End is lost.
-func Adopt() (*driver.Allocation, error) {
+func Adopt(driver.AgentProcess) (*driver.Allocation, error) {
 	dir, ok := os.LookupEnv(inherited)
 	if !ok {
 		return nil, nil

@@ -195,11 +195,11 @@ func TestMountPointsAreMadeByWhoeverStarts(t *testing.T) {
 }
 
 func TestAdoptIsNothingInAProcessThatIsNoAgent(t *testing.T) {
-	if a, err := Adopt(); a != nil || err != nil {
+	if a, err := Adopt(driver.AgentProcess{}); a != nil || err != nil {
 		t.Fatal(a, err)
 	}
 	t.Setenv(inherited, t.TempDir())
-	if _, err := Adopt(); fault.KindOf(err) != fault.Invalid {
+	if _, err := Adopt(driver.AgentProcess{}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("with a variable that came down by mistake Adopt gives %v, want a fault of kind invalid", err)
 	}
 }

@@ -153,7 +153,7 @@ func TestWhatCannotBeShownInAContainerIsRefused(t *testing.T) {
 func TestAProcessOutsideOfAContainerIsNoAgent(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(inherited, dir)
-	_, err := Adopt()
+	_, err := Adopt(driver.AgentProcess{})
 	refusedWith(t, err, fault.Invalid, `adopt agent: DROVER_DOCKER_AGENT="`+dir+`" is not this process`, "Unset DROVER_DOCKER_AGENT.")
 
 	for path, text := range map[string]string{ordersFile(dir): "{}", secretsFile(dir): "{"} {
@@ -162,7 +162,7 @@ func TestAProcessOutsideOfAContainerIsNoAgent(t *testing.T) {
 		}
 	}
 	t.Setenv(inherited, dir)
-	_, err = Adopt()
+	_, err = Adopt(driver.AgentProcess{})
 	if fault.KindOf(err) != fault.Bug || !strings.HasPrefix(err.Error(), "adopt agent: read its secrets: read record of agents: ") {
 		t.Errorf("secrets that are damaged give %v", err)
 	}
@@ -174,6 +174,6 @@ func TestAProcessOutsideOfAContainerIsNoAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(inherited, dir)
-	_, err = Adopt()
+	_, err = Adopt(driver.AgentProcess{})
 	refusedWith(t, err, fault.Full, "adopt agent: "+dir+": ", "")
 }

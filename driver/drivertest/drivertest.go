@@ -30,7 +30,7 @@ type Place struct {
 	// Driver value on that target, as another process would make it.
 	Open func(t *testing.T) func() driver.Driver
 
-	// Boot makes the Boot of an agent that acts s. Nil: this program, with the script in its
+	// Boot makes the Boot of an agent that acts s; the suite fills in its Job. Nil: this program, with the script in its
 	// environment.
 	Boot func(t *testing.T, s Script) driver.Boot
 
@@ -149,8 +149,9 @@ func (s *stage) newRequest(p, agents int, script Script) driver.Request {
 		if err != nil {
 			s.Fatal(err)
 		}
-		boot = driver.Boot{Binary: program, Store: s.marks, Job: "suite/task/" + s.job, Env: script.Environ()}
+		boot = driver.Boot{Binary: program, Store: s.marks, Env: script.Environ()}
 	}
+	boot.Job = "suite/task/" + s.job
 	return driver.Request{Job: s.job, Placement: p, Agents: agents, Needs: driver.Needs{Agents: agents}, Run: boot}
 }
 

@@ -8,13 +8,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/job/secret"
+	"github.com/drover-run/drover/store"
+	"github.com/drover-run/drover/store/dir"
 )
 
 // Script says what an agent of the suite does.
@@ -166,7 +167,7 @@ func markName(placement, index int) string { return fmt.Sprintf("%d-%d", placeme
 //
 // adopt is the target's Adopt, which an agent of drover calls when it begins; nil: the target
 // has none.
-func Main(m *testing.M, adopt func() (*driver.Allocation, error)) {
+func Main(m *testing.M, adopt func(driver.AgentProcess) (*driver.Allocation, error)) {
 	text, ok := os.LookupEnv(variable)
 	if !ok {
 		os.Exit(m.Run())
@@ -181,12 +182,17 @@ func Main(m *testing.M, adopt func() (*driver.Allocation, error)) {
 
 // act is the agent's process. It listens for SIGTERM before it begins, as every agent of
 // drover must: a target may ask as soon as it knows of the agent.
-func act(s Script, adopt func() (*driver.Allocation, error)) int {
+func act(s Script, adopt func(driver.AgentProcess) (*driver.Allocation, error)) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	given := &driver.Allocation{}
+	args, err := driver.ParseAgentArgs(os.Args[min(2, len(os.Args)):])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "drivertest: read the arguments:", err)
+		return markLost
+	}
 	if adopt != nil {
-		a, err := adopt()
+		a, err := adopt(driver.AgentProcess{Args: args, Open: openMarks(args)})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "drivertest: adopt:", err)
 			return markLost
@@ -195,17 +201,13 @@ func act(s Script, adopt func() (*driver.Allocation, error)) int {
 			given = a
 		}
 	}
-	return s.Act(ctx, Agent{Placement: argument("--placement"), Index: argument("--index"), Given: given, Environ: os.Environ(), Log: os.Stderr})
+	return s.Act(ctx, Agent{Placement: args.Placement, Index: args.Index, Given: given, Environ: os.Environ(), Log: os.Stderr})
 }
 
-// argument is the number behind a flag of this process; -1 when it is missing.
-func argument(flag string) int {
-	for i, a := range os.Args[:len(os.Args)-1] {
-		if a == flag {
-			if n, err := strconv.Atoi(os.Args[i+1]); err == nil {
-				return n
-			}
-		}
+// openMarks opens the store of the suite's agents, which is a folder.
+func openMarks(args driver.AgentArgs) func(context.Context, string) (*store.Store, error) {
+	return func(context.Context, string) (*store.Store, error) {
+		b, err := dir.Open(args.Store, dir.OS)
+		return store.New(b, store.Options{}), err
 	}
-	return -1
 }

@@ -22,8 +22,13 @@ func Spawn(program string, argv, env []string, log string) (pid int, err error) 
 		return 0, err
 	}
 	defer null.Close()
+	return Fork(program, argv, env, null, out)
+}
+
+// Fork starts an agent in a session of its own, with this input and output.
+func Fork(program string, argv, env []string, in, out *os.File) (pid int, err error) {
 	pid, err = syscall.ForkExec(program, argv, &syscall.ProcAttr{Env: env,
-		Files: []uintptr{null.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
+		Files: []uintptr{in.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return 0, fmt.Errorf("start agent: %w", err)
 	}

@@ -18,7 +18,7 @@ import (
 // no longer ends the process by itself, no process that the agent starts can hold the
 // agent's lock, and the process group is killed when the grace of a Stop is over. An agent
 // that ends without its allocation's End is lost.
-func Adopt() (*driver.Allocation, error) {
+func Adopt(driver.AgentProcess) (*driver.Allocation, error) {
 	base, ok := os.LookupEnv(inherited)
 	if !ok {
 		return nil, nil

@@ -56,7 +56,7 @@ func playStarter(dir string) error {
 // playParent is an agent that ends while a process that it started lives on,
 // until the pipe that it was given ends.
 func playParent() error {
-	a, err := Adopt()
+	a, err := Adopt(driver.AgentProcess{})
 	if err != nil {
 		return err
 	}
@@ -360,11 +360,11 @@ func TestWhatAgentsLeaveIsForTheirOwnerOnly(t *testing.T) {
 }
 
 func TestAdoptIsNothingInAProcessThatIsNoAgent(t *testing.T) {
-	if a, err := Adopt(); a != nil || err != nil {
+	if a, err := Adopt(driver.AgentProcess{}); a != nil || err != nil {
 		t.Fatal(a, err)
 	}
 	t.Setenv(inherited, filepath.Join(t.TempDir(), "0"))
-	if _, err := Adopt(); fault.KindOf(err) != fault.Invalid {
+	if _, err := Adopt(driver.AgentProcess{}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("with a variable that came down by mistake Adopt gives %v, want a fault of kind invalid", err)
 	}
 }

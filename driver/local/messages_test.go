@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 )
@@ -28,7 +29,7 @@ func TestAProcessThatThisDriverDidNotStartIsNoAgent(t *testing.T) {
 	for _, name := range []string{"0", "first"} {
 		base := filepath.Join(t.TempDir(), name)
 		t.Setenv(inherited, base)
-		_, err := Adopt()
+		_, err := Adopt(driver.AgentProcess{})
 		refusedWith(t, err, fault.Invalid, fmt.Sprintf("adopt agent: DROVER_LOCAL_AGENT=%q is not this process", base), "Unset DROVER_LOCAL_AGENT.")
 	}
 }

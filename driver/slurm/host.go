@@ -30,7 +30,7 @@ const (
 // In a process that Slurm itself has started it never returns: the process takes its number, starts
 // this program again below it, and supervises that: it keeps the time of a Stop and of Slurm's
 // limit, and exits as the agent did. An agent that ends without its allocation's End is lost.
-func Adopt() (*driver.Allocation, error) {
+func Adopt(driver.AgentProcess) (*driver.Allocation, error) {
 	dir, ok := os.LookupEnv(envFolder)
 	if !ok {
 		return nil, nil

@@ -96,7 +96,7 @@ func TestAProcessThatSlurmDidNotStartIsNoAgent(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(envFolder, dir)
 	t.Setenv(envIndex, "first")
-	_, err = Adopt()
+	_, err = Adopt(driver.AgentProcess{})
 	refusedWith(t, err, fault.Invalid, `adopt agent: DROVER_SLURM_INDEX="first" is not a number`, "Unset DROVER_SLURM_INDEX.")
 
 	if err := os.WriteFile(secretsFile(dir), []byte("{"), 0o600); err != nil {
@@ -104,7 +104,7 @@ func TestAProcessThatSlurmDidNotStartIsNoAgent(t *testing.T) {
 	}
 	t.Setenv(envFolder, dir)
 	t.Setenv(envIndex, "0")
-	_, err = Adopt()
+	_, err = Adopt(driver.AgentProcess{})
 	if fault.KindOf(err) != fault.Bug || !strings.HasPrefix(err.Error(), "adopt agent: read its secrets: read record of agents: ") {
 		t.Errorf("secrets that are damaged give %v", err)
 	}

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 		os.Exit(status)
 	}
 	if _, ok := os.LookupEnv(envFolder); ok && os.Getenv(envIndex) == "" {
-		Adopt() // minds; it does not return
+		Adopt(driver.AgentProcess{}) // minds; it does not return
 	}
 	drivertest.Main(m, Adopt)
 }

@@ -21,7 +21,7 @@ const (
 const lockFD = 3
 
 // Adopt makes this process a supervisor, or the agent below one.
-func Adopt() (*driver.Allocation, error) {
+func Adopt(driver.AgentProcess) (*driver.Allocation, error) {
 	dir, ok := os.LookupEnv(variable)
 	if !ok {
 		return nil, nil

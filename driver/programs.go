@@ -1,0 +1,21 @@
+package driver
+
+import "context"
+
+// Program is this program, built for the machines of a target, as it lies in the store of the
+// jobs. Machines that do not see this one fetch it from there.
+type Program struct {
+	System string // "linux/arm64"
+	SHA256 string // of its content, in hex
+	Size   int64  // bytes
+	// Downloads are commands for sh, the best ones first. Each writes
+	// the program to its standard output, by means that many images have: curl, wget, python3,
+	// the tool of the store's cloud. One that is not there fails. They may contain an address
+	// that is as good as a credential for this one object, until it ends.
+	Downloads []string
+}
+
+// Programs stores the program for a system, such as "linux/arm64", unless it is stored
+// already, and says how a machine fetches it. A fault of kind Missing says that there is no
+// program for this system here, with the command that makes one.
+type Programs func(ctx context.Context, system string) (Program, error)

@@ -1,0 +1,66 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// FetchScript is a script for sh that makes path the program p: with the first of p.Downloads that
+// works, and only after its digest was checked. It needs nothing but a tool for digests (sha256sum,
+// shasum, openssl or python3) and what one of the downloads needs. It ends with a status other
+// than 0, and one line for each download that failed, if there is no program then. Where path is
+// the program already, it does nothing.
+func FetchScript(p driver.Program, path string) string {
+	var s strings.Builder
+	s.WriteString(`# Fetches drover's program (` + p.System + `), and checks its digest.
+set -u
+path=` + Quote(path) + `
+want=` + Quote(p.SHA256) + `
+digest() {
+	if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"
+	elif command -v shasum >/dev/null 2>&1; then shasum -a 256 <"$1"
+	elif command -v openssl >/dev/null 2>&1; then openssl dgst -sha256 -r <"$1"
+	elif command -v python3 >/dev/null 2>&1; then python3 -c 'import hashlib,sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())' <"$1"
+	else echo "drover: this image has no sha256sum, shasum, openssl or python3, and a program is not run unchecked" >&2
+	fi
+}
+is_it() { [ -f "$1" ] && case $(digest "$1") in "$want"*) true ;; *) false ;; esac; }
+try() {
+	if sh -c "$1" >"$path.part" 2>"$path.err" </dev/null && is_it "$path.part" && chmod 755 "$path.part" && mv -f "$path.part" "$path"; then
+		rm -f "$path.err"
+		return 0
+	fi
+	echo "drover: program not fetched with ${1%% *}: $(tail -n 1 "$path.err" | cut -c 1-200)" >&2
+	rm -f "$path.part" "$path.err"
+	return 1
+}
+mkdir -p "$(dirname "$path")"
+is_it "$path"`)
+	for _, d := range p.Downloads {
+		s.WriteString(" ||\n\ttry " + Quote(d))
+	}
+	s.WriteString(` ||
+	{ echo "drover: the program could not be fetched: the machine needs one of curl, wget, python3 or its cloud's own tool, and a way to the store" >&2; exit 1; }
+`)
+	return s.String()
+}
+
+// Quote quotes a word for sh.
+func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// FetchScript stores the program for the system of the machines, "": linux/amd64, and gives
+// the script that fetches it to path there (FetchScript).
+func (s Submission) FetchScript(ctx context.Context, system, path string) (string, error) {
+	if s.Request.Run.Programs == nil {
+		return "", fault.New(fault.Bug, "", "fetch program: the request says of none")
+	}
+	p, err := s.Request.Run.Programs(ctx, cmp.Or(system, "linux/amd64"))
+	if err != nil {
+		return "", err
+	}
+	return FetchScript(p, path), nil
+}
