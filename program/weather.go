@@ -5,6 +5,8 @@ package program
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -106,4 +108,13 @@ func (w *weathered) List(ctx context.Context, prefix, after string, limit int) (
 
 func (w *weathered) Delete(ctx context.Context, key string) error {
 	return w.currentBucket(ctx).Delete(ctx, key)
+}
+
+// Downloads sends no request that a storm could lose.
+func (w *weathered) Downloads(ctx context.Context, key string) ([]string, error) {
+	below, ok := w.calm.(store.Downloader)
+	if !ok {
+		return nil, fmt.Errorf("say how to download %s: %w", key, errors.ErrUnsupported)
+	}
+	return below.Downloads(ctx, key)
 }

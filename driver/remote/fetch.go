@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
 )
 
 // FetchScript is a script for sh that makes path the program p: with the first of p.Downloads that
@@ -18,8 +19,8 @@ func FetchScript(p driver.Program, path string) string {
 	var s strings.Builder
 	s.WriteString(`# Fetches drover's program (` + p.System + `), and checks its digest.
 set -u
-path=` + Quote(path) + `
-want=` + Quote(p.SHA256) + `
+path=` + store.Quote(path) + `
+want=` + store.Quote(p.SHA256) + `
 digest() {
 	if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"
 	elif command -v shasum >/dev/null 2>&1; then shasum -a 256 <"$1"
@@ -41,16 +42,13 @@ try() {
 mkdir -p "$(dirname "$path")"
 is_it "$path"`)
 	for _, d := range p.Downloads {
-		s.WriteString(" ||\n\ttry " + Quote(d))
+		s.WriteString(" ||\n\ttry " + store.Quote(d))
 	}
 	s.WriteString(` ||
 	{ echo "drover: the program could not be fetched: the machine needs one of curl, wget, python3 or its cloud's own tool, and a way to the store" >&2; exit 1; }
 `)
 	return s.String()
 }
-
-// Quote quotes a word for sh.
-func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // FetchScript stores the program for the system of the machines, "": linux/amd64, and gives
 // the script that fetches it to path there (FetchScript).

@@ -270,3 +270,13 @@ func BenchmarkGetAndPut(b *testing.B) {
 		})
 	}
 }
+
+func TestAFolderSaysHowToDownload(t *testing.T) {
+	b, err := dir.Open(filepath.Join(t.TempDir(), "it's a store"), dir.OS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ran := storetest.RunDownloads(t, b, nil); !slices.Contains(ran, "cat") {
+		t.Errorf("%q ran", ran)
+	}
+}

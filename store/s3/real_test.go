@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -147,4 +148,13 @@ func TestRealS3BehindAHostileNet(t *testing.T) {
 		t.Errorf("read %d bytes, %v", len(got), err)
 	}
 	t.Logf("met %v", h.Met())
+}
+
+// The addresses are signed, so the commands need no credentials; Amazon's tool needs them.
+func TestRealS3SaysHowToDownload(t *testing.T) {
+	b := open(t, apart(t), s3.Options{Endpoint: versitygw(t)})
+	ran := storetest.RunDownloads(t, b, nil)
+	if !slices.Contains(ran, "python3") {
+		t.Errorf("%q ran", ran)
+	}
 }

@@ -1,0 +1,49 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/drover-run/drover/store"
+)
+
+// RunDownloads proves a bucket that is a store.Downloader: each of its commands whose program this
+// machine has gives the object's bytes, and no command gives anything for an object that is absent.
+// env is the environment of the commands; nil: this process's. It returns the programs that ran.
+func RunDownloads(t *testing.T, b store.Bucket, env []string) (ran []string) {
+	t.Helper()
+	body := bytes.Repeat([]byte("\x00drover's \xff program\r\n"), 50_000)
+	if err := b.Create(context.Background(), "_programs/abc-1", bytes.NewReader(body)); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string][]byte{"_programs/abc-1": body, "_programs/absent": nil} {
+		commands, err := b.(store.Downloader).Downloads(context.Background(), key)
+		if err != nil || len(commands) == 0 {
+			t.Fatalf("Downloads(%s) gives %q, %v", key, commands, err)
+		}
+		for _, command := range commands {
+			program, _, _ := strings.Cut(command, " ")
+			if _, err := exec.LookPath(program); err != nil {
+				continue
+			}
+			c := exec.Command("sh", "-c", command)
+			var out, errs bytes.Buffer
+			c.Stdout, c.Stderr, c.Env = &out, &errs, env
+			err := c.Run()
+			if want == nil {
+				if err == nil {
+					t.Errorf("%s succeeds for an object that is absent", command)
+				}
+				continue
+			}
+			ran = append(ran, program)
+			if err != nil || !bytes.Equal(out.Bytes(), want) {
+				t.Errorf("%s gives %d bytes, want %d; %v: %s", command, out.Len(), len(want), err, errs.String())
+			}
+		}
+	}
+	return ran
+}
