@@ -38,13 +38,19 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real bench bench-peers scale scale-real chaos chaos-net fuzz pictures clean
+.PHONY: help build programs demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real bench bench-peers scale scale-real chaos chaos-net fuzz pictures clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 build: ## bin/drover, one static program
 	$(BUILD) -ldflags '$(LDFLAGS)' -o bin/drover ./cmd/drover
+
+# What agents run on machines of other systems: they lie beside bin/drover, where it looks for them.
+programs: build ## bin/drover and, beside it, the programs for Linux machines of targets elsewhere
+	@for arch in amd64 arm64; do \
+		GOOS=linux GOARCH=$$arch $(BUILD) -ldflags '$(LDFLAGS)' -o bin/drover-linux-$$arch ./cmd/drover || exit 1; \
+	done; ls -l bin/drover-linux-*
 
 # A first use waits for the compiler. Without the SDKs of S3 and Google Cloud Storage
 # the program is compiled in two thirds of the time; it trains, and meanwhile the

@@ -11,8 +11,8 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/env"
-	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc/resource"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -135,9 +135,9 @@ func (c *Client) storeChecks(ctx context.Context) []Check {
 func RightsOf(whose, project string) (r store.Rights, ok bool) {
 	switch whose {
 	case "agents":
-		return protocol.AgentRights(job.Path{Project: project}), true
+		return engine.AgentRights(job.Path{Project: project}), true
 	case "submitters":
-		return protocol.SubmitterRights(project), true
+		return engine.SubmitterRights(project), true
 	}
 	return r, false
 }

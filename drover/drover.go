@@ -30,6 +30,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/engine/gc"
+	"github.com/drover-run/drover/internal/engine/programs"
 	"github.com/drover-run/drover/internal/engine/session"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -49,11 +50,14 @@ type Options struct {
 	// Targets are names of the caller's own for places to run, with limits.
 	Targets map[string]job.Target
 
-	Binary  string   // the drover program that targets start as agents; default: this program
-	Folder  string   // relative paths in specs begin here; default: the working folder
-	Environ []string // what programs on this machine inherit; default: os.Environ()
-	Cache   string   // drover's cache on this machine; default: the user's cache folder + /drover, else one in the temporary folder that is this user's alone
-	Version string   // recorded with each job
+	Binary string // the drover program that targets start as agents; default: this program
+	// Programs are folders in which there may be the drover program for other systems, under the
+	// name drover-linux-arm64; the folder of Binary is one of them in any case.
+	Programs []string
+	Folder   string   // relative paths in specs begin here; default: the working folder
+	Environ  []string // what programs on this machine inherit; default: os.Environ()
+	Cache    string   // drover's cache on this machine; default: the user's cache folder + /drover, else one in the temporary folder that is this user's alone
+	Version  string   // recorded with each job
 	// Streams are what this program prints into: a file that one of them leads to, also
 	// through a pipe, is no code of a job. Default: os.Stdout and os.Stderr.
 	Streams []*os.File
@@ -199,7 +203,8 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	host, _ := os.Hostname()
 	home, _ := os.UserHomeDir()
 	e := engine.New(session.Session{World: w, Drivers: o.Drivers, Targets: o.Targets, Images: images, Near: o.Near, OpenPlace: o.OpenPlace,
-		Boot: driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
+		Programs: &programs.Finder{Self: o.Binary, Folders: o.Programs},
+		Boot:     driver.Boot{Binary: o.Binary, Store: cmp.Or(o.Passes.Store, o.Bucket.String())},
 		Caller: session.Caller{User: userName(), Host: host, Folder: o.Folder, Home: home, Environ: o.Environ,
 			Cache: o.Cache, Version: o.Version, By: "cli-" + w.NewID(), Streams: o.Streams, State: o.State, Again: o.Again,
 			Input: stdin.Inspect(o.Stdin), Terminal: o.Terminal}}, passes)

@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Rights are what a caller may do to the objects of a store, by prefixes of their keys: ""
 // is every key. To read is to list, too. Where a bucket cannot grant rights so narrow, its
@@ -10,6 +13,12 @@ type Rights struct {
 	Create []string // and never replace, where the server can tell create from replace
 	Write  []string // create and replace
 	Delete []string
+}
+
+// With are these rights and more.
+func (r Rights) With(more Rights) Rights {
+	return Rights{Read: slices.Concat(r.Read, more.Read), Create: slices.Concat(r.Create, more.Create),
+		Write: slices.Concat(r.Write, more.Write), Delete: slices.Concat(r.Delete, more.Delete)}
 }
 
 // A Pass is the credential with which another process opens a bucket: a secret, to be kept

@@ -9,7 +9,6 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/ledger/attached"
-	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -65,7 +64,7 @@ func (e *Engine) pass(ctx context.Context, p job.Path, images bool) (Pass, error
 	if m, ok := e.passes.made[key]; ok && (m.half.IsZero() || now.Before(m.half)) {
 		return m.Pass, nil
 	}
-	made, err := e.Passes.Make(ctx, protocol.AgentRights(p), images)
+	made, err := e.Passes.Make(ctx, AgentRights(p), images)
 	if err != nil {
 		return made, err
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -109,6 +110,7 @@ func (e *Engine) makeBoot(ctx context.Context, d driver.Opened, j job.Job) (b dr
 			return p.File, err
 		}
 	}
+	b.Programs = e.Programs.Stored(e.World.Store)
 	b.Job, b.Secrets = j.Path().String(), maps.Clone(j.Spec.Secrets)
 	for _, name := range indexes {
 		if _, ok := b.Secrets[name]; !ok && hasVariable(e.Caller.Environ, name) {
@@ -267,6 +269,11 @@ func (e planner) checkOffer(ctx context.Context, p *Plan) (err error) {
 			hint = "Log in there, or name a registry of yours that has a copy: drover config set image_mirror REGISTRY."
 		}
 		return fault.New(fault.Full, hint, "place job on %s: %s", p.Spec.On, p.Offer.Reason)
+	}
+	if system := p.Offer.System; system != "" { // rather now than when agents are to start
+		if _, err := e.Programs.Find(system); err != nil {
+			return fmt.Errorf("place job on %s: %w", p.Spec.On, err)
+		}
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/programs"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/tasks"
@@ -108,6 +109,8 @@ func (c *collector) removeAll(ctx context.Context) (err error) {
 			}
 		case LeftEnvironment:
 			err = c.removeEnvironment(ctx, l)
+		case LeftProgram:
+			err = c.removeProgram(ctx, l)
 		case LeftFolder:
 			c.removeFolder(l, jobs[l.job])
 		case LeftAgents:
@@ -165,6 +168,26 @@ func (c *collector) removeEnvironment(ctx context.Context, l Leftover) error {
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	c.noteRemoved(l)
+	return nil
+}
+
+// removeProgram removes a program that has not been stored anew since. A submitter that has just
+// found it old stores it anew, and the two may meet: its agents then say that there is no program,
+// and a second command starts others.
+func (c *collector) removeProgram(ctx context.Context, l Leftover) error {
+	for o, err := range c.r.World.Store.List(ctx, l.Name) {
+		if err != nil {
+			return err
+		}
+		if o.Key == l.Name && c.now.Sub(o.Time) <= programs.KeptFor {
+			c.noteKept(l, inUse)
+			return nil
+		}
+	}
+	if err := c.r.World.Store.Delete(ctx, l.Name); err != nil {
 		return err
 	}
 	c.noteRemoved(l)

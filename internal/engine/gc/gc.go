@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/internal/engine/programs"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
@@ -86,6 +87,7 @@ const (
 	LeftEnvironment = "environment" // of drover's cache
 	LeftAgents      = "agents"      // that a target holds of an ended job
 	LeftFolder      = "folder"      // in which an agent worked that died on this machine
+	LeftProgram     = "program"     // that was stored for machines of targets
 )
 
 // Leftover is one thing that may go, or one that stays and why.
@@ -142,6 +144,9 @@ func (r *Remover) Leftovers(ctx context.Context, o Options) (Garbage, error) {
 	r.leftAgents(ctx, &g, census)
 	r.leftFolders(&g, census)
 	if err := r.leftEnvironments(&g, now); err != nil {
+		return g, err
+	}
+	if err := r.leftPrograms(ctx, &g, now); err != nil {
 		return g, err
 	}
 	names, going := newNames(r.World.Store), map[job.Path]bool{}
@@ -313,6 +318,19 @@ func (r *Remover) leftEnvironments(g *Garbage, now time.Time) error {
 	for _, b := range whole {
 		if idle := now.Sub(b.Used); idle > idleEnvironment {
 			g.Items = append(g.Items, Leftover{Kind: LeftEnvironment, Name: b.Digest, Bytes: b.Size, Why: "it was not used for " + ago(idle)})
+		}
+	}
+	return nil
+}
+
+// leftPrograms adds programs that no placement was started with for a long time.
+func (r *Remover) leftPrograms(ctx context.Context, g *Garbage, now time.Time) error {
+	for o, err := range r.World.Store.List(ctx, programs.Prefix) {
+		if err != nil {
+			return err
+		}
+		if age := now.Sub(o.Time); age > programs.KeptFor {
+			g.Items = append(g.Items, Leftover{Kind: LeftProgram, Name: o.Key, Bytes: o.Size, Why: "no agents were started with it for " + ago(age)})
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/programs"
 	"github.com/drover-run/drover/internal/items/manifest"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -480,6 +481,33 @@ func TestHalfBuiltAndIdleEnvironmentsGo(t *testing.T) {
 	}
 	if _, err := os.Stat(half); err == nil {
 		t.Error("it is still there")
+	}
+}
+
+// A program for machines of a target goes once no placement was started with it for 90 days; one
+// that was stored anew between look and removal stays.
+func TestProgramsThatNobodyUsesGo(t *testing.T) {
+	w := newWard(t)
+	put := func(name string) {
+		w.check(w.World.Store.PutFile(t.Context(), programs.Prefix+name, strings.NewReader("a program")))
+	}
+	put("old")
+	put("renewed")
+	w.pass(programs.KeptFor + 48*time.Hour)
+	put("young")
+	g := w.leftovers(Options{})
+	want := []string{"program _programs/old: no agents were started with it for 92 days", "program _programs/renewed: no agents were started with it for 92 days"}
+	if diff := cmp.Diff(want, says(g.Items)); diff != "" {
+		t.Fatal(diff)
+	}
+	put("renewed")
+	freed, err := w.Collect(t.Context(), g, nil)
+	w.check(err)
+	if diff := cmp.Diff([]string{"program _programs/renewed: it has been used since"}, says(freed.Kept)); diff != "" || len(freed.Items) != 1 {
+		t.Errorf("%s; removed: %q", diff, says(freed.Items))
+	}
+	if n := w.objects(programs.Prefix); n != 2 {
+		t.Errorf("%d programs are left, want 2", n)
 	}
 }
 

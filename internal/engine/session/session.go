@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine/programs"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc/stdin"
@@ -26,8 +27,10 @@ type Session struct {
 	Drivers map[string]driver.Opened // by target, as in --on
 	Targets map[string]job.Target    // places that the user has named, by their names
 	Boot    driver.Boot              // Binary and Store; Job is filled in
-	Caller  Caller
-	Images  Images
+	// Programs finds this program for machines of other systems.
+	Programs *programs.Finder
+	Caller   Caller
+	Images   Images
 	// Near says that the store answers in microseconds: it is then asked more often.
 	Near bool
 	// OpenPlace opens any bucket by its URL, for inputs that are read where
