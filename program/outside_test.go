@@ -26,6 +26,13 @@ func TestAMainWithADriverOfItsOwnRunsAJob(t *testing.T) {
 	if out := o.run(filepath.Join(o.dir, "outside"), "run", "--on", "shed", "./hello.sh", "there"); !strings.Contains(out, "hello from there\n") {
 		t.Errorf("it printed\n%s", out)
 	}
+	// Its machines see nothing of this one: the script, the program and the results go by the store.
+	if out := o.run(filepath.Join(o.dir, "outside"), "run", "--on", "yard", "./hello.sh", "yard"); !strings.Contains(out, "hello from yard\n") {
+		t.Errorf("it printed\n%s", out)
+	}
+	if out := o.run(filepath.Join(o.dir, "outside"), "map", "--on", "yard", "--workers", "2", "echo", "{}", ":::", "a", "b", "c"); !strings.Contains(out, "3 succeeded") {
+		t.Errorf("it printed\n%s", out)
+	}
 	if out := o.run(filepath.Join(o.dir, "outside"), "target", "ls"); !strings.Contains(out, "the shed, on this machine") || strings.Contains(out, "slurm") {
 		t.Errorf("its targets are\n%s", out)
 	}

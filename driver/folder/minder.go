@@ -25,10 +25,15 @@ func Spawn(program string, argv, env []string, log string) (pid int, err error) 
 	return Fork(program, argv, env, null, out)
 }
 
-// Fork starts an agent in a session of its own, with this input and output.
-func Fork(program string, argv, env []string, in, out *os.File) (pid int, err error) {
+// Fork starts an agent in a session of its own, with this input and output, and with more as its
+// files from number 3 on.
+func Fork(program string, argv, env []string, in, out *os.File, more ...*os.File) (pid int, err error) {
+	files := []uintptr{in.Fd(), out.Fd(), out.Fd()}
+	for _, f := range more {
+		files = append(files, f.Fd())
+	}
 	pid, err = syscall.ForkExec(program, argv, &syscall.ProcAttr{Env: env,
-		Files: []uintptr{in.Fd(), out.Fd(), out.Fd()}, Sys: &syscall.SysProcAttr{Setsid: true}})
+		Files: files, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err != nil {
 		return 0, fmt.Errorf("start agent: %w", err)
 	}

@@ -46,6 +46,8 @@ func Adopt(target string, p driver.AgentProcess, m Machine) (*driver.Allocation,
 		os.Exit(superviseProcess(target, p, m))
 	}
 	os.Unsetenv(supervised) // an agent below this process must not take it for its own
+	unix.CloseOnExec(lifeFD)
+	go endWithSupervisor(os.NewFile(lifeFD, "life of the supervisor")) // for as long as the process lives
 	a := m.Given
 	a.Notice = func() driver.Notice {
 		var n driver.Notice
@@ -61,6 +63,16 @@ func Adopt(target string, p driver.AgentProcess, m Machine) (*driver.Allocation,
 		unix.Kill(os.Getpid(), unix.SIGTERM)
 	}
 	return &a, nil
+}
+
+// lifeFD is a pipe in an agent whose other end its supervisor has open for as long as it lives.
+const lifeFD = 3
+
+// endWithSupervisor ends this process with its supervisor: without one nothing would end it in time.
+func endWithSupervisor(life *os.File) {
+	_, _ = life.Read(make([]byte, 1)) // nothing is ever written
+	unix.Kill(-os.Getpid(), unix.SIGKILL)
+	unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
 // word is what the agent gave its allocation's End.
@@ -148,6 +160,7 @@ func (m Machine) notices(ctx context.Context) <-chan driver.Notice {
 // processAgent is an agent that is a process below this one.
 type processAgent struct {
 	pid  int
+	life *os.File // lifeFD's other end
 	dir  string
 	exit chan Exit
 	tail tail
@@ -169,11 +182,16 @@ func startProcess(args driver.AgentArgs, n int, dir string) (Agent, error) {
 		return nil, err
 	}
 	defer null.Close()
+	life, lives, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer life.Close()
 	deaths := make(chan os.Signal, 1)
 	signal.Notify(deaths, unix.SIGCHLD)
 	args.Index = n
-	a := &processAgent{dir: dir, exit: make(chan Exit, 1)}
-	a.pid, err = folder.Fork(self, args.Argv(self), append(os.Environ(), supervised+"="+dir), null, write)
+	a := &processAgent{dir: dir, life: lives, exit: make(chan Exit, 1)}
+	a.pid, err = folder.Fork(self, args.Argv(self), append(os.Environ(), supervised+"="+dir), null, write, life)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ func FetchScript(p driver.Program, path string) string {
 set -u
 path=` + store.Quote(path) + `
 want=` + store.Quote(p.SHA256) + `
+part="$path.part.$$" # others may fetch it at the same time
 digest() {
 	if command -v sha256sum >/dev/null 2>&1; then sha256sum <"$1"
 	elif command -v shasum >/dev/null 2>&1; then shasum -a 256 <"$1"
@@ -31,12 +32,12 @@ digest() {
 }
 is_it() { [ -f "$1" ] && case $(digest "$1") in "$want"*) true ;; *) false ;; esac; }
 try() {
-	if sh -c "$1" >"$path.part" 2>"$path.err" </dev/null && is_it "$path.part" && chmod 755 "$path.part" && mv -f "$path.part" "$path"; then
-		rm -f "$path.err"
+	if sh -c "$1" >"$part" 2>"$part.err" </dev/null && is_it "$part" && chmod 755 "$part" && mv -f "$part" "$path"; then
+		rm -f "$part.err"
 		return 0
 	fi
-	echo "drover: program not fetched with ${1%% *}: $(tail -n 1 "$path.err" | cut -c 1-200)" >&2
-	rm -f "$path.part" "$path.err"
+	echo "drover: program not fetched with ${1%% *}: $(tail -n 1 "$part.err" | cut -c 1-200)" >&2
+	rm -f "$part" "$part.err"
 	return 1
 }
 mkdir -p "$(dirname "$path")"
