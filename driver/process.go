@@ -26,7 +26,7 @@ type AgentArgs struct {
 	Index     int
 }
 
-// Argv is the command line of an agent whose program is binary.
+// Argv is the command line of an agent with the program binary.
 func (a AgentArgs) Argv(binary string) []string {
 	return []string{binary, "agent", "--store", a.Store, "--placement", fmt.Sprint(a.Placement), "--index", fmt.Sprint(a.Index), a.Job}
 }

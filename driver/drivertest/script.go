@@ -14,8 +14,6 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/job/secret"
-	"github.com/drover-run/drover/store"
-	"github.com/drover-run/drover/store/dir"
 )
 
 // Script says what an agent of the suite does.
@@ -166,7 +164,8 @@ func markName(placement, index int) string { return fmt.Sprintf("%d-%d", placeme
 // a driver started this same program as an agent, does what the script says.
 //
 // adopt is the target's Adopt, which an agent of drover calls when it begins; nil: the target
-// has none.
+// has none. Its process has no Open: a target that opens the store gives a function that fills
+// it in.
 func Main(m *testing.M, adopt func(driver.AgentProcess) (*driver.Allocation, error)) {
 	text, ok := os.LookupEnv(variable)
 	if !ok {
@@ -192,7 +191,7 @@ func act(s Script, adopt func(driver.AgentProcess) (*driver.Allocation, error)) 
 		return markLost
 	}
 	if adopt != nil {
-		a, err := adopt(driver.AgentProcess{Args: args, Open: openMarks(args)})
+		a, err := adopt(driver.AgentProcess{Args: args})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "drivertest: adopt:", err)
 			return markLost
@@ -202,12 +201,4 @@ func act(s Script, adopt func(driver.AgentProcess) (*driver.Allocation, error)) 
 		}
 	}
 	return s.Act(ctx, Agent{Placement: args.Placement, Index: args.Index, Given: given, Environ: os.Environ(), Log: os.Stderr})
-}
-
-// openMarks opens the store of the suite's agents, which is a folder.
-func openMarks(args driver.AgentArgs) func(context.Context, string) (*store.Store, error) {
-	return func(context.Context, string) (*store.Store, error) {
-		b, err := dir.Open(args.Store, dir.OS)
-		return store.New(b, store.Options{}), err
-	}
 }

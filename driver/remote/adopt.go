@@ -37,7 +37,7 @@ type Machine struct {
 // supervised is the variable that tells an agent the folder that it shares with its supervisor.
 const supervised = "DROVER_SUPERVISED"
 
-// Adopt is the Adopt of a target whose placements are Records. In a process that the engine has
+// Adopt is the Adopt of a target with Records as its placements. In a process that the engine has
 // started it never returns: the process supervises an agent that it starts below itself, and
 // exits as the agent did. In the agent, it gives m.Given.
 func Adopt(target string, p driver.AgentProcess, m Machine) (*driver.Allocation, error) {
@@ -47,7 +47,16 @@ func Adopt(target string, p driver.AgentProcess, m Machine) (*driver.Allocation,
 	}
 	os.Unsetenv(supervised) // an agent below this process must not take it for its own
 	unix.CloseOnExec(lifeFD)
-	go endWithSupervisor(os.NewFile(lifeFD, "life of the supervisor")) // for as long as the process lives
+	go endWithSupervisor(os.NewFile(lifeFD, supervised)) // for as long as the process lives
+	a := m.allocation(dir)
+	if folder.Exists(noticeFile(dir)) { // asked before it listened
+		unix.Kill(os.Getpid(), unix.SIGTERM)
+	}
+	return a, nil
+}
+
+// allocation is what the agent is given; dir is the folder that it shares with its supervisor.
+func (m Machine) allocation(dir string) *driver.Allocation {
 	a := m.Given
 	a.Notice = func() driver.Notice {
 		var n driver.Notice
@@ -59,13 +68,10 @@ func Adopt(target string, p driver.AgentProcess, m Machine) (*driver.Allocation,
 	a.End = func(code int, reason string) {
 		_ = writeFile(wordFile(dir), word{code, reason}) // without it the exit status counts
 	}
-	if folder.Exists(noticeFile(dir)) { // asked before it listened
-		unix.Kill(os.Getpid(), unix.SIGTERM)
-	}
-	return &a, nil
+	return &a
 }
 
-// lifeFD is a pipe in an agent whose other end its supervisor has open for as long as it lives.
+// lifeFD is a pipe in an agent; its supervisor has the other end open for as long as it lives.
 const lifeFD = 3
 
 // endWithSupervisor ends this process with its supervisor: without one nothing would end it in time.

@@ -17,7 +17,7 @@ import (
 // the program already, it does nothing.
 func FetchScript(p driver.Program, path string) string {
 	var s strings.Builder
-	s.WriteString(`# Fetches drover's program (` + p.System + `), and checks its digest.
+	s.WriteString(`# Fetches drover's program, and checks its digest.
 set -u
 path=` + store.Quote(path) + `
 want=` + store.Quote(p.SHA256) + `

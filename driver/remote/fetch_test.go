@@ -18,6 +18,9 @@ func fetch(t *testing.T, path string, downloads ...string) (out string, err erro
 	t.Helper()
 	sum := sha256.Sum256([]byte(program))
 	script := FetchScript(driver.Program{System: "linux/amd64", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(program)), Downloads: downloads}, path)
+	if !strings.HasPrefix(script, "# Fetches drover's program, and checks its digest.\n") {
+		t.Errorf("the script begins %.80q", script)
+	}
 	text, err := exec.Command("/bin/sh", "-c", script).CombinedOutput()
 	return string(text), err
 }

@@ -147,7 +147,7 @@ func (r Records) requestKey(h driver.Handle) string {
 	return fmt.Sprintf("%s%s-%d", r.requestsPrefix(), h.Job, h.Placement)
 }
 
-// placement gives the records of a request, whose job is a path.
+// placement gives the records of a request. Its job is a valid path.
 func (r Records) placement(h driver.Handle, req Request) *Placement {
 	task, _, _ := cutLast(req.Job)
 	return &Placement{Handle: h, Request: req, store: r.store, prefix: fmt.Sprintf("%s%s/%s/%s-%d/%s/", ofTasks, task, r.target, h.Job, h.Placement, req.Nonce)}

@@ -114,7 +114,7 @@ func TestRecordsOfATaskAreWhereItsAgentsMayWrite(t *testing.T) {
 	}
 }
 
-// A request names the job whose task has the records: another one's would be written to.
+// A request names the job, and so the task that has the records: another one's would be written to.
 func TestARequestIsOfItsOwnJob(t *testing.T) {
 	for _, path := range []string{"", "p/t", "p/t/bcde3456bcde3456", "../t/" + handle.Job, "p/t/x/" + handle.Job} {
 		q := driver.Request{Job: handle.Job, Placement: 1, Agents: 1, Run: driver.Boot{Job: path}}

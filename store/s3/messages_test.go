@@ -123,3 +123,19 @@ func TestACredentialThatCannotBeMadeSaysWhy(t *testing.T) {
 	_, err = open(t, "s3://facts", o).Pass(t.Context(), agents, "")
 	refusedWith(t, err, fault.Denied, "make a credential for s3://facts?endpoint="+o.Endpoint+": find credentials: ", signIn)
 }
+
+// Without a credential no address can be signed.
+func TestADownloadIsSignedByACredential(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	b, err := s3.Open(t.Context(), "s3://facts/p", s3.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Downloads(t.Context(), "_programs/abc"); fault.KindOf(err) != fault.Denied || !strings.HasPrefix(err.Error(), "sign the address of _programs/abc in s3://facts/p: ") || fault.Hint(err) == "" {
+		t.Errorf("got %v with the hint %q", err, fault.Hint(err))
+	}
+}

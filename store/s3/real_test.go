@@ -157,4 +157,8 @@ func TestRealS3SaysHowToDownload(t *testing.T) {
 	if !slices.Contains(ran, "python3") {
 		t.Errorf("%q ran", ran)
 	}
+	commands, err := b.Downloads(t.Context(), "k")
+	if err != nil || !slices.ContainsFunc(commands, func(c string) bool { return strings.HasPrefix(c, "aws s3 cp --only-show-errors 's3://facts/") }) {
+		t.Errorf("they are %q, %v", commands, err)
+	}
 }

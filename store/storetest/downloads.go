@@ -10,8 +10,8 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// RunDownloads proves a bucket that is a store.Downloader: each of its commands whose program this
-// machine has gives the object's bytes, and no command gives anything for an object that is absent.
+// RunDownloads proves a bucket that is a store.Downloader: each of its commands, where this
+// machine has the program, gives the object's bytes, and no command gives anything for an object that is absent.
 // env is the environment of the commands; nil: this process's. It returns the programs that ran.
 func RunDownloads(t *testing.T, b store.Bucket, env []string) (ran []string) {
 	t.Helper()

@@ -20,14 +20,6 @@ import (
 )
 
 // ProjectName is the one that is meant when none is typed.
-// programFolders are where programs for other systems may be.
-func (a *App) programFolders() []string {
-	if a.Dirs.Data == "" {
-		return nil
-	}
-	return []string{filepath.Join(filepath.Dir(a.Dirs.Data), "drover-programs")}
-}
-
 func (a *App) ProjectName() (string, error) {
 	name, _, err := a.ProjectAndFolder()
 	return name, err
@@ -175,7 +167,7 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 	if c.Refuses("image_mirror", mirror) { // jobs with a framework were refused: mayUse
 		mirror.Value = ""
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Programs: a.programFolders(), Version: a.Version, State: a.Dirs.State, Again: a.commandWithFlag, Near: near, Stdin: a.given, Terminal: a.relay.Open, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Programs: a.Dirs.Programs(), Version: a.Version, State: a.Dirs.State, Again: a.commandWithFlag, Near: near, Stdin: a.given, Terminal: a.relay.Open, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
 		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
 			b, _, err := a.OpenBucketOf(ctx, url)
 			return b, err

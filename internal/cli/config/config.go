@@ -265,6 +265,14 @@ type Dirs struct {
 	Config string
 }
 
+// Programs are folders in which there may be drover's program for other systems.
+func (d Dirs) Programs() []string {
+	if d.Data == "" {
+		return nil
+	}
+	return []string{d.Data + "-programs"} // Data itself is a store
+}
+
 // Confirmations are those that this user has given.
 func (d Dirs) Confirmations() Confirmations {
 	if d.State == "" {

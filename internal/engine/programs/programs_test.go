@@ -50,6 +50,12 @@ func TestAProgramIsFoundBesideThisOneOrInTheDataFolder(t *testing.T) {
 	if want := "make programs && cp bin/drover-* " + data + "/."; !strings.Contains(fault.Hint(err), want) {
 		t.Errorf("the hint is %q, want %q in it", fault.Hint(err), want)
 	}
+	if _, err := f.Stored(nil)(t.Context(), other); fault.KindOf(err) != fault.Missing {
+		t.Errorf("to store it gives %v", err)
+	}
+	if want := "Make it in a clone of this version of drover, and copy it: make programs && cp bin/drover-* "; !strings.HasPrefix(fault.Hint(err), want) {
+		t.Errorf("the hint is %q, want it to begin with %q", fault.Hint(err), want)
+	}
 	for _, folder := range []string{data, beside} { // the one beside comes first
 		path := filepath.Join(folder, "drover-linux-riscv64")
 		build(t, other, path)
@@ -66,6 +72,13 @@ func TestAProgramIsFoundBesideThisOneOrInTheDataFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.Find(other); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(err.Error(), "find program for linux/riscv64: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestAProgramThatCannotBeStoredIsNamed(t *testing.T) {
+	f := Finder{Self: filepath.Join(t.TempDir(), "gone")}
+	if _, err := f.Stored(nil)(t.Context(), here); err == nil || !strings.HasPrefix(err.Error(), "store the program for "+here+": ") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package yard is a target outside of drover's own module whose machines see nothing of the
+// Package yard is a target outside of drover's own module. Its machines see nothing of the
 // submitting one, as those of a cloud: its placements are objects in the store (driver/remote),
 // and its machines fetch their program from there.
 //
@@ -46,7 +46,7 @@ type Driver struct {
 	engine *engine
 }
 
-// New is the driver of the yard whose engine keeps its machines in dir.
+// New is the driver of the yard; its engine keeps its machines in dir.
 func New(dir string, open driver.OpenStore, o remote.Options) *Driver {
 	e := &engine{dir: dir}
 	return &Driver{remote.New(Name, e, open, o), e}

@@ -16,7 +16,15 @@ import (
 	"github.com/drover-run/drover/store/dir"
 )
 
-func TestMain(m *testing.M) { drivertest.Main(m, Adopt) }
+func TestMain(m *testing.M) {
+	drivertest.Main(m, func(p driver.AgentProcess) (*driver.Allocation, error) {
+		p.Open = func(context.Context, string) (*store.Store, error) {
+			b, err := dir.Open(p.Args.Store, dir.OS)
+			return store.New(b, store.Options{}), err
+		}
+		return Adopt(p)
+	})
+}
 
 func TestYardIsADriver(t *testing.T) {
 	facts := t.TempDir()
