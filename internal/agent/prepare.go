@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/ledger/states"
@@ -140,14 +141,14 @@ func (p *preparation) installPackages(ctx context.Context) error {
 }
 
 // envRequest is what the script is and has around it.
-func (p *preparation) envRequest() env.Request {
+func (p *preparation) envRequest() requirements.Request {
 	spec, code := p.job.Spec, p.job.Code
 	dir := p.space.hostPaths().Code
 	if code.Partial && p.space.placeExists() { // what says which packages are needed was not shipped
 		dir = code.Root
 	}
-	return env.Request{Dir: dir, Sub: code.Sub, Python: cmp.Or(p.job.Interpreter, spec.Python),
-		NoEnv: spec.NoEnv, Environ: p.callerEnviron(), Cache: p.Machine.Cache, Job: p.root}.For(code.Script, code.Python, spec.Program)
+	return env.For(requirements.Request{Dir: dir, Sub: code.Sub, Python: cmp.Or(p.job.Interpreter, spec.Python),
+		NoEnv: spec.NoEnv, Environ: p.callerEnviron(), Cache: p.Machine.Cache, Job: p.root}, code.Script, code.Python, spec.Program)
 }
 
 // prepareEnv finds or builds what the script runs in.
@@ -174,7 +175,7 @@ func (p *preparation) prepareEnv(ctx context.Context) error {
 	switch {
 	case plan.Build:
 		p.logNote("environment built in %.1fs", time.Since(began).Seconds())
-	case plan.Source != env.SourceNone:
+	case plan.Source != requirements.SourceNone:
 		p.logNote("environment: %s", plan.Why)
 	}
 	p.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "" })

@@ -65,7 +65,7 @@ func (p *Plan) readyNames(prefix string, virtual bool) Ready {
 	switch {
 	case !virtual:
 		return r
-	case p.asked != nil && p.asked.conda != nil:
+	case p.asked != nil && p.asked.Conda != nil:
 		r.Environ = p.condaEnviron(prefix)
 		return r
 	}
@@ -83,7 +83,7 @@ func (p *Plan) buildUnlessBuilt(ctx context.Context, dir string, log func(string
 	if err := privateFolder(envs(p.caller.Cache)); err != nil {
 		return onDisk(err, "build environment")
 	}
-	l, err := lock(ctx, dir+lockEnd, p.asked.shownName()+" of "+p.caller.Dir, func(holder string) {
+	l, err := lock(ctx, dir+lockEnd, p.asked.ShownName()+" of "+p.caller.Dir, func(holder string) {
 		log("waiting for " + holder + ", which builds the same environment")
 	})
 	if err != nil {
@@ -98,7 +98,7 @@ func (p *Plan) buildUnlessBuilt(ctx context.Context, dir string, log func(string
 	}
 	b := builder{plan: p, dir: dir, lock: l, log: log}
 	began := time.Now()
-	log("building environment " + dir + " from " + p.asked.shownName())
+	log("building environment " + dir + " from " + p.asked.ShownName())
 	if err := b.buildEnvironment(ctx); err != nil {
 		// Half of it is of no use; what cannot be removed now is
 		// removed by the next builder.
@@ -171,7 +171,7 @@ func (b *builder) writeMarker(began time.Time) error {
 // neededInterpreter is the interpreter that an environment needs to be there: conda's
 // brings its own.
 func (b *builder) neededInterpreter() string {
-	if b.plan.asked.conda != nil {
+	if b.plan.asked.Conda != nil {
 		return b.plan.Interpreter
 	}
 	return b.plan.self.Base

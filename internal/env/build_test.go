@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // offline is a request that pip can serve from wheels made here.
-func offline(t testing.TB, requirements string) Request {
+func offline(t testing.TB, requirements string) requirements.Request {
 	t.Helper()
 	r := request(t, requirements)
 	links := t.TempDir()
@@ -46,7 +47,7 @@ func (j journal) count(part string) (n int) {
 	return n
 }
 
-func build(t testing.TB, r Request) (Ready, journal) {
+func build(t testing.TB, r requirements.Request) (Ready, journal) {
 	t.Helper()
 	var j journal
 	ready, err := Build(t.Context(), resolve(t, r), j.log)
@@ -57,7 +58,7 @@ func build(t testing.TB, r Request) (Ready, journal) {
 }
 
 // python runs a line in a ready interpreter as a script would be run.
-func python(t testing.TB, r Request, ready Ready, line string) string {
+func python(t testing.TB, r requirements.Request, ready Ready, line string) string {
 	t.Helper()
 	cmd := exec.Command(ready.Interpreter, "-c", line)
 	cmd.Env = append(r.Environ, ready.Environ...)
@@ -76,7 +77,7 @@ func TestAnEnvironmentIsBuiltOnceAndUsedAgain(t *testing.T) {
 	r.Environ = append(r.Environ, "PYTHONPATH="+mine)
 
 	p := resolve(t, r)
-	if !p.Build || p.Source != SourceRequirements || p.Why != "building from requirements.txt: alpha is not in "+r.Python {
+	if !p.Build || p.Source != requirements.SourceRequirements || p.Why != "building from requirements.txt: alpha is not in "+r.Python {
 		t.Errorf("plan = %+v", p)
 	}
 	ready, j := build(t, r)
@@ -101,7 +102,7 @@ func TestAnEnvironmentIsBuiltOnceAndUsedAgain(t *testing.T) {
 	// A script started from inside it stays in it, and takes it for what it is.
 	r.Python, r.Environ = "", append(r.Environ, "VIRTUAL_ENV="+home)
 	inside := resolve(t, r)
-	if inside.Source != SourceActive || !strings.HasSuffix(inside.Why, ", venv) has the one requirement of requirements.txt") {
+	if inside.Source != requirements.SourceActive || !strings.HasSuffix(inside.Why, ", venv) has the one requirement of requirements.txt") {
 		t.Errorf("inside, why = %q", inside.Why)
 	}
 	ready, err = Build(t.Context(), inside, nil)
@@ -183,12 +184,12 @@ func buildUntil(until string) {
 }
 
 // requestOf is the request that the parent put into the environment.
-func requestOf() Request {
-	return Request{Dir: os.Getenv("T_DIR"), Script: "train.py", Python: os.Getenv("T_PYTHON"), Cache: os.Getenv("T_CACHE"), Environ: os.Environ()}
+func requestOf() requirements.Request {
+	return requirements.Request{Dir: os.Getenv("T_DIR"), Script: "train.py", Python: os.Getenv("T_PYTHON"), Cache: os.Getenv("T_CACHE"), Environ: os.Environ()}
 }
 
 // killed starts a builder and kills it when it logs a line; its process id.
-func killed(t *testing.T, r Request, until string) int {
+func killed(t *testing.T, r requirements.Request, until string) int {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

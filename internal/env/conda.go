@@ -2,125 +2,22 @@ package env
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
-// condaFile is what drover reads of an environment.yml: enough to judge an
-// active environment. What builds one reads the file itself.
-type condaFile struct {
-	needs     [][2]string // name and version as PEP 440 says it, "" for any
-	unclear   string      // a dependency that cannot be judged here; "" for none
-	variables []string    // "NAME=value", what activating the environment sets
-}
-
-// readConda reads environment.yml, or environment.yaml.
-func readConda(r Request) (*manifest, error) {
-	name := SourceConda
-	data, path, err := beside(r, name)
-	if err == nil && data == nil {
-		name = "environment.yaml"
-		data, path, err = beside(r, name)
-	}
-	if err != nil || data == nil {
-		return nil, err
-	}
-	var file struct {
-		Dependencies []any          `yaml:"dependencies"`
-		Variables    map[string]any `yaml:"variables"`
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil {
-		return nil, badFile(name, firstLine(err.Error()))
-	}
-	m := &manifest{Path: path, Source: SourceConda, conda: &condaFile{}, also: string(data)}
-	for _, d := range file.Dependencies {
-		switch d := d.(type) {
-		case string:
-			m.conda.readDependency(d)
-		case map[string]any:
-			if err := m.readPipSection(d["pip"], name); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for key, value := range file.Variables {
-		m.conda.variables = append(m.conda.variables, fmt.Sprintf("%s=%v", key, value))
-	}
-	slices.Sort(m.conda.variables)
-	return m, nil
-}
-
-func firstLine(s string) string {
-	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	return s
-}
-
-// readPipSection reads the list that conda hands to pip, one line each of a
-// requirements file.
-func (m *manifest) readPipSection(list any, file string) error {
-	items, _ := list.([]any)
-	for _, item := range items {
-		text, ok := item.(string)
-		if !ok {
-			return badFile(file, "its pip section holds something that is not text")
-		}
-		if err := m.addLines([]byte(text), entry{File: file, folder: filepath.Dir(m.Path)}, map[string]bool{}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-var (
-	condaName    = tools.Compiled(`^(?:[A-Za-z0-9_./-]+::)?([A-Za-z0-9_.-]+)\s*(.*)$`)
-	condaVersion = tools.Compiled(`^(==|=|!=|>=|<=|>|<|~=)?\s*(\d[A-Za-z0-9_.+!]*?)(\.?\*)?$`)
-)
-
-// readDependency reads one dependency of conda: "numpy", "numpy=1.26", "c::numpy >=1.20,<2".
-func (c *condaFile) readDependency(text string) {
-	m := condaName().FindStringSubmatch(strings.TrimSpace(text))
-	if m == nil {
-		c.unclear = text
-		return
-	}
-	spec := ""
-	for _, one := range strings.Split(strings.TrimSpace(m[2]), ",") {
-		if one = strings.TrimSpace(one); one == "" {
-			continue
-		}
-		v := condaVersion().FindStringSubmatch(one)
-		if v == nil { // a build, a choice, brackets
-			c.unclear = text
-			return
-		}
-		op, version, star := v[1], v[2], v[3] != ""
-		switch {
-		case op == "=" || op == "" && star || op == "==" && star:
-			op, version = "==", version+".*"
-		case op == "":
-			op = "=="
-		case op == "!=" && star:
-			version += ".*"
-		}
-		spec += "," + op + version
-	}
-	c.needs = append(c.needs, [2]string{strings.ToLower(m[1]), strings.TrimPrefix(spec, ",")})
-}
-
 // condaDigest names an environment that brings its own Python: the interpreter
 // that was judged has no part in it.
-func condaDigest(m *manifest) string {
+func condaDigest(m *requirements.Manifest) string {
 	var b strings.Builder
-	m.writeDigest(&b)
+	m.WriteDigest(&b)
 	return hashOf("drover conda 1", runtime.GOOS, runtime.GOARCH, b.String())
 }
 
@@ -156,7 +53,7 @@ func noConda(name string) error {
 func (b *builder) buildWithConda(ctx context.Context) error {
 	tool, verb := condaTool(b.plan.caller.Environ)
 	if tool == "" {
-		return noConda(b.plan.asked.shownName())
+		return noConda(b.plan.asked.ShownName())
 	}
 	b.tool = filepath.Base(tool)
 	if out, err := tools.Answer(ctx, "/", b.buildEnviron(), tool, "--version"); err == nil {
@@ -169,7 +66,7 @@ func (b *builder) buildWithConda(ctx context.Context) error {
 		return b.explainFailure(ctx, out, err)
 	}
 	if !tools.Runnable(filepath.Join(b.dir, "bin", "python")) {
-		return fault.New(fault.Invalid, "Add python to its dependencies.", "build environment: %s: it brings no python", b.plan.asked.shownName())
+		return fault.New(fault.Invalid, "Add python to its dependencies.", "build environment: %s: it brings no python", b.plan.asked.ShownName())
 	}
 	return nil
 }
@@ -184,5 +81,5 @@ func (p *Plan) condaEnviron(prefix string) []string {
 	if tools.Variable(p.caller.Environ, "VIRTUAL_ENV") != "" {
 		out = append(out, "VIRTUAL_ENV=") // or tools inside would take the other one for theirs
 	}
-	return append(out, p.asked.conda.variables...)
+	return append(out, p.asked.Conda.Variables...)
 }

@@ -21,38 +21,12 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
-)
-
-// Request says what is to run, and what the caller has around it.
-type Request struct {
-	Dir     string   // the code folder, absolute
-	Script  string   // relative to Dir; only a ".py" and a notebook need a Python, "" is a program
-	Module  bool     // a Python runs a module that is not in Dir, or a script that is not known yet: one is needed though Script is ""
-	Sub     string   // the working folder, slash-separated below Dir; "" is Dir
-	Python  string   // --python: a path, a folder of a virtual environment, a name or a version; "" chooses
-	NoEnv   bool     // --no-env: take the interpreter as it is
-	Environ []string // the caller's environment, "NAME=value"
-	Cache   string   // root of drover's cache, absolute
-	Job     string   // a folder above Dir that was made for one job alone: Build looks for no settings above it; "" for none
-}
-
-// What a Plan's Source can be: nothing, the caller's own, or what an environment
-// is built from. The files count in this order.
-const (
-	SourceNone         = "none"             // no Python is needed
-	SourceActive       = "active"           // the caller's own interpreter
-	SourceScript       = "PEP 723"          // the block in the script's comments
-	SourceUVLock       = "uv.lock"          // and the pyproject.toml beside it
-	SourceRequirements = "requirements.txt" // and what it includes
-	SourceProject      = "pyproject.toml"   // [project] alone
-	SourcePipfile      = "Pipfile.lock"     // its default packages
-	SourceConda        = "environment.yml"  // or environment.yaml
 )
 
 // Plan is what Resolve decided. It is a value: Build may be called on it later,
@@ -66,10 +40,10 @@ type Plan struct {
 	Version     string // of that interpreter, as "3.12"; "" when none is needed
 	Digest      string // hex, of interpreter, platform and requirements; "" when no Python is needed
 
-	editable editable  // of the interpreter that was judged
-	self     identity  // of the interpreter that an environment would stand on
-	asked    *manifest // what to install; nil when nothing is to be built
-	caller   Request
+	editable editable               // of the interpreter that was judged
+	self     identity               // of the interpreter that an environment would stand on
+	asked    *requirements.Manifest // what to install; nil when nothing is to be built
+	caller   requirements.Request
 }
 
 // Resolve decides which Python runs the script. It runs the interpreter once
@@ -78,16 +52,16 @@ type Plan struct {
 // nothing. Faults: Missing without a Python, an included file or what builds
 // from an environment.yml; Invalid for a file that says nothing readable, for a
 // Python too old to build for, and for one that a file does not allow.
-func Resolve(ctx context.Context, r Request) (Plan, error) {
+func Resolve(ctx context.Context, r requirements.Request) (Plan, error) {
 	if !r.Module && !strings.HasSuffix(r.Script, ".py") && !IsNotebook(r.Script) {
-		return Plan{Source: SourceNone, Why: "no Python is needed", caller: r}, nil
+		return Plan{Source: requirements.SourceNone, Why: "no Python is needed", caller: r}, nil
 	}
-	asked, err := want(r)
+	asked, err := requirements.Read(r)
 	if err != nil {
 		return Plan{}, err
 	}
 	v, err := judge(ctx, r, asked)
-	if asked != nil && asked.conda != nil && r.Python == "" && fault.KindOf(err) == fault.Missing {
+	if asked != nil && asked.Conda != nil && r.Python == "" && fault.KindOf(err) == fault.Missing {
 		// It brings its own.
 		v, err = verdict{Missing: &lack{Text: "there is no python here"}}, nil
 	}
@@ -100,7 +74,7 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 	p := Plan{
 		Interpreter: v.Self.Executable,
 		Active:      v.Self.Executable,
-		Source:      SourceActive,
+		Source:      requirements.SourceActive,
 		Version:     minor(v.Self.Version),
 		Digest:      digest(v.Self, asked),
 		editable:    v.Editable,
@@ -111,55 +85,41 @@ func Resolve(ctx context.Context, r Request) (Plan, error) {
 	case r.NoEnv:
 		p.Why = fmt.Sprintf("%s, used as it is", v.Self)
 	case asked == nil:
-		p.Why = fmt.Sprintf("%s; no requirements file found%s", v.Self, unread(r))
+		p.Why = fmt.Sprintf("%s; no requirements file found%s", v.Self, requirements.Unread(r))
 	case v.satisfied():
-		p.Why = fmt.Sprintf("%s has %s", v.Self, asked.countInWords())
-	case v.Self.Old && asked.conda == nil:
+		p.Why = fmt.Sprintf("%s has %s", v.Self, asked.CountInWords())
+	case v.Self.Old && asked.Conda == nil:
 		return Plan{}, fault.New(fault.Invalid, "Try --python python3.12, or --no-env to take it as it is.",
-			"resolve python: %s: Python %s is too old to build %s for", v.Self.Executable, v.Self.Version, asked.shownName())
+			"resolve python: %s: Python %s is too old to build %s for", v.Self.Executable, v.Self.Version, asked.ShownName())
 	default:
 		return p.planCached(v, asked)
 	}
 	return p, nil
 }
 
-// searchFolders are the folders in which the files that say what the script needs are looked
-// for: from the script's own, or without a script from the working folder, up to the
-// code folder.
-func (r Request) searchFolders() (dirs []string) {
-	dir := path.Dir(filepath.ToSlash(r.Script))
-	if r.Script == "" {
-		dir = path.Clean(filepath.ToSlash(r.Sub))
-	}
-	for ; dir != "." && filepath.IsLocal(filepath.FromSlash(dir)); dir = path.Dir(dir) {
-		dirs = append(dirs, filepath.Join(r.Dir, filepath.FromSlash(dir)))
-	}
-	return append(dirs, r.Dir)
-}
-
 // admit holds an interpreter against the Pythons that a file allows. One that
 // is not among them is replaced by another on PATH, to build on; not where the
 // user has named one.
-func admit(ctx context.Context, r Request, asked *manifest, v verdict) (verdict, error) {
+func admit(ctx context.Context, r requirements.Request, asked *requirements.Manifest, v verdict) (verdict, error) {
 	if asked == nil {
 		return v, nil
 	}
-	pin := bound{}
+	pin := requirements.Bound{}
 	if r.Python == "" && v.Self.Kind == "" {
 		pin = pinned(r) // an active environment was chosen by hand
 	}
-	allowed := asked.python.allowsVersion(v.Self.Version)
-	if allowed && pin.allowsVersion(v.Self.Version) {
+	allowed := asked.Python.AllowsVersion(v.Self.Version)
+	if allowed && pin.AllowsVersion(v.Self.Version) {
 		return v, nil
 	}
-	spec := strings.Trim(asked.python.spec+","+pin.spec, ",")
+	spec := strings.Trim(asked.Python.Spec+","+pin.Spec, ",")
 	if r.Python == "" {
 		for _, python := range others(r.Environ) {
 			other, err := recall(ctx, r, python, asked)
 			if ctx.Err() != nil {
 				return verdict{}, context.Cause(ctx)
 			}
-			if err != nil || other.Self.Old || !asked.python.allowsVersion(other.Self.Version) || !pin.allowsVersion(other.Self.Version) {
+			if err != nil || other.Self.Old || !asked.Python.AllowsVersion(other.Self.Version) || !pin.AllowsVersion(other.Self.Version) {
 				continue
 			}
 			other.Unknown, other.Missing = "", &lack{Text: fmt.Sprintf("it needs Python %s, but %s is %s and %s is %s", spec,
@@ -171,15 +131,15 @@ func admit(ctx context.Context, r Request, asked *manifest, v verdict) (verdict,
 		return v, nil
 	}
 	return verdict{}, fault.New(fault.Invalid, "Install one and name it with --python, or take yours as it is with --no-env.",
-		"resolve python: %s: it needs Python %s, but %s is %s", asked.python.at, asked.python.spec, v.Self.Executable, v.Self.Version)
+		"resolve python: %s: it needs Python %s, but %s is %s", asked.Python.At, asked.Python.Spec, v.Self.Executable, v.Self.Version)
 }
 
 // pinned are the Pythons that the nearest .python-version asks for, from the script's
 // folder up to the code folder: its first line, such as 3.12 or cpython-3.12.4. One that
 // names no version asks for nothing.
-func pinned(r Request) bound {
-	for _, dir := range r.searchFolders() {
-		text, err := readFile(filepath.Join(dir, ".python-version"))
+func pinned(r requirements.Request) requirements.Bound {
+	for _, dir := range r.SearchFolders() {
+		text, err := requirements.ReadFile(filepath.Join(dir, ".python-version"))
 		if err != nil || text == nil {
 			continue
 		}
@@ -190,31 +150,31 @@ func pinned(r Request) bound {
 			}
 			line = strings.TrimPrefix(strings.TrimPrefix(line, "cpython-"), "python")
 			if versionOnly().MatchString(line) {
-				return bound{spec: "==" + line + ".*", at: ".python-version"}
+				return requirements.Bound{Spec: "==" + line + ".*", At: ".python-version"}
 			}
 			break
 		}
 		break
 	}
-	return bound{}
+	return requirements.Bound{}
 }
 
 // planCached turns to an environment of the cache.
-func (p *Plan) planCached(v verdict, asked *manifest) (Plan, error) {
+func (p *Plan) planCached(v verdict, asked *requirements.Manifest) (Plan, error) {
 	p.asked = asked
 	p.Source = asked.Source
 	p.Interpreter = filepath.Join(p.environFolder(), "bin", "python")
 	p.Build = !complete(p.environFolder())
-	if p.Build && asked.conda != nil {
+	if p.Build && asked.Conda != nil {
 		if tool, _ := condaTool(p.caller.Environ); tool == "" {
-			return Plan{}, noConda(asked.shownName())
+			return Plan{}, noConda(asked.ShownName())
 		}
 	}
 	state := "built from"
 	if p.Build {
 		state = "building from"
 	}
-	p.Why = fmt.Sprintf("%s %s: %s", state, asked.titleIfUnclear(), v.whatIsMissing())
+	p.Why = fmt.Sprintf("%s %s: %s", state, asked.TitleIfUnclear(), v.whatIsMissing())
 	return *p, nil
 }
 
@@ -244,14 +204,14 @@ func envs(cache string) string { return filepath.Join(cache, "envs") }
 
 // digest names an environment. The interpreter's patch release is left out: an
 // upgrade in place keeps its environments working.
-func digest(self identity, asked *manifest) string {
-	if asked != nil && asked.conda != nil {
+func digest(self identity, asked *requirements.Manifest) string {
+	if asked != nil && asked.Conda != nil {
 		return condaDigest(asked)
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "drover env 1\n%q\n%q\n%q\n%q\n", self.Base, self.Implementation, self.Platform, self.Tag)
 	if asked != nil {
-		asked.writeDigest(h)
+		asked.WriteDigest(h)
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }

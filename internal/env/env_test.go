@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -40,11 +41,11 @@ func realPython(t testing.TB) string {
 
 // request is for a folder of its own, an empty cache, and an environment in
 // which pip sees the wheels of links alone and no uv is found.
-func request(t testing.TB, requirements string) Request {
+func request(t testing.TB, wants string) requirements.Request {
 	t.Helper()
-	r := Request{Dir: t.TempDir(), Script: "train.py", Python: realPython(t), Cache: filepath.Join(t.TempDir(), "cache")}
-	if requirements != "" {
-		write(t, filepath.Join(r.Dir, "requirements.txt"), requirements)
+	r := requirements.Request{Dir: t.TempDir(), Script: "train.py", Python: realPython(t), Cache: filepath.Join(t.TempDir(), "cache")}
+	if wants != "" {
+		write(t, filepath.Join(r.Dir, "requirements.txt"), wants)
 	}
 	r.Environ = []string{"PATH=" + pathWithoutUV(), "HOME=" + t.TempDir(), "PIP_NO_INDEX=1", "PIP_CONFIG_FILE=/dev/null", "LANG=C.UTF-8"}
 	return r
@@ -137,7 +138,7 @@ func wheelWith(t testing.TB, links, name, version string, meta []string, files m
 	}
 }
 
-func resolve(t testing.TB, r Request) Plan {
+func resolve(t testing.TB, r requirements.Request) Plan {
 	t.Helper()
 	p, err := Resolve(t.Context(), r)
 	if err != nil {
@@ -150,7 +151,7 @@ func TestAProgramNeedsNoPython(t *testing.T) {
 	r := request(t, "nosuch\n")
 	r.Script, r.Environ, r.Python = "", nil, ""
 	p := resolve(t, r)
-	if p.Interpreter != "" || p.Source != SourceNone || p.Build || p.Digest != "" {
+	if p.Interpreter != "" || p.Source != requirements.SourceNone || p.Build || p.Digest != "" {
 		t.Errorf("plan for a program: %+v", p)
 	}
 	ready, err := Build(t.Context(), p, nil)
@@ -162,7 +163,7 @@ func TestAProgramNeedsNoPython(t *testing.T) {
 func TestCodeWithoutRequirementsRunsInTheActiveInterpreter(t *testing.T) {
 	r := request(t, "")
 	p := resolve(t, r)
-	if p.Source != SourceActive || p.Interpreter != r.Python || p.Build {
+	if p.Source != requirements.SourceActive || p.Interpreter != r.Python || p.Build {
 		t.Errorf("plan = %+v", p)
 	}
 	if !strings.HasSuffix(p.Why, "no requirements file found") {
@@ -173,7 +174,7 @@ func TestCodeWithoutRequirementsRunsInTheActiveInterpreter(t *testing.T) {
 func TestNoEnvTakesTheInterpreterAsItIs(t *testing.T) {
 	r := request(t, "nosuch-package\n-r nosuch.txt\n")
 	r.NoEnv = true
-	if p := resolve(t, r); p.Source != SourceActive || p.Build || !strings.HasSuffix(p.Why, "used as it is") {
+	if p := resolve(t, r); p.Source != requirements.SourceActive || p.Build || !strings.HasSuffix(p.Why, "used as it is") {
 		t.Errorf("plan = %+v", p)
 	}
 }
@@ -238,7 +239,7 @@ func TestTheActiveInterpreterIsJudgedByItsPackages(t *testing.T) {
 			if want := strings.ReplaceAll(c.why, "PYTHON", r.Python); !strings.HasSuffix(p.Why, want) {
 				t.Errorf("why = %q, want ... %q", p.Why, want)
 			}
-			if wantActive := strings.HasPrefix(c.why, "has ") || c.why == "needs no packages"; wantActive != (p.Source == SourceActive) || wantActive == p.Build {
+			if wantActive := strings.HasPrefix(c.why, "has ") || c.why == "needs no packages"; wantActive != (p.Source == requirements.SourceActive) || wantActive == p.Build {
 				t.Errorf("source = %s, build = %t", p.Source, p.Build)
 			}
 		})
@@ -253,7 +254,7 @@ func TestAnIncludeThatIsNotThereNamesItsLine(t *testing.T) {
 }
 
 // counting stands before the real interpreter and writes a line for each start.
-func counting(t testing.TB, r *Request) (starts func() int) {
+func counting(t testing.TB, r *requirements.Request) (starts func() int) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "starts")
 	python := filepath.Join(t.TempDir(), "python3")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -21,7 +22,7 @@ func (b *builder) explainFailure(ctx context.Context, out string, err error) err
 
 // scene is what an explanation may speak of.
 type scene struct {
-	asked *manifest
+	asked *requirements.Manifest
 	self  identity
 	out   string   // all white space as single blanks: tools break lines by the width they assume
 	match []string // the symptom's groups
@@ -66,7 +67,7 @@ var symptoms = []symptom{
 	{says(`(?i)build backend returned an error|subprocess-exited-with-error`), noBuild},
 }
 
-func explain(out string, err error, asked *manifest, self identity) error {
+func explain(out string, err error, asked *requirements.Manifest, self identity) error {
 	out = tools.Mask(out)
 	flat := strings.Join(strings.Fields(out), " ")
 	for _, s := range symptoms {
@@ -74,14 +75,14 @@ func explain(out string, err error, asked *manifest, self identity) error {
 			return s.mean(scene{asked, self, flat, m})
 		}
 	}
-	return fault.Wrap(err, fault.Failed, "", "build environment: %s%s", asked.shownName(), tools.LastLine(out))
+	return fault.Wrap(err, fault.Failed, "", "build environment: %s%s", asked.ShownName(), tools.LastLine(out))
 }
 
 // findRequirement says where a package was asked for and in which words: the line, or
 // the whole file for a package's dependency.
 func (s scene) findRequirement(name string) (where, text string) {
-	if where, text = s.asked.findPackage(name); where == "" {
-		return s.asked.shownName(), name
+	if where, text = s.asked.FindPackage(name); where == "" {
+		return s.asked.ShownName(), name
 	}
 	return where, text
 }
@@ -133,8 +134,8 @@ func noPackage(s scene) *fault.Fault {
 }
 
 func noCondaPackage(s scene) *fault.Fault {
-	return fault.New(fault.Invalid, fmt.Sprintf("Check the spelling in %s, or add the channel that has it.", s.asked.shownName()),
-		"build environment: %s: no package %q in its channels", s.asked.shownName(), s.match[1])
+	return fault.New(fault.Invalid, fmt.Sprintf("Check the spelling in %s, or add the channel that has it.", s.asked.ShownName()),
+		"build environment: %s: no package %q in its channels", s.asked.ShownName(), s.match[1])
 }
 
 var ignored = tools.Compiled(`versions that require a different python version: (.*?) ERROR:`)
@@ -168,24 +169,24 @@ func noVersion(s scene) *fault.Fault {
 }
 
 func conflict(s scene) *fault.Fault {
-	return fault.New(fault.Invalid, fmt.Sprintf("Loosen the versions in %s that the output above names.", s.asked.shownName()),
-		"build environment: %s: its requirements contradict each other", s.asked.shownName())
+	return fault.New(fault.Invalid, fmt.Sprintf("Loosen the versions in %s that the output above names.", s.asked.ShownName()),
+		"build environment: %s: its requirements contradict each other", s.asked.ShownName())
 }
 
 func badLine(s scene) *fault.Fault {
 	// No tool of today names the line, but each repeats it.
-	where, longest := s.asked.shownName(), 0
-	for _, e := range s.asked.entries {
+	where, longest := s.asked.ShownName(), 0
+	for _, e := range s.asked.Entries {
 		text := tools.Mask(strings.Join(strings.Fields(e.Text), " "))
 		if len(text) > longest && strings.Contains(s.out, text) {
-			where, longest = e.whereItStands(), len(text)
+			where, longest = e.WhereItStands(), len(text)
 		}
 	}
 	return fault.New(fault.Invalid, fmt.Sprintf("Write %s as name>=1.0.", where), "build environment: %s: it is not a requirement", where)
 }
 
 func noBuild(s scene) *fault.Fault {
-	where, text := s.asked.shownName(), "a package"
+	where, text := s.asked.ShownName(), "a package"
 	if len(s.match) > 1 {
 		where, text = s.findRequirement(s.match[1])
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/requirements"
 )
 
 // What uv 0.13.8 and pip 23.2.1 said, shortened in the middle; the ones with an
@@ -84,10 +85,10 @@ var spoken = []struct {
 
 func TestWhatToolsSayBecomesOneFault(t *testing.T) {
 	var said faulttest.Sayings
-	asked := &manifest{Path: "/code/requirements.txt"}
-	for i, e := range parse([]byte("idna==99\nscipy==1.18.1\nNosuch_XYZ\nbad ==\n")) {
+	asked := &requirements.Manifest{Path: "/code/requirements.txt"}
+	for i, e := range requirements.Parse([]byte("idna==99\nscipy==1.18.1\nNosuch_XYZ\nbad ==\n")) {
 		e.File, e.Line = "requirements.txt", i+1
-		asked.entries = append(asked.entries, e)
+		asked.Entries = append(asked.Entries, e)
 	}
 	for _, c := range spoken {
 		t.Run(c.name, func(t *testing.T) {

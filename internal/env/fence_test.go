@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -30,7 +31,7 @@ esac
 
 // inJob moves a request's code into a job's folder, below a folder in which every user
 // may make files.
-func inJob(t *testing.T, r *Request) (shared string) {
+func inJob(t *testing.T, r *requirements.Request) (shared string) {
 	t.Helper()
 	shared = filepath.Join(t.TempDir(), "shared")
 	r.Job = filepath.Join(shared, "job")

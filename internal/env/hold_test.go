@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 )
 
 // finished is an environment that looks built, without the time it takes: its
 // python is a link to the real one.
-func finished(t testing.TB, r Request) Plan {
+func finished(t testing.TB, r requirements.Request) Plan {
 	t.Helper()
 	p := resolve(t, r)
 	write(t, filepath.Join(p.environFolder(), "pyvenv.cfg"), "home = "+filepath.Dir(p.self.Base)+"\n")
@@ -154,7 +155,7 @@ func TestWhoIsInsideAnEnvironmentHoldsItAndUsesIt(t *testing.T) {
 	r.Python, r.NoEnv = p.environFolder(), true
 	inside := resolve(t, r)
 	release, err := inside.Hold(t.Context())
-	if err != nil || inside.Source != SourceActive {
+	if err != nil || inside.Source != requirements.SourceActive {
 		t.Fatalf("%+v, %v", inside, err)
 	}
 	defer release()

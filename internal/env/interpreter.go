@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -17,7 +18,7 @@ var versionOnly = tools.Compiled(`^\d+(\.\d+)*$`)
 // candidates are the interpreters to try, best first: the one that was asked
 // for, or the active environment's, or those on PATH. More than one, because
 // the first on PATH may be a shim with nothing behind it.
-func candidates(r Request) ([]string, error) {
+func candidates(r requirements.Request) ([]string, error) {
 	if r.Python != "" {
 		return chosen(r)
 	}
@@ -80,19 +81,19 @@ func uvPythons(environ []string) []string {
 	release := func(python string) []int { // of cpython-3.12.7-linux-x86_64-gnu
 		_, version, _ := strings.Cut(filepath.Base(filepath.Dir(filepath.Dir(python))), "-")
 		version, _, _ = strings.Cut(version, "-")
-		return numbers(version)
+		return requirements.Numbers(version)
 	}
 	found = slices.DeleteFunc(found, func(python string) bool {
 		return !pythonMinor().MatchString(filepath.Base(python)) || !tools.Runnable(python)
 	})
-	slices.SortStableFunc(found, func(a, b string) int { return compareNumbers(release(b), release(a)) })
+	slices.SortStableFunc(found, func(a, b string) int { return requirements.CompareNumbers(release(b), release(a)) })
 	return found
 }
 
 var pythonMinor = tools.Compiled(`^python3\.\d+$`)
 
 // chosen reads --python.
-func chosen(r Request) ([]string, error) {
+func chosen(r requirements.Request) ([]string, error) {
 	name := r.Python
 	if strings.ContainsRune(name, filepath.Separator) {
 		path, err := filepath.Abs(name)
@@ -124,7 +125,7 @@ func chosen(r Request) ([]string, error) {
 }
 
 // noPython is the fault for "nothing here runs"; why may be nil.
-func noPython(r Request, why error) error {
+func noPython(r requirements.Request, why error) error {
 	if r.Python != "" {
 		if why == nil {
 			why = errors.New("there is no such interpreter")
@@ -163,7 +164,7 @@ func shim(python string) bool {
 }
 
 // shimInputs is all that pyenv, asdf and mise look at to choose a version.
-func shimInputs(r Request) []string {
+func shimInputs(r requirements.Request) []string {
 	var out []string
 	for _, kv := range r.Environ {
 		for _, prefix := range []string{"PYENV_", "ASDF_", "MISE_"} {
@@ -178,7 +179,7 @@ func shimInputs(r Request) []string {
 	for dir := filepath.Clean(r.Dir); ; dir = filepath.Dir(dir) {
 		for _, name := range files {
 			path := filepath.Join(dir, name)
-			out = append(out, path, stamp(path))
+			out = append(out, path, requirements.Stamp(path))
 		}
 		if dir == filepath.Dir(dir) || dir == job {
 			break
@@ -193,7 +194,7 @@ func shimInputs(r Request) []string {
 		filepath.Join(root, "version"), filepath.Join(root, "versions"),
 		filepath.Join(home, ".tool-versions"), filepath.Join(home, ".config", "mise", "config.toml"),
 	} {
-		out = append(out, path, stamp(path))
+		out = append(out, path, requirements.Stamp(path))
 	}
 	return out
 }

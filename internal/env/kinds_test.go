@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -78,7 +79,7 @@ const (
 	byUnzip = `unzip "$(dirname "$(dirname "$2")")"`
 )
 
-func withFakeUV(t testing.TB, r *Request, install string) (notes string) {
+func withFakeUV(t testing.TB, r *requirements.Request, install string) (notes string) {
 	t.Helper()
 	bin := t.TempDir()
 	notes = filepath.Join(bin, "notes")
@@ -88,16 +89,16 @@ func withFakeUV(t testing.TB, r *Request, install string) (notes string) {
 }
 
 // kind is a request with one of everyKind, and what builds it on PATH.
-func kind(t testing.TB, i int, install string) Request {
+func kind(t testing.TB, i int, install string) requirements.Request {
 	t.Helper()
 	r := offline(t, "")
 	k := everyKind[i]
 	write(t, filepath.Join(r.Dir, k.file), k.text)
 	withFakeUV(t, &r, install)
 	switch k.source {
-	case SourceUVLock:
+	case requirements.SourceUVLock:
 		write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
-	case SourceConda:
+	case requirements.SourceConda:
 		r.Environ = append(r.Environ, "PATH="+fakeConda(t, r.Python)+":"+tools.Variable(r.Environ, "PATH"))
 	}
 	return r
@@ -195,8 +196,8 @@ func TestWhatOnlyUVCanBuildIsRefusedWithoutIt(t *testing.T) {
 		write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
 		write(t, filepath.Join(r.Dir, file), c[0])
 		p := resolve(t, r)
-		if p.asked.onlyUV != c[1] {
-			t.Errorf("why only uv: %q, want %q", p.asked.onlyUV, c[1])
+		if p.asked.OnlyUV != c[1] {
+			t.Errorf("why only uv: %q, want %q", p.asked.OnlyUV, c[1])
 		}
 		if file != "uv.lock" {
 			continue // one search for uv with pip is slow enough

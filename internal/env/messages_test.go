@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 )
 
 // refusedWith fails the test unless err has this kind, these words and this hint.
@@ -23,7 +24,7 @@ func refusedWith(t *testing.T, err error, kind fault.Kind, text, hint string) {
 
 func TestWhatABuildLacksHasANextStep(t *testing.T) {
 	t.Parallel()
-	asked := &manifest{Path: "/code/requirements.txt"}
+	asked := &requirements.Manifest{Path: "/code/requirements.txt"}
 	for out, want := range map[string]struct {
 		kind       fault.Kind
 		text, hint string

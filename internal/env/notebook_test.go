@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -132,7 +133,7 @@ func TestRealNotebooks(t *testing.T) {
 	})
 }
 
-func areExecuted(t *testing.T, r Request, ready Ready) {
+func areExecuted(t *testing.T, r requirements.Request, ready Ready) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	// A kernel of another language: it is this one under another name.
 	kernels := t.TempDir()
@@ -189,7 +190,7 @@ func areExecuted(t *testing.T, r Request, ready Ready) {
 	}
 }
 
-func areKept(t *testing.T, r Request, ready Ready) {
+func areKept(t *testing.T, r requirements.Request, ready Ready) {
 	dir := t.TempDir()
 	put(t, dir, "n.ipynb", cells(t, nil, "print('first')", "import os; os.kill(os.getppid(), 9)"), 0o644)
 	// As if each cell took its time.
@@ -208,7 +209,7 @@ func areKept(t *testing.T, r Request, ready Ready) {
 	}
 }
 
-func areTold(t *testing.T, r Request, ready Ready) {
+func areTold(t *testing.T, r requirements.Request, ready Ready) {
 	for text, want := range map[string]string{
 		"hello":            "n.ipynb is not a notebook: Notebook does not appear to be JSON: 'hello'\n",
 		`{"cells": "none`:  "n.ipynb is not a notebook: ",

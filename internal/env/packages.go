@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -35,10 +36,10 @@ var packageName = tools.Compiled(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]*[a-z
 // Packages reads the nearest packages.txt, from the script's folder up to the code
 // folder: Debian's packages, one a line, name or name=version, # for comments. None when
 // there is no such file. Each is named once, in the file's order.
-func Packages(r Request) ([]string, error) {
+func Packages(r requirements.Request) ([]string, error) {
 	var f *os.File
 	err := fs.ErrNotExist
-	for _, dir := range r.searchFolders() {
+	for _, dir := range r.SearchFolders() {
 		if f, err = os.Open(filepath.Join(dir, packagesFile)); !errors.Is(err, fs.ErrNotExist) {
 			break
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/requirements"
 )
 
 func TestPackagesAreReadStrictly(t *testing.T) {
@@ -32,7 +33,7 @@ func TestPackagesAreReadStrictly(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		put(t, dir, "packages.txt", text, 0o644)
-		got, err := Packages(Request{Dir: dir})
+		got, err := Packages(requirements.Request{Dir: dir})
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%q: %v (-want +got):\n%s", text, err, diff)
 		}
@@ -41,12 +42,12 @@ func TestPackagesAreReadStrictly(t *testing.T) {
 		"foo;reboot", "$(foo)", "foo\x00", "./foo.deb", "foo=", "foo==1.0", "foo>=1", "naïve"} {
 		dir := t.TempDir()
 		put(t, dir, "packages.txt", "# two\n"+line+"\n", 0o644)
-		_, err := Packages(Request{Dir: dir})
+		_, err := Packages(requirements.Request{Dir: dir})
 		if fault.KindOf(err) != fault.Invalid || err == nil || !strings.HasPrefix(err.Error(), "read packages: packages.txt line 2: ") || fault.Hint(err) == "" {
 			t.Errorf("%q: %v", line, err)
 		}
 	}
-	if got, err := Packages(Request{Dir: t.TempDir()}); got != nil || err != nil {
+	if got, err := Packages(requirements.Request{Dir: t.TempDir()}); got != nil || err != nil {
 		t.Errorf("without a file: %q, %v", got, err)
 	}
 	if _, err := parsePackages(make([]byte, maxPackages+1)); fault.KindOf(err) != fault.Invalid {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/requirements"
 )
 
 // put writes a file with that mode. No process is forked meanwhile: it would hold
@@ -282,14 +283,14 @@ func TestTheNearestFolderSaysWhatAScriptNeeds(t *testing.T) {
 		for _, name := range row.want {
 			want = append(want, filepath.Join(dir, name))
 		}
-		if diff := cmp.Diff(want, Request{Dir: dir, Script: row.script, Sub: row.sub}.searchFolders()); diff != "" {
+		if diff := cmp.Diff(want, requirements.Request{Dir: dir, Script: row.script, Sub: row.sub}.SearchFolders()); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", row, diff)
 		}
 	}
 	put(t, dir, "packages.txt", "above\n", 0o644)
 	put(t, dir, "examples/mnist/packages.txt", "beside\n", 0o644)
 	for script, want := range map[string]string{"examples/mnist/src/main.py": "beside", "examples/rnn/main.py": "above"} {
-		if got, err := Packages(Request{Dir: dir, Script: script}); err != nil || !slices.Equal(got, []string{want}) {
+		if got, err := Packages(requirements.Request{Dir: dir, Script: script}); err != nil || !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: %q, %v", script, got, err)
 		}
 	}

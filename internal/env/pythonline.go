@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -120,9 +121,9 @@ func PythonFile(args []string, dir, cwd string, each bool) string {
 	return NoFile
 }
 
-// For makes r a request for what a job runs: its script; or, where there is none, python,
+// For gives r as a request for what a job runs: its script; or, where there is none, python,
 // which PythonFile gave for the interpreter that is its program.
-func (r Request) For(script, python, program string) Request {
+func For(r requirements.Request, script, python, program string) requirements.Request {
 	r.Script = script
 	if script != "" || python == "" {
 		return r

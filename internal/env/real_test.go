@@ -11,17 +11,18 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/requirements"
 )
 
 // indexed is a request against the real package index, as this machine's own pip
 // settings name it. With a uv cache of its own, so that the first build is cold.
-func indexed(t *testing.T, requirements string) Request {
+func indexed(t *testing.T, wants string) requirements.Request {
 	t.Helper()
 	if os.Getenv("DROVER_TEST_REAL") != "1" {
 		t.Skip("DROVER_TEST_REAL=1 runs it: it downloads 60 MB")
 	}
-	r := Request{Dir: t.TempDir(), Script: "train.py", Python: realPython(t), Cache: filepath.Join(t.TempDir(), "cache")}
-	write(t, filepath.Join(r.Dir, "requirements.txt"), requirements)
+	r := requirements.Request{Dir: t.TempDir(), Script: "train.py", Python: realPython(t), Cache: filepath.Join(t.TempDir(), "cache")}
+	write(t, filepath.Join(r.Dir, "requirements.txt"), wants)
 	r.Environ = append(os.Environ(), "UV_CACHE_DIR="+t.TempDir())
 	return r
 }
@@ -95,7 +96,7 @@ func TestRealAnIndexThatDoesNotAnswerIsSaid(t *testing.T) {
 }
 
 // realUV is uv as drover would fetch it, to make locks with.
-func realUV(t *testing.T, r Request) string {
+func realUV(t *testing.T, r requirements.Request) string {
 	t.Helper()
 	p := resolve(t, r)
 	b := builder{plan: &p, log: func(line string) { t.Log(line) }}
@@ -147,7 +148,7 @@ func TestRealUVFollowsItsLocksAndSettings(t *testing.T) {
 		}
 		// What uv made from the lock is what the lock asks an interpreter for.
 		r.Python = filepath.Dir(filepath.Dir(ready.Interpreter))
-		if p := resolve(t, r); c.lock != "" && (p.Source != SourceActive || !strings.Contains(p.Why, " has all ")) {
+		if p := resolve(t, r); c.lock != "" && (p.Source != requirements.SourceActive || !strings.Contains(p.Why, " has all ")) {
 			t.Errorf("%s: inside, why = %q", c.name, p.Why)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -16,7 +17,7 @@ import (
 // Nothing above a job's folder belongs to the job: with "python path:/tmp/x" in a
 // .tool-versions in /tmp, another user would choose the program. So where the job's code
 // chooses nothing itself, its shim is asked in / which interpreter it stands for.
-func behindShim(ctx context.Context, r Request, python string) (string, error) {
+func behindShim(ctx context.Context, r requirements.Request, python string) (string, error) {
 	if r.Job == "" || !shim(python) || choosesPython(r, python) {
 		return python, nil
 	}
@@ -43,7 +44,7 @@ var namesPython = tools.Compiled(`(?m)^\s*(?:["']?python["']?\s*=|python\s+\S|\[
 
 // choosesPython says whether a file of the job that this shim reads chooses a Python:
 // the shim then looks no further up.
-func choosesPython(r Request, python string) bool {
+func choosesPython(r requirements.Request, python string) bool {
 	names := []string{"mise.toml", ".mise.toml", ".tool-versions"}
 	switch text := beginning(python); {
 	case startsPyenv().Match(text):
@@ -53,7 +54,7 @@ func choosesPython(r Request, python string) bool {
 	}
 	for dir := filepath.Clean(r.Dir); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		for _, name := range names {
-			text, err := readFile(filepath.Join(dir, name))
+			text, err := requirements.ReadFile(filepath.Join(dir, name))
 			if err == nil && (name == ".python-version" || namesPython().Match(text)) {
 				return true
 			}

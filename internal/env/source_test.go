@@ -9,10 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -74,12 +73,12 @@ const pipfileOf = `{"_meta": {"hash": {"sha256": "00"}, "pipfile-spec": 6, "requ
 
 // every way to ask for alpha, in the order in which they count.
 var everyKind = []struct{ file, text, source, title string }{
-	{"train.py", block(`dependencies = [`, `  "alpha",`, `]`), SourceScript, "the PEP 723 block of train.py"},
-	{"uv.lock", lockOf, SourceUVLock, "uv.lock"},
-	{"requirements.txt", "alpha\n", SourceRequirements, "requirements.txt"},
-	{"pyproject.toml", projectOf, SourceProject, "pyproject.toml"},
-	{"Pipfile.lock", pipfileOf, SourcePipfile, "Pipfile.lock"},
-	{"environment.yml", "dependencies: [python, {pip: [alpha]}]\n", SourceConda, "environment.yml"},
+	{"train.py", block(`dependencies = [`, `  "alpha",`, `]`), requirements.SourceScript, "the PEP 723 block of train.py"},
+	{"uv.lock", lockOf, requirements.SourceUVLock, "uv.lock"},
+	{"requirements.txt", "alpha\n", requirements.SourceRequirements, "requirements.txt"},
+	{"pyproject.toml", projectOf, requirements.SourceProject, "pyproject.toml"},
+	{"Pipfile.lock", pipfileOf, requirements.SourcePipfile, "Pipfile.lock"},
+	{"environment.yml", "dependencies: [python, {pip: [alpha]}]\n", requirements.SourceConda, "environment.yml"},
 }
 
 func TestEachPlanSaysWhichFileAndWhy(t *testing.T) {
@@ -98,22 +97,22 @@ func TestEachPlanSaysWhichFileAndWhy(t *testing.T) {
 		}
 		p := resolve(t, all)
 		why := "alpha is not in " + all.Python
-		if k.source == SourceConda {
+		if k.source == requirements.SourceConda {
 			why = all.Python + " is not in a conda environment"
 		}
 		if want := "building from " + k.title + ": " + why; p.Why != want || p.Source != k.source || !p.Build {
 			t.Errorf("%s: %s, build %t, why = %q, want %q", k.file, p.Source, p.Build, p.Why, want)
 		}
-		if k.source == SourceConda {
+		if k.source == requirements.SourceConda {
 			continue
 		}
 		r := all
 		r.Environ = append(r.Environ, "PYTHONPATH="+full)
-		count := map[string]string{SourceUVLock: "all 3 requirements of ", SourcePipfile: "all 2 requirements of "}[k.source]
+		count := map[string]string{requirements.SourceUVLock: "all 3 requirements of ", requirements.SourcePipfile: "all 2 requirements of "}[k.source]
 		if count == "" {
 			count = "the one requirement of "
 		}
-		if p := resolve(t, r); p.Source != SourceActive || p.Build || !strings.HasSuffix(p.Why, "has "+count+k.title) {
+		if p := resolve(t, r); p.Source != requirements.SourceActive || p.Build || !strings.HasSuffix(p.Why, "has "+count+k.title) {
 			t.Errorf("%s, satisfied: %s, build %t, why = %q", k.file, p.Source, p.Build, p.Why)
 		}
 	}
@@ -142,7 +141,7 @@ func TestPoetrysFilesAreSaidToBeUnread(t *testing.T) {
 	r := request(t, "")
 	write(t, filepath.Join(r.Dir, "pyproject.toml"), "[tool.poetry.dependencies]\nalpha = '^1'\n")
 	write(t, filepath.Join(r.Dir, "poetry.lock"), "")
-	if p := resolve(t, r); p.Source != SourceActive || !strings.Contains(p.Why, "poetry export") {
+	if p := resolve(t, r); p.Source != requirements.SourceActive || !strings.Contains(p.Why, "poetry export") {
 		t.Errorf("plan = %+v", p)
 	}
 }
@@ -181,7 +180,7 @@ func TestABrokenFileIsNamedWithItsLine(t *testing.T) {
 			t.Errorf("%v (%s), hint %q\nwant %s", err, fault.KindOf(err), fault.Hint(err), c.want)
 		}
 		r.NoEnv = true
-		if m, err := want(r); m != nil || err != nil {
+		if m, err := requirements.Read(r); m != nil || err != nil {
 			t.Errorf("%s: --no-env reads it: %v", c.file, err)
 		}
 	}
@@ -194,25 +193,6 @@ func TestALockWithoutItsProjectIsRefused(t *testing.T) {
 	_, err := Resolve(t.Context(), r)
 	if fault.KindOf(err) != fault.Missing || err.Error() != "read requirements: uv.lock: there is no pyproject.toml beside it" {
 		t.Errorf("err = %v", err)
-	}
-}
-
-// What PEP 723's own reference implementation takes out of a script, as its
-// expression says; the last ones are no blocks of that name.
-func TestBlocksAreFoundAsThePEPSays(t *testing.T) {
-	for text, want := range map[string]string{
-		"# /// script\n# a = 1\n#\n#   b = 2\n# ///\n":                      "a = 1\n\n  b = 2\n",
-		"x = 1\n# /// script\r\n# a = 1\r\n# ///\r\ny = 2\n":                "a = 1\n",
-		"# /// other\n# /// script\n# b\n# ///\n\n# /// script\n# a\n# ///": "a\n",
-		"# /// script\n# a\n# ///\n# b\n# ///\n":                            "a\n///\nb\n",
-		" # /// script\n# a\n# ///\n":                                       "",
-		"# /// scripts\n# a\n# ///\n":                                       "",
-		"print('# /// script')\n":                                           "",
-	} {
-		got, offset, err := findBlock(strings.ReplaceAll(text, "\r\n", "\n"), "s.py")
-		if err != nil || got != want || (want == "") != (offset == 0) {
-			t.Errorf("%q: %q after line %d, %v; want %q", text, got, offset, err, want)
-		}
 	}
 }
 
@@ -258,37 +238,8 @@ func TestGroupsAreThoseOfTheProject(t *testing.T) {
 		t.Errorf("why = %q", p.Why)
 	}
 	write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf+"[tool.uv]\ndefault-groups = []\n")
-	if p := resolve(t, r); p.Source != SourceActive {
+	if p := resolve(t, r); p.Source != requirements.SourceActive {
 		t.Errorf("without the group, why = %q", p.Why)
-	}
-}
-
-// Boundaries that PEP 440 draws, as Python's own packaging draws them.
-func TestPythonVersionsAreComparedAsPackagingDoes(t *testing.T) {
-	specs := []string{"", ">=3.9", ">3.11", "<3.12,>=3.8", "==3.11.*", "!=3.11.*", "==3.11", "~=3.9", "~=3.11.2", "<=3.11", ">=3.11.7", "<3.11.7", "===3.11.7", "> 3.10 , != 3.11.6", ">=3.13.0rc1"}
-	versions := []string{"3.8.18", "3.9.0", "3.10.13", "3.11.0", "3.11.6", "3.11.7", "3.12.1", "3.13.0", "4.0.0"}
-	script := "import sys\nfrom pip._vendor.packaging.specifiers import SpecifierSet as S\n" +
-		"for s in sys.argv[1].split(';'):\n  for v in sys.argv[2].split(';'): print(int(S(s).contains(v)))"
-	out, err := exec.Command(realPython(t), "-c", script, strings.Join(specs, ";"), strings.Join(versions, ";")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := strings.Fields(string(out))
-	for i, s := range specs {
-		b, err := newBound(s, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		for j, v := range versions {
-			if got := b.allowsVersion(v); got != (want[i*len(versions)+j] == "1") {
-				t.Errorf("%q allows %s: %t", s, v, got)
-			}
-		}
-	}
-	for _, s := range []string{"3.9", ">=", "^3.9", ">=3.9 || <2", ">=3.9 and a lot"} {
-		if _, err := newBound(s, ""); err == nil {
-			t.Errorf("%q is taken for a range", s)
-		}
 	}
 }
 
@@ -395,31 +346,6 @@ func TestWithoutCondaAFaultSaysWhatToDo(t *testing.T) {
 
 func second(_ Plan, err error) error { return err }
 
-func TestPipfilesBecomeLinesToInstall(t *testing.T) {
-	r := request(t, "")
-	write(t, filepath.Join(r.Dir, "Pipfile.lock"), `{"_meta": {"sources": [
-		{"url": "https://${USER}:${TOKEN}@own.example.org/simple", "verify_ssl": false}, {"url": "https://pypi.org/simple/"}, {"url": "https://two.example.org/simple"}]},
-	"default": {
-		"b": {"version": "==2", "extras": ["x", "y"], "markers": "os_name == 'posix'", "hashes": ["sha256:01", "sha256:02"]},
-		"a": {"version": "==1"},
-		"c": {"git": "https://example.org/c.git", "ref": "abc", "subdirectory": "py"},
-		"d": {"path": "./libs/d", "editable": true},
-		"e": {"file": "https://example.org/e.whl"},
-		"f": {"version": "*"}}}`)
-	m, err := readPipfile(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	heads := []string{"--index-url https://${USER}:${TOKEN}@own.example.org/simple", "--trusted-host own.example.org", "--extra-index-url https://two.example.org/simple"}
-	want := [][]string{
-		append(heads[:3:3], "b[x,y]==2 ; os_name == 'posix' --hash=sha256:01 --hash=sha256:02"),
-		append(heads[:3:3], "a==1", "c @ git+https://example.org/c.git@abc#subdirectory=py", "d @ file://"+r.Dir+"/libs/d", "e @ https://example.org/e.whl", "f"),
-	}
-	if d := cmp.Diff(want, m.batches); d != "" {
-		t.Error(d)
-	}
-}
-
 func TestNewTokensOfAnIndexBuildNothingNew(t *testing.T) {
 	digests := map[string]bool{}
 	for _, token := range []string{"one", "two"} {
@@ -449,29 +375,4 @@ func TestTheSameCodeInAnotherFolderHasTheSameEnvironment(t *testing.T) {
 			t.Errorf("%s: digests %q", file, digests)
 		}
 	}
-}
-
-func FuzzBlocks(f *testing.F) {
-	f.Add(block("dependencies = []"))
-	f.Add("# /// script\n#x\n# ///\n# /// a\n# ///")
-	f.Fuzz(func(t *testing.T, text string) {
-		_, offset, _ := findBlock(text, "s.py")
-		if lines := strings.Split(text, "\n"); offset > 0 && lines[offset-1] != "# /// script" {
-			t.Fatalf("line %d is %q", offset, lines[offset-1])
-		}
-	})
-}
-
-func FuzzCondaSpecs(f *testing.F) {
-	f.Add("conda-forge::numpy >=1.2,<2")
-	f.Add("a=1.*=x[build=1]")
-	f.Fuzz(func(t *testing.T, text string) {
-		var c condaFile
-		c.readDependency(text)
-		for _, n := range c.needs {
-			if n[0] == "" || strings.ContainsAny(n[1], " |[") {
-				t.Fatalf("%q", n)
-			}
-		}
-	})
 }

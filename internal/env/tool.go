@@ -26,7 +26,7 @@ type builder struct {
 // had; an environment.yml is conda's.
 func (b *builder) buildEnvironment(ctx context.Context) error {
 	asked := b.plan.asked
-	if asked.conda != nil {
+	if asked.Conda != nil {
 		return b.buildWithConda(ctx)
 	}
 	uv, err := b.findOrFetchUV(ctx)
@@ -34,9 +34,9 @@ func (b *builder) buildEnvironment(ctx context.Context) error {
 		return fmt.Errorf("build environment: %w", context.Cause(ctx))
 	}
 	switch {
-	case err != nil && asked.onlyUV != "":
+	case err != nil && asked.OnlyUV != "":
 		return fault.Wrap(err, fault.Missing, "Install uv (pip install uv), or take your interpreter as it is with --no-env.",
-			"build environment: %s", asked.onlyUV)
+			"build environment: %s", asked.OnlyUV)
 	case err != nil:
 		b.log("building without uv: " + err.Error())
 		return b.buildWithPip(ctx)
@@ -150,7 +150,7 @@ func (b *builder) buildWithUV(ctx context.Context, uv string) (err error) {
 	if b.shouldCompile() {
 		args = append(args, "--compile-bytecode")
 	}
-	if b.plan.asked.sync != nil {
+	if b.plan.asked.Sync != nil {
 		return b.syncUV(ctx, uv, environ, args)
 	}
 	return b.installRequirements(ctx, environ, uv, []string{"pip", "install", "--python", filepath.Join(b.dir, "bin", "python")}, args)
@@ -159,7 +159,7 @@ func (b *builder) buildWithUV(ctx context.Context, uv string) (err error) {
 // syncUV has uv follow its own lock, or its own settings in a script.
 func (b *builder) syncUV(ctx context.Context, uv string, environ, args []string) error {
 	environ = append(environ, "UV_PROJECT_ENVIRONMENT="+b.dir, "VIRTUAL_ENV="+b.dir)
-	args = slices.Concat([]string{"sync", "--python", b.plan.self.Base}, b.plan.asked.sync, args)
+	args = slices.Concat([]string{"sync", "--python", b.plan.self.Base}, b.plan.asked.Sync, args)
 	if out, err := b.runTool(ctx, b.lock, environ, uv, args...); err != nil {
 		return b.explainFailure(ctx, out, err)
 	}
@@ -171,14 +171,14 @@ func (b *builder) syncUV(ctx context.Context, uv string, environ, args []string)
 // their lines may name an index with its password.
 func (b *builder) installRequirements(ctx context.Context, environ []string, tool string, verb, options []string) error {
 	asked := b.plan.asked
-	if asked.batches == nil || asked.onlyUV != "" {
+	if asked.Batches == nil || asked.OnlyUV != "" {
 		out, err := b.runTool(ctx, b.lock, environ, tool, slices.Concat(verb, []string{"-r", asked.Path}, options)...)
 		return b.explainFailure(ctx, out, err)
 	}
-	if asked.single {
+	if asked.Single {
 		options = append(options, "--no-deps")
 	}
-	for _, lines := range asked.batches {
+	for _, lines := range asked.Batches {
 		if len(lines) == 0 {
 			continue
 		}

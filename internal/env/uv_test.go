@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -41,7 +42,7 @@ func TestPythonsThatUVHasInstalledAreFound(t *testing.T) {
 	write("block.py", "# /// script\n# requires-python = \">=3.12,<3.13\"\n# dependencies = [\"numpy\"]\n# ///\n")
 	write("exact.py", "# /// script\n# requires-python = \"==3.12.7\"\n# dependencies = [\"numpy\"]\n# ///\n")
 	write("none.py", "# /// script\n# requires-python = \">=3.14\"\n# dependencies = [\"numpy\"]\n# ///\n")
-	r := Request{Dir: code, Environ: []string{"PATH=" + bin + ":/bin:/usr/bin", "HOME=" + home}, Cache: t.TempDir()}
+	r := requirements.Request{Dir: code, Environ: []string{"PATH=" + bin + ":/bin:/usr/bin", "HOME=" + home}, Cache: t.TempDir()}
 	look := func(script, python, version string) {
 		t.Helper()
 		q := r

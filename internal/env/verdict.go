@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
@@ -84,7 +85,7 @@ func (v verdict) whatIsMissing() string {
 }
 
 // judge finds an interpreter that runs and its verdict about asked.
-func judge(ctx context.Context, r Request, asked *manifest) (verdict, error) {
+func judge(ctx context.Context, r requirements.Request, asked *requirements.Manifest) (verdict, error) {
 	found, err := candidates(r)
 	if err != nil {
 		return verdict{}, err
@@ -92,7 +93,7 @@ func judge(ctx context.Context, r Request, asked *manifest) (verdict, error) {
 	return firstVerdict(ctx, r, found, asked)
 }
 
-func firstVerdict(ctx context.Context, r Request, found []string, asked *manifest) (verdict, error) {
+func firstVerdict(ctx context.Context, r requirements.Request, found []string, asked *requirements.Manifest) (verdict, error) {
 	var first error
 	for _, python := range found {
 		v, err := recall(ctx, r, python, asked)
@@ -112,7 +113,7 @@ func firstVerdict(ctx context.Context, r Request, found []string, asked *manifes
 // recall answers from the cache while nothing has changed, else asks the
 // interpreter and remembers. A cache that cannot be read or written costs time,
 // nothing else.
-func recall(ctx context.Context, r Request, python string, asked *manifest) (verdict, error) {
+func recall(ctx context.Context, r requirements.Request, python string, asked *requirements.Manifest) (verdict, error) {
 	key := hashOf(append([]string{probe, python, resolved(python)}, dependsOn(r, python, asked)...)...)
 	// Named by what it rests on, not by the folder: an agent lays the same code
 	// out in a new one each time.
@@ -120,7 +121,7 @@ func recall(ctx context.Context, r Request, python string, asked *manifest) (ver
 	if v, ok := remembered(file, key); ok {
 		return v, nil
 	}
-	launcher := stamp(python)
+	launcher := requirements.Stamp(python)
 	v, err := ask(ctx, r, python, asked)
 	if err != nil {
 		return verdict{}, err
@@ -142,7 +143,7 @@ func remembered(file, key string) (verdict, bool) {
 		return verdict{}, false
 	}
 	for path, was := range v.Watch {
-		if stamp(path) != was {
+		if requirements.Stamp(path) != was {
 			return verdict{}, false
 		}
 	}
@@ -183,17 +184,17 @@ func forget(dir string) {
 }
 
 // dependsOn lists what a verdict rests on, beside files.
-func dependsOn(r Request, python string, asked *manifest) []string {
+func dependsOn(r requirements.Request, python string, asked *requirements.Manifest) []string {
 	var out []string
 	for _, name := range []string{"PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONUSERBASE", "PYTHONPLATLIBDIR", "HOME"} {
 		out = append(out, name, tools.Variable(r.Environ, name))
 	}
 	if asked != nil {
-		for _, e := range asked.entries {
+		for _, e := range asked.Entries {
 			out = append(out, tools.Mask(e.Text), fmt.Sprint(e.Option, e.Constraint, e.Place))
 		}
-		if c := asked.conda; c != nil {
-			out = append(out, fmt.Sprint(c.needs, c.unclear))
+		if c := asked.Conda; c != nil {
+			out = append(out, fmt.Sprint(c.Needs, c.Unclear))
 		}
 	}
 	if shim(python) {
@@ -207,10 +208,10 @@ func dependsOn(r Request, python string, asked *manifest) []string {
 const probeLimit = time.Minute
 
 // ask runs the probe in an interpreter.
-func ask(ctx context.Context, r Request, python string, asked *manifest) (verdict, error) {
+func ask(ctx context.Context, r requirements.Request, python string, asked *requirements.Manifest) (verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	in, err := json.Marshal(asked.asQuestion())
+	in, err := json.Marshal(questionOf(asked))
 	if err != nil {
 		return verdict{}, err
 	}
@@ -230,7 +231,7 @@ func ask(ctx context.Context, r Request, python string, asked *manifest) (verdic
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &v); err != nil || !filepath.IsAbs(v.Self.Executable) {
 		return verdict{}, fmt.Errorf("%s: is not a Python interpreter", python)
 	}
-	asked.addUnknowable(&v)
+	v.addUnknowable(asked)
 	return v, nil
 }
 
@@ -241,12 +242,12 @@ type question struct {
 	Conda  [][2]string `json:"conda"` // name and version
 }
 
-func (m *manifest) asQuestion() question {
+func questionOf(m *requirements.Manifest) question {
 	q := question{[]string{}, []string{}, [][2]string{}}
 	if m == nil {
 		return q
 	}
-	for _, e := range m.entries {
+	for _, e := range m.Entries {
 		switch {
 		case e.Option || e.Place || e.Name == "":
 		case e.Constraint:
@@ -255,27 +256,27 @@ func (m *manifest) asQuestion() question {
 			q.Wanted = append(q.Wanted, e.Text)
 		}
 	}
-	if m.conda != nil {
-		q.Conda = append(q.Conda, m.conda.needs...)
+	if m.Conda != nil {
+		q.Conda = append(q.Conda, m.Conda.Needs...)
 	}
 	return q
 }
 
 // addUnknowable adds to an answer what no interpreter can know.
-func (m *manifest) addUnknowable(v *verdict) {
+func (v *verdict) addUnknowable(m *requirements.Manifest) {
 	if m == nil {
 		return
 	}
-	if m.conda != nil && v.Self.Kind != "conda" {
+	if m.Conda != nil && v.Self.Kind != "conda" {
 		v.Unknown, v.Missing = "", &lack{Text: v.Self.Executable + " is not in a conda environment"}
 		return
 	}
-	if m.conda != nil && m.conda.unclear != "" && v.Missing == nil && v.Unknown == "" {
-		v.Unknown = fmt.Sprintf("%q cannot be evaluated here", m.conda.unclear)
+	if m.Conda != nil && m.Conda.Unclear != "" && v.Missing == nil && v.Unknown == "" {
+		v.Unknown = fmt.Sprintf("%q cannot be evaluated here", m.Conda.Unclear)
 	}
-	for _, e := range m.entries {
+	for _, e := range m.Entries {
 		if v.Unknown == "" && !e.Option && !e.Constraint && (e.Name == "" || e.Place) {
-			name := e.whereItStands()
+			name := e.WhereItStands()
 			if e.Place && e.Name != "" {
 				name = e.Name
 			}
@@ -283,17 +284,4 @@ func (m *manifest) addUnknowable(v *verdict) {
 			return
 		}
 	}
-}
-
-// stamp changes when a file or the list of names in a folder does. The probe
-// writes the same ones.
-func stamp(path string) string {
-	s, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return "-"
-	case s.IsDir():
-		return fmt.Sprintf("d%d", s.ModTime().UnixNano())
-	}
-	return fmt.Sprintf("f%d:%d", s.ModTime().UnixNano(), s.Size())
 }

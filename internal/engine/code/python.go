@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/job"
 )
 
@@ -32,10 +33,10 @@ func (l *Locator) pythonFileIn(s job.Spec, dir string) string {
 
 // PythonRequest asks for what a program needs of Python. A path that names an
 // interpreter is this machine's, from where it was typed.
-func (l *Locator) PythonRequest(s job.Spec, ship Shipment) env.Request {
+func (l *Locator) PythonRequest(s job.Spec, ship Shipment) requirements.Request {
 	program := s.Program
 	if strings.ContainsRune(program, '/') {
 		program = l.absolutePaths([]string{program})[0]
 	}
-	return env.Request{Dir: ship.Files.Dir, Sub: ship.Sub, Python: s.Python, NoEnv: s.NoEnv, Environ: l.Caller.Environ, Cache: l.Caller.Cache}.For(ship.Script, ship.Python, program)
+	return env.For(requirements.Request{Dir: ship.Files.Dir, Sub: ship.Sub, Python: s.Python, NoEnv: s.NoEnv, Environ: l.Caller.Environ, Cache: l.Caller.Cache}, ship.Script, ship.Python, program)
 }

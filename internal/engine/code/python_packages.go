@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/job"
 )
 
@@ -31,7 +32,7 @@ func (l *Locator) AddPackages(ctx context.Context, s job.Spec, o driver.Properti
 		return context.Cause(ctx)
 	}
 	// What is wrong with the environment is said later, where one is needed here.
-	if err == nil && (found.Source == env.SourceActive || o.Apart || !o.Attached) {
+	if err == nil && (found.Source == requirements.SourceActive || o.Apart || !o.Attached) {
 		names = found.Editable()
 	}
 	paths := srcFolders(p.Files, p.Script+p.Python)

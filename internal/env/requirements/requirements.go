@@ -1,4 +1,4 @@
-package env
+package requirements
 
 import (
 	"bytes"
@@ -17,8 +17,8 @@ import (
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
-// entry is one logical line of a requirements file.
-type entry struct {
+// Entry is one logical line of a requirements file.
+type Entry struct {
 	File       string // as a person knows it: relative to the first file's folder where it lies below it
 	Line       int    // from 1, of its first physical line
 	Text       string // without comment, continuation and per-requirement options
@@ -27,7 +27,7 @@ type entry struct {
 	Option     bool   // an option for the installer (--index-url and the like)
 	Constraint bool   // bounds a version, needs no packages
 	Place      bool   // comes from a place, though it has a name: no version can tell whether it is there
-	folder     string // of the file it stands in
+	Folder     string // of the file it stands in
 }
 
 // maxManifest bounds one requirements file, in bytes: a lock with hashes of a
@@ -35,11 +35,11 @@ type entry struct {
 const maxManifest = 16 << 20
 
 // readManifest reads path and what it includes; nil when path does not exist.
-func readManifest(path string, environ []string) (*manifest, error) {
+func readManifest(path string, environ []string) (*Manifest, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	m := &manifest{Path: path, Source: SourceRequirements}
+	m := &Manifest{Path: path, Source: SourceRequirements}
 	seen := map[string]bool{}
 	if err := m.readFile(path, path, false, seen); err != nil {
 		return nil, err
@@ -49,11 +49,11 @@ func readManifest(path string, environ []string) (*manifest, error) {
 
 // constraints reads the constraint files that the caller's environment names,
 // because they decide what is installed.
-func (m *manifest) constraints(environ []string, seen map[string]bool) error {
+func (m *Manifest) constraints(environ []string, seen map[string]bool) error {
 	for _, name := range []string{"PIP_CONSTRAINT", "UV_CONSTRAINT"} {
 		for _, file := range strings.Fields(tools.Variable(environ, name)) {
 			if remote(file) {
-				m.entries = append(m.entries, entry{File: name, Text: file, Option: true})
+				m.Entries = append(m.Entries, Entry{File: name, Text: file, Option: true})
 				continue
 			}
 			if err := m.readFile(under(filepath.Dir(m.Path), file), name, true, seen); err != nil {
@@ -66,41 +66,41 @@ func (m *manifest) constraints(environ []string, seen map[string]bool) error {
 
 // readFile adds one file and follows its includes. A file is read once for each
 // role, so a circle ends.
-func (m *manifest) readFile(path, from string, constraint bool, seen map[string]bool) error {
+func (m *Manifest) readFile(path, from string, constraint bool, seen map[string]bool) error {
 	key := fmt.Sprint(constraint, filepath.Clean(path))
 	if seen[key] {
 		return nil
 	}
 	seen[key] = true
-	data, err := readFile(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		return fault.Wrap(err, fault.Missing, "", "read requirements: %s", from)
 	}
-	return m.addLines(data, entry{File: m.shortPath(path), folder: filepath.Dir(path), Constraint: constraint}, seen)
+	return m.addLines(data, Entry{File: m.shortPath(path), Folder: filepath.Dir(path), Constraint: constraint}, seen)
 }
 
 // addLines reads the lines of a requirements file; in says what they have in common.
-func (m *manifest) addLines(data []byte, in entry, seen map[string]bool) error {
-	for _, e := range parse(data) {
-		e.File, e.folder, e.Constraint = in.File, in.folder, in.Constraint
+func (m *Manifest) addLines(data []byte, in Entry, seen map[string]bool) error {
+	for _, e := range Parse(data) {
+		e.File, e.Folder, e.Constraint = in.File, in.Folder, in.Constraint
 		if flag, arg := option(e.Text); flag == "-r" || flag == "-c" {
 			if remote(arg) {
 				e.Option, e.Text = false, arg // it is not known here what it asks for
-				m.entries = append(m.entries, e)
+				m.Entries = append(m.Entries, e)
 				continue
 			}
-			if err := m.readFile(under(e.folder, arg), e.whereItStands(), in.Constraint || flag == "-c", seen); err != nil {
+			if err := m.readFile(under(e.Folder, arg), e.WhereItStands(), in.Constraint || flag == "-c", seen); err != nil {
 				return err
 			}
 			continue
 		}
 		e.Path = place(e)
-		m.entries = append(m.entries, e)
+		m.Entries = append(m.Entries, e)
 	}
 	return nil
 }
 
-func readFile(path string) ([]byte, error) {
+func ReadFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -113,12 +113,12 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// parse splits a file into its logical lines as pip does: a backslash joins, a
+// Parse splits a file into its logical lines as pip does: a backslash joins, a
 // comment begins at "#" after space, and a comment line ends a continuation.
-func parse(data []byte) []entry {
+func Parse(data []byte) []Entry {
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	text := strings.ReplaceAll(strings.ReplaceAll(string(data), "\r\n", "\n"), "\r", "\n")
-	var out []entry
+	var out []Entry
 	joined, first := "", 0
 	lines := strings.Split(text, "\n")
 	for i, l := range lines {
@@ -151,21 +151,21 @@ var (
 )
 
 // logical reads one joined line; false for an empty one.
-func logical(l string) (entry, bool) {
+func logical(l string) (Entry, bool) {
 	l = strings.TrimSpace(commentAt().ReplaceAllString(l, ""))
 	if l == "" {
-		return entry{}, false
+		return Entry{}, false
 	}
 	if strings.HasPrefix(l, "-") {
 		flag, arg := option(l)
 		if flag == "-e" {
-			return entry{Text: "-e " + arg}, true
+			return Entry{Text: "-e " + arg}, true
 		}
-		return entry{Text: l, Option: true}, true
+		return Entry{Text: l, Option: true}, true
 	}
-	e := entry{Text: strings.TrimSpace(perOption().ReplaceAllString(l, ""))}
+	e := Entry{Text: strings.TrimSpace(perOption().ReplaceAllString(l, ""))}
 	if m := nameAt().FindStringSubmatch(e.Text); m != nil && !local(e.Text) {
-		e.Name = normal(m[1])
+		e.Name = Normal(m[1])
 	}
 	return e, true
 }
@@ -206,7 +206,7 @@ func local(text string) bool {
 
 // place is the local file or folder an entry asks for, "" for none. It only
 // serves the digest: installers differ in what relative means in an included file.
-func place(e entry) string {
+func place(e Entry) string {
 	text := e.Text
 	if flag, arg := option(text); flag == "-e" || flag == "-f" {
 		text = arg
@@ -218,12 +218,12 @@ func place(e entry) string {
 	text, _, _ = strings.Cut(text, ";")
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "[")
 	if path, ok := strings.CutPrefix(text, "file://"); ok {
-		return under(e.folder, path)
+		return under(e.Folder, path)
 	}
 	if schemeAt().MatchString(text) || !local(text) && !strings.HasPrefix(e.Text, "-") {
 		return ""
 	}
-	return under(e.folder, text)
+	return under(e.Folder, text)
 }
 
 func under(dir, path string) string {
@@ -237,53 +237,53 @@ func remote(s string) bool {
 	return strings.Contains(s, "://") && !strings.HasPrefix(s, "file://")
 }
 
-// normal is a package's name as the index compares it (PEP 503).
-func normal(name string) string {
+// Normal is a package's name as the index compares it (PEP 503).
+func Normal(name string) string {
 	return strings.ToLower(separators().ReplaceAllString(name, "-"))
 }
 
 // shortPath is path as a person knows it.
-func (m *manifest) shortPath(path string) string {
+func (m *Manifest) shortPath(path string) string {
 	if rel, err := filepath.Rel(filepath.Dir(m.Path), path); err == nil && !strings.HasPrefix(rel, "..") {
 		return rel
 	}
 	return path
 }
 
-func (m *manifest) shownName() string { return cmp.Or(m.shown, filepath.Base(m.Path)) }
+func (m *Manifest) ShownName() string { return cmp.Or(m.shown, filepath.Base(m.Path)) }
 
 // wantedEntries are the entries that ask for something.
-func (m *manifest) wantedEntries() []entry {
-	return slices.DeleteFunc(slices.Clone(m.entries), func(e entry) bool { return e.Option || e.Constraint })
+func (m *Manifest) wantedEntries() []Entry {
+	return slices.DeleteFunc(slices.Clone(m.Entries), func(e Entry) bool { return e.Option || e.Constraint })
 }
 
-// countInWords says how much is asked for, to stand after "has".
-func (m *manifest) countInWords() string {
+// CountInWords says how much is asked for, to stand after "has".
+func (m *Manifest) CountInWords() string {
 	switch n := len(m.wantedEntries()); n {
 	case 0:
-		return "all it needs: " + m.titleIfUnclear() + " needs no packages"
+		return "all it needs: " + m.TitleIfUnclear() + " needs no packages"
 	case 1:
-		return "the one requirement of " + m.titleIfUnclear()
+		return "the one requirement of " + m.TitleIfUnclear()
 	default:
-		return fmt.Sprintf("all %d requirements of %s", n, m.titleIfUnclear())
+		return fmt.Sprintf("all %d requirements of %s", n, m.TitleIfUnclear())
 	}
 }
 
-// whereItStands is where an entry stands, for messages: its text may hold a secret.
-func (e entry) whereItStands() string {
+// WhereItStands is where an entry stands, for messages: its text may hold a secret.
+func (e Entry) WhereItStands() string {
 	if e.Line == 0 {
 		return e.File
 	}
 	return fmt.Sprintf("%s line %d", e.File, e.Line)
 }
 
-// findPackage is where a package is asked for: "requirements.txt line 3", and the
+// FindPackage is where a package is asked for: "requirements.txt line 3", and the
 // text there; both "" when it came in as a package's dependency.
-func (m *manifest) findPackage(name string) (where, text string) {
-	name = normal(name)
-	for _, e := range m.entries {
+func (m *Manifest) FindPackage(name string) (where, text string) {
+	name = Normal(name)
+	for _, e := range m.Entries {
 		if e.Name == name && !e.Constraint {
-			return e.whereItStands(), tools.Mask(e.Text)
+			return e.WhereItStands(), tools.Mask(e.Text)
 		}
 	}
 	return "", ""
@@ -305,7 +305,7 @@ func stampTree(w io.Writer, root, home string, editable bool) {
 	if editable {
 		fmt.Fprintf(w, "%q\n", root)
 		for _, name := range []string{"pyproject.toml", "setup.py", "setup.cfg"} {
-			fmt.Fprintf(w, "%s %s\n", name, stamp(filepath.Join(root, name)))
+			fmt.Fprintf(w, "%s %s\n", name, Stamp(filepath.Join(root, name)))
 		}
 		return
 	}
@@ -338,7 +338,7 @@ func stampTree(w io.Writer, root, home string, editable bool) {
 				return nil
 			}
 		}
-		fmt.Fprintf(w, "%s\n", stamp(path))
+		fmt.Fprintf(w, "%s\n", Stamp(path))
 		return nil
 	})
 }

@@ -1,4 +1,4 @@
-package env
+package requirements
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 // readProject reads [project] of a pyproject.toml: its dependencies, never the
 // project itself, which runs from its folder. Many have no [project], or leave
 // the dependencies to a build: those ask for nothing here.
-func readProject(r Request) (*manifest, error) {
+func readProject(r Request) (*Manifest, error) {
 	m, doc, err := openTOML(r, SourceProject)
 	if err != nil || m == nil {
 		return nil, err
@@ -37,7 +37,7 @@ func readProject(r Request) (*manifest, error) {
 	return m, m.constraints(r.Environ, map[string]bool{})
 }
 
-func openTOML(r Request, name string) (*manifest, *toml.Table, error) {
+func openTOML(r Request, name string) (*Manifest, *toml.Table, error) {
 	data, path, err := beside(r, name)
 	if err != nil || data == nil {
 		return nil, nil, err
@@ -46,13 +46,13 @@ func openTOML(r Request, name string) (*manifest, *toml.Table, error) {
 	if err != nil {
 		return nil, nil, badTOML(err, name, 0)
 	}
-	return &manifest{Path: path, Source: name}, doc, nil
+	return &Manifest{Path: path, Source: name}, doc, nil
 }
 
 // readUVLock reads uv.lock. What the project needs directly is what an
 // interpreter must have; every version of the lock then binds what comes with
 // it. Building is uv's alone.
-func readUVLock(r Request) (*manifest, error) {
+func readUVLock(r Request) (*Manifest, error) {
 	m, lock, err := openTOML(r, SourceUVLock)
 	if err != nil || m == nil {
 		return nil, err
@@ -72,10 +72,10 @@ func readUVLock(r Request) (*manifest, error) {
 	if err := m.keepRequiresPython(lock.Lookup("requires-python"), SourceUVLock, 0); err != nil {
 		return nil, err
 	}
-	m.onlyUV = "only uv reads uv.lock"
+	m.OnlyUV = "only uv reads uv.lock"
 	// The project itself is not installed: it runs from its folder, and that
 	// goes away with the job. So nothing is installed as a link into it, either.
-	m.sync = []string{"--frozen", "--no-install-project", "--no-editable"}
+	m.Sync = []string{"--frozen", "--no-install-project", "--no-editable"}
 	l := uvLock{m: m, file: SourceUVLock, packages: lock.Lookup("package").List(), groups: defaultGroups(doc)}
 	if err := l.readPackages(lock); err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func defaultGroups(project *toml.Table) []string {
 }
 
 type uvLock struct {
-	m        *manifest
+	m        *Manifest
 	file     string // its name, for messages
 	packages []toml.Node
 	groups   []string
@@ -133,7 +133,7 @@ func (l *uvLock) readPackages(lock *toml.Table) error {
 			if err := l.m.addRequirement(text, l.file, p.Line); err != nil {
 				return err
 			}
-			l.m.entries[len(l.m.entries)-1].Constraint = true
+			l.m.Entries[len(l.m.Entries)-1].Constraint = true
 		}
 	}
 	return nil
@@ -213,11 +213,11 @@ func (l *uvLock) markerText(p toml.Node) string {
 // comesFromPlace adds a package that comes from git, an address or a folder. A
 // folder's content decides, too.
 func (l *uvLock) comesFromPlace(p toml.Node) {
-	e := entry{File: l.file, Line: p.Line, Text: p.Key("name").Text(), Name: normal(p.Key("name").Text()), Place: true, folder: filepath.Dir(l.m.Path)}
+	e := Entry{File: l.file, Line: p.Line, Text: p.Key("name").Text(), Name: Normal(p.Key("name").Text()), Place: true, Folder: filepath.Dir(l.m.Path)}
 	for _, kind := range []string{"editable", "directory", "path", "virtual"} {
 		if path := p.Key("source").Key(kind).Text(); path != "" {
-			e.Path = under(e.folder, path)
+			e.Path = under(e.Folder, path)
 		}
 	}
-	l.m.entries = append(l.m.entries, e)
+	l.m.Entries = append(l.m.Entries, e)
 }

@@ -1,4 +1,4 @@
-package env
+package requirements
 
 import (
 	"encoding/json"
@@ -37,7 +37,7 @@ type pipfilePackage struct {
 }
 
 // readPipfile reads a Pipfile.lock: its "default" packages, never "develop".
-func readPipfile(r Request) (*manifest, error) {
+func readPipfile(r Request) (*Manifest, error) {
 	data, path, err := beside(r, SourcePipfile)
 	if err != nil || data == nil {
 		return nil, err
@@ -46,7 +46,7 @@ func readPipfile(r Request) (*manifest, error) {
 	if err := json.Unmarshal(data, &lock); err != nil {
 		return nil, badFile(SourcePipfile, err)
 	}
-	m := &manifest{Path: path, Source: SourcePipfile, single: true}
+	m := &Manifest{Path: path, Source: SourcePipfile, Single: true}
 	if err := m.allowPipfile(lock); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func readPipfile(r Request) (*manifest, error) {
 		if err != nil {
 			return nil, badFile(SourcePipfile, err)
 		}
-		m.entries = append(m.entries, e)
+		m.Entries = append(m.Entries, e)
 		if len(lock.Default[name].Hashes) > 0 && !e.Place {
 			hashed = append(hashed, line)
 		} else {
@@ -65,16 +65,16 @@ func readPipfile(r Request) (*manifest, error) {
 		}
 	}
 	// Installers refuse a file in which some have hashes and some have none.
-	m.batches = [][]string{}
+	m.Batches = [][]string{}
 	for _, lines := range [][]string{hashed, rest} {
 		if len(lines) > heads {
-			m.batches = append(m.batches, lines)
+			m.Batches = append(m.Batches, lines)
 		}
 	}
 	return m, m.constraints(r.Environ, map[string]bool{})
 }
 
-func (m *manifest) allowPipfile(lock pipfileLock) (err error) {
+func (m *Manifest) allowPipfile(lock pipfileLock) (err error) {
 	spec := ""
 	if v := lock.Meta.Requires.Python; v != "" && v != "*" {
 		spec = "==" + v + ".*"
@@ -82,7 +82,7 @@ func (m *manifest) allowPipfile(lock pipfileLock) (err error) {
 	if v := lock.Meta.Requires.Full; v != "" {
 		spec = "==" + v
 	}
-	if m.python, err = newBound(spec, SourcePipfile); err != nil {
+	if m.Python, err = NewBound(spec, SourcePipfile); err != nil {
 		return badFile(SourcePipfile, err)
 	}
 	return nil
@@ -117,12 +117,12 @@ func host(url string) string {
 }
 
 // entryAndLine is one package, to be judged, and the line to install it by.
-func (p pipfilePackage) entryAndLine(name, dir string) (e entry, line string, err error) {
+func (p pipfilePackage) entryAndLine(name, dir string) (e Entry, line string, err error) {
 	text := name
 	if len(p.Extras) > 0 {
 		text += "[" + strings.Join(p.Extras, ",") + "]"
 	}
-	e = entry{File: SourcePipfile, folder: dir, Place: true}
+	e = Entry{File: SourcePipfile, Folder: dir, Place: true}
 	switch {
 	case p.Git != "":
 		text += " @ git+" + strings.TrimPrefix(p.Git, "git+") + "@" + p.Ref
@@ -156,7 +156,7 @@ func (p pipfilePackage) entryAndLine(name, dir string) (e entry, line string, er
 		}
 	}
 	read, ok := logical(text)
-	if !ok || read.Name != normal(name) || read.Option || strings.ContainsAny(line, "\n\r\x00") || strings.ContainsAny(strings.Join(p.Hashes, ""), " \t") {
+	if !ok || read.Name != Normal(name) || read.Option || strings.ContainsAny(line, "\n\r\x00") || strings.ContainsAny(strings.Join(p.Hashes, ""), " \t") {
 		return e, "", fmt.Errorf("%q is not a requirement", text)
 	}
 	e.Text, e.Name = read.Text, read.Name

@@ -1,4 +1,4 @@
-package env
+package requirements
 
 import (
 	"errors"
@@ -14,18 +14,18 @@ import (
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
-// manifest is what the code asks for: one file, with all that it includes.
-type manifest struct {
+// Manifest is what the code asks for: one file, with all that it includes.
+type Manifest struct {
 	Path    string // absolute, of the first file
 	Source  string // one of the Source constants
 	shown   string // Path below the code folder, for messages; "" for its last element
-	entries []entry
-	python  bound      // the Pythons that it allows
-	batches [][]string // lines to install from, each a requirements file of its own; nil: Path itself is one
-	single  bool       // the batches name every package: nothing else may come in
-	onlyUV  string     // why no other tool can build it; "" when pip can too
-	sync    []string   // arguments for "uv sync", where that builds it
-	conda   *condaFile // for SourceConda
+	Entries []Entry
+	Python  Bound      // the Pythons that it allows
+	Batches [][]string // lines to install from, each a requirements file of its own; nil: Path itself is one
+	Single  bool       // the batches name every package: nothing else may come in
+	OnlyUV  string     // why no other tool can build it; "" when pip can too
+	Sync    []string   // arguments for "uv sync", where that builds it
+	Conda   *CondaFile // for SourceConda
 	also    string     // what decides the packages beside the entries, for the digest
 }
 
@@ -33,16 +33,16 @@ type manifest struct {
 // in which they count: the more exact, the earlier. A script's own block counts
 // before all of them, and the folders are looked at from the script's up to the code
 // folder, so that the nearest counts. Each gives nil for "not here".
-var readers = []func(Request) (*manifest, error){readUVLock, readRequirements, readProject, readPipfile, readConda}
+var readers = []func(Request) (*Manifest, error){readUVLock, readRequirements, readProject, readPipfile, readConda}
 
 // want reads what the code asks for, nil when it needs no packages or must not
 // be asked.
-func want(r Request) (*manifest, error) {
+func Read(r Request) (*Manifest, error) {
 	if r.NoEnv {
 		return nil, nil
 	}
 	m, err := readScript(r)
-	for _, dir := range r.searchFolders() {
+	for _, dir := range r.SearchFolders() {
 		near := r
 		near.Dir = dir
 		for _, read := range readers {
@@ -58,7 +58,7 @@ func want(r Request) (*manifest, error) {
 }
 
 // noteCodeFolder notes the code folder, for messages.
-func (m *manifest) noteCodeFolder(dir string) {
+func (m *Manifest) noteCodeFolder(dir string) {
 	if m == nil {
 		return
 	}
@@ -67,14 +67,14 @@ func (m *manifest) noteCodeFolder(dir string) {
 	}
 }
 
-func readRequirements(r Request) (*manifest, error) {
+func readRequirements(r Request) (*Manifest, error) {
 	return readManifest(filepath.Join(r.Dir, SourceRequirements), r.Environ)
 }
 
 // beside reads a file of the code folder; nil when it is not there.
 func beside(r Request, name string) (data []byte, path string, err error) {
 	path = filepath.Join(r.Dir, name)
-	data, err = readFile(path)
+	data, err = ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, path, nil
@@ -95,19 +95,19 @@ func badFile(where string, why any) error {
 
 // addRequirement adds a requirement as PEP 508 writes it: a name, never a path or an
 // option, whatever is in the text.
-func (m *manifest) addRequirement(text, file string, line int) error {
+func (m *Manifest) addRequirement(text, file string, line int) error {
 	e, ok := logical(text)
-	e.File, e.Line, e.folder = file, line, filepath.Dir(m.Path)
+	e.File, e.Line, e.Folder = file, line, filepath.Dir(m.Path)
 	if !ok || e.Option || e.Name == "" || strings.ContainsAny(text, "\n\r\x00") {
-		return badFile(e.whereItStands(), fmt.Sprintf("%q is not a requirement", text))
+		return badFile(e.WhereItStands(), fmt.Sprintf("%q is not a requirement", text))
 	}
 	e.Path = place(e)
-	m.entries = append(m.entries, e)
+	m.Entries = append(m.Entries, e)
 	return nil
 }
 
 // addRequirements adds a TOML list of requirements.
-func (m *manifest) addRequirements(list toml.Node, key, file string, offset int) error {
+func (m *Manifest) addRequirements(list toml.Node, key, file string, offset int) error {
 	if list.Value == nil {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (m *manifest) addRequirements(list toml.Node, key, file string, offset int)
 }
 
 // keepRequiresPython keeps a TOML requires-python.
-func (m *manifest) keepRequiresPython(n toml.Node, file string, offset int) (err error) {
+func (m *Manifest) keepRequiresPython(n toml.Node, file string, offset int) (err error) {
 	if n.Value == nil {
 		return nil
 	}
@@ -137,24 +137,24 @@ func (m *manifest) keepRequiresPython(n toml.Node, file string, offset int) (err
 	if !ok {
 		return badFile(at, "requires-python is not text")
 	}
-	if m.python, err = newBound(spec, at); err != nil {
+	if m.Python, err = NewBound(spec, at); err != nil {
 		return badFile(at, err)
 	}
 	return nil
 }
 
 // spot is where something stands, for messages.
-func spot(file string, line int) string { return entry{File: file, Line: line}.whereItStands() }
+func spot(file string, line int) string { return Entry{File: file, Line: line}.WhereItStands() }
 
 // fillLines makes the lines to install from, out of the entries.
-func (m *manifest) fillLines() *manifest {
+func (m *Manifest) fillLines() *Manifest {
 	lines := []string{}
-	for _, e := range m.entries {
+	for _, e := range m.Entries {
 		if !e.Option && !e.Constraint {
 			lines = append(lines, e.Text)
 		}
 	}
-	m.batches = [][]string{lines}
+	m.Batches = [][]string{lines}
 	return m
 }
 
@@ -165,7 +165,7 @@ var uvSettings = []string{"sources", "index", "index-url", "extra-index-url", "f
 
 // readToolUV reads [tool.uv]. What names a place instead of a version cannot be
 // judged by what an interpreter has.
-func (m *manifest) readToolUV(doc *toml.Table, file string, offset int) {
+func (m *Manifest) readToolUV(doc *toml.Table, file string, offset int) {
 	settings := doc.Lookup("tool", "uv").Table()
 	for _, key := range uvSettings {
 		n := settings.Lookup(key)
@@ -175,15 +175,15 @@ func (m *manifest) readToolUV(doc *toml.Table, file string, offset int) {
 		var b strings.Builder
 		n.WriteDigest(&b)
 		m.also += key + "=" + b.String() + "\n"
-		m.onlyUV = fmt.Sprintf("%s has [tool.uv] %s, which only uv follows", spot(file, n.Line+offset), key)
+		m.OnlyUV = fmt.Sprintf("%s has [tool.uv] %s, which only uv follows", spot(file, n.Line+offset), key)
 	}
 	sources := settings.Lookup("sources").Table()
-	for i, e := range m.entries {
+	for i, e := range m.Entries {
 		for key := range sources.Keys() {
-			if normal(key) == e.Name && namesPlace(sources.Lookup(key)) {
-				m.entries[i].Place = true
+			if Normal(key) == e.Name && namesPlace(sources.Lookup(key)) {
+				m.Entries[i].Place = true
 				if path := sources.Lookup(key, "path").Text(); path != "" {
-					m.entries[i].Path = under(filepath.Dir(m.Path), path)
+					m.Entries[i].Path = under(filepath.Dir(m.Path), path)
 				}
 			}
 		}
@@ -202,28 +202,28 @@ func namesPlace(n toml.Node) bool {
 	return false
 }
 
-// titleIfUnclear names a manifest where its file's name alone would mislead.
-func (m *manifest) titleIfUnclear() string {
+// TitleIfUnclear names a manifest where its file's name alone would mislead.
+func (m *Manifest) TitleIfUnclear() string {
 	if m.Source == SourceScript {
-		return "the PEP 723 block of " + m.shownName()
+		return "the PEP 723 block of " + m.ShownName()
 	}
-	return m.shownName()
+	return m.ShownName()
 }
 
 // WriteDigest writes what decides which packages are installed. Comments, file names
 // and line numbers do not, nor do passwords; the state of local packages does.
-func (m *manifest) writeDigest(w io.Writer) {
+func (m *Manifest) WriteDigest(w io.Writer) {
 	if m.Source != SourceRequirements {
 		// What asks for the same is built alike, except by a lock.
-		fmt.Fprintf(w, "%t %q\n", m.single, m.also)
+		fmt.Fprintf(w, "%t %q\n", m.Single, m.also)
 	}
-	for _, e := range m.entries {
+	for _, e := range m.Entries {
 		fmt.Fprintf(w, "%q %t\n", tools.Mask(e.Text), e.Constraint)
 		if e.Path != "" {
 			stampTree(w, e.Path, filepath.Dir(m.Path), strings.HasPrefix(e.Text, "-e "))
 		}
 	}
-	for _, lines := range m.batches {
+	for _, lines := range m.Batches {
 		for _, l := range lines {
 			// The same code lies in another folder in each job.
 			fmt.Fprintf(w, "%q\n", tools.Mask(strings.ReplaceAll(l, filepath.Dir(m.Path), ".")))
@@ -231,9 +231,9 @@ func (m *manifest) writeDigest(w io.Writer) {
 	}
 }
 
-// unread says what the code folder has that looks like a list of packages and
+// Unread says what the code folder has that looks like a list of packages and
 // is none, for a person that wonders; "" for nothing.
-func unread(r Request) string {
+func Unread(r Request) string {
 	if data, _, err := beside(r, SourceProject); err != nil || data == nil {
 		return ""
 	}

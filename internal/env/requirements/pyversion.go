@@ -1,4 +1,4 @@
-package env
+package requirements
 
 import (
 	"fmt"
@@ -9,15 +9,15 @@ import (
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
-// bound is which Pythons a file allows: "requires-python" and its like.
-type bound struct {
-	spec string // ">=3.9,<3.13"; "" allows all
-	at   string // where it stands, for messages
+// Bound is which Pythons a file allows: "requires-python" and its like.
+type Bound struct {
+	Spec string // ">=3.9,<3.13"; "" allows all
+	At   string // where it stands, for messages
 }
 
-// newBound refuses what no interpreter could meet because it cannot be read.
-func newBound(spec, at string) (bound, error) {
-	b := bound{strings.TrimSpace(spec), at}
+// NewBound refuses what no interpreter could meet because it cannot be read.
+func NewBound(spec, at string) (Bound, error) {
+	b := Bound{strings.TrimSpace(spec), at}
 	for _, one := range b.splitClauses() {
 		if clauseIs().FindStringSubmatch(one) == nil {
 			return b, fmt.Errorf("%q is not a range of the Python versions", one)
@@ -26,24 +26,24 @@ func newBound(spec, at string) (bound, error) {
 	return b, nil
 }
 
-func (b bound) splitClauses() []string {
-	return slices.DeleteFunc(strings.Split(strings.ReplaceAll(b.spec, " ", ""), ","), func(s string) bool { return s == "" })
+func (b Bound) splitClauses() []string {
+	return slices.DeleteFunc(strings.Split(strings.ReplaceAll(b.Spec, " ", ""), ","), func(s string) bool { return s == "" })
 }
 
 var clauseIs = tools.Compiled(`^(~=|===?|!=|<=?|>=?)v?(\d+(?:\.\d+)*)(\.\*)?(?:(?:a|b|rc|\.?dev|\.?post)\d*)*$`)
 
-// allowsVersion compares as PEP 440 does. An interpreter says no more of itself than
+// AllowsVersion compares as PEP 440 does. An interpreter says no more of itself than
 // 3.11.7, so what a bound says of release candidates is left out.
-func (b bound) allowsVersion(version string) bool {
-	have := numbers(version)
+func (b Bound) AllowsVersion(version string) bool {
+	have := Numbers(version)
 	for _, one := range b.splitClauses() {
 		m := clauseIs().FindStringSubmatch(one)
 		if m == nil {
 			return false
 		}
-		want := numbers(m[2])
-		order := compareNumbers(have, want)
-		prefix := compareNumbers(have[:min(len(have), len(want))], want) == 0
+		want := Numbers(m[2])
+		order := CompareNumbers(have, want)
+		prefix := CompareNumbers(have[:min(len(have), len(want))], want) == 0
 		if m[3] != "" {
 			order = map[bool]int{true: 0, false: 1}[prefix]
 		}
@@ -63,7 +63,7 @@ func (b bound) allowsVersion(version string) bool {
 			ok = order != 0
 		case "~=":
 			family := want[:max(len(want)-1, 1)]
-			ok = order >= 0 && compareNumbers(have[:min(len(have), len(family))], family) == 0
+			ok = order >= 0 && CompareNumbers(have[:min(len(have), len(family))], family) == 0
 		}
 		if !ok {
 			return false
@@ -72,7 +72,7 @@ func (b bound) allowsVersion(version string) bool {
 	return true
 }
 
-func numbers(version string) []int {
+func Numbers(version string) []int {
 	var out []int
 	for _, s := range strings.Split(version, ".") {
 		n, err := strconv.Atoi(s)
@@ -84,8 +84,8 @@ func numbers(version string) []int {
 	return out
 }
 
-// compareNumbers takes 3.11 and 3.11.0 for the same.
-func compareNumbers(a, b []int) int {
+// CompareNumbers takes 3.11 and 3.11.0 for the same.
+func CompareNumbers(a, b []int) int {
 	for len(a) < len(b) {
 		a = append(slices.Clip(a), 0)
 	}

@@ -1,4 +1,4 @@
-package env
+package requirements
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ var scriptBlock = tools.Compiled(`(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<conte
 var scriptOpens = tools.Compiled(`(?m)^# /// script[ \t]*$`)
 
 // readScript reads the block that a script carries in its own comments.
-func readScript(r Request) (*manifest, error) {
+func readScript(r Request) (*Manifest, error) {
 	if r.Script == "" {
 		return nil, nil
 	}
@@ -27,7 +27,7 @@ func readScript(r Request) (*manifest, error) {
 	if !strings.Contains(text, "# /// script") {
 		return nil, nil // the expression takes its time over a large script
 	}
-	m := &manifest{Path: path, Source: SourceScript}
+	m := &Manifest{Path: path, Source: SourceScript}
 	content, offset, err := findBlock(text, r.Script)
 	if err != nil || offset == 0 {
 		return nil, err
@@ -44,8 +44,8 @@ func readScript(r Request) (*manifest, error) {
 	}
 	m.readToolUV(doc, r.Script, offset)
 	m.fillLines()
-	if m.onlyUV != "" {
-		m.sync = []string{"--script", path, "--active"}
+	if m.OnlyUV != "" {
+		m.Sync = []string{"--script", path, "--active"}
 	}
 	if err := m.readScriptLock(r); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func readScript(r Request) (*manifest, error) {
 }
 
 // readScriptLock binds a script to the lock that "uv lock --script" puts beside it.
-func (m *manifest) readScriptLock(r Request) error {
+func (m *Manifest) readScriptLock(r Request) error {
 	file := r.Script + ".lock"
 	_, lock, err := openTOML(r, file)
 	if err != nil || lock == nil {
@@ -67,8 +67,8 @@ func (m *manifest) readScriptLock(r Request) error {
 	var b strings.Builder
 	lock.Lookup("package").WriteDigest(&b)
 	m.also += b.String()
-	m.onlyUV = "only uv reads " + file
-	m.sync = []string{"--script", m.Path, "--active", "--frozen"}
+	m.OnlyUV = "only uv reads " + file
+	m.Sync = []string{"--script", m.Path, "--active", "--frozen"}
 	return nil
 }
 
