@@ -9,7 +9,7 @@ import (
 
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
@@ -46,7 +46,7 @@ func whole(c proc.Command) []string { return append([]string{c.Path}, c.Args[1:]
 // torchrunCommand is the script below torch's own launcher, one on each node.
 func (l *commands) torchrunCommand(ctx context.Context, c proc.Command, f contract.Facts) ([]string, error) {
 	interpreter := l.ready.env.Interpreter
-	if err := env.FindTorchrun(ctx, c.Env, interpreter); err != nil {
+	if err := programs.FindTorchrun(ctx, c.Env, interpreter); err != nil {
 		return c.Args, err
 	}
 	line := []string{interpreter, "-m", "torch.distributed.run", "--nnodes", strconv.Itoa(len(f.Hosts)),
@@ -65,7 +65,7 @@ func orElse(s, other string) string {
 // userCommand is the user's program, its folder and its environment.
 func (l *commands) userCommand(ctx context.Context, environ []string) (proc.Command, error) {
 	spec := l.job.Spec
-	r := env.ProgramRequest{Dir: l.space.hostPaths().Code, Sub: l.job.Code.Sub, Script: l.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: l.ready.env.Interpreter}
+	r := programs.Request{Dir: l.space.hostPaths().Code, Sub: l.job.Code.Sub, Script: l.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: l.ready.env.Interpreter}
 	if l.beginsAtRoot() {
 		r.At = l.space.programPaths().Code
 	}
@@ -78,7 +78,7 @@ func (l *commands) userCommand(ctx context.Context, environ []string) (proc.Comm
 	case r.Script == "":
 		r.Name = spec.Program
 	}
-	found, err := env.Program(ctx, r)
+	found, err := programs.Find(ctx, r)
 	if err != nil {
 		return proc.Command{}, err
 	}
@@ -86,7 +86,7 @@ func (l *commands) userCommand(ctx context.Context, environ []string) (proc.Comm
 }
 
 // startedCommand is how a command line is started.
-func (l *commands) startedCommand(c env.Command, environ []string) proc.Command {
+func (l *commands) startedCommand(c programs.Command, environ []string) proc.Command {
 	file := l.space.pathInView(c.Path)
 	return proc.Command{Path: file, Args: append([]string{orElse(c.Name, file)}, c.Args...), Dir: l.workingFolder(), Env: environ}
 }
@@ -109,7 +109,7 @@ func (l *commands) workingFolder() string {
 // withEntrypoint has the words before a processing job's program start it: the
 // program is the word after them, a script by its whole path, as SageMaker's SDK
 // gives it.
-func (l *commands) withEntrypoint(ctx context.Context, r env.ProgramRequest) (env.Command, error) {
+func (l *commands) withEntrypoint(ctx context.Context, r programs.Request) (programs.Command, error) {
 	words := l.job.Spec.Entrypoint
 	program := l.job.Spec.Program
 	if r.Script != "" {
@@ -118,7 +118,7 @@ func (l *commands) withEntrypoint(ctx context.Context, r env.ProgramRequest) (en
 	r.Args = slices.Concat(words[1:], []string{program}, r.Args)
 	r.Name, r.Script = words[0], ""
 	if r.Interpreter != "" && (r.Name == "python3" || r.Name == "python") {
-		return env.Command{Path: r.Interpreter, Name: r.Name, Args: r.Args}, nil // the one that has its packages
+		return programs.Command{Path: r.Interpreter, Name: r.Name, Args: r.Args}, nil // the one that has its packages
 	}
-	return env.Program(ctx, r)
+	return programs.Find(ctx, r)
 }

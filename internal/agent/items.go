@@ -16,7 +16,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/maprunner"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
@@ -106,14 +106,14 @@ func (a *agent) itemKit(ctx context.Context, err error) maprunner.Prepared {
 	if k.Environ, err = a.withModule(k.Environ, code); err != nil {
 		return maprunner.Prepared{Failed: err}
 	}
-	r := env.ProgramRequest{Dir: code, Sub: a.job.Code.Sub, Script: a.job.Code.Script, Args: spec.Args, Environ: k.Environ, Interpreter: a.ready.env.Interpreter}
+	r := programs.Request{Dir: code, Sub: a.job.Code.Sub, Script: a.job.Code.Script, Args: spec.Args, Environ: k.Environ, Interpreter: a.ready.env.Interpreter}
 	switch {
 	case spec.ByShell:
 		r.Script, r.Line, r.Args = "", spec.Program, nil
 	case r.Script == "":
 		r.Name = spec.Program
 	}
-	found, err := env.Program(ctx, r)
+	found, err := programs.Find(ctx, r)
 	if err != nil {
 		return maprunner.Prepared{Failed: err}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/proc"
@@ -161,12 +161,12 @@ func (l *commands) mpiCommand(ctx context.Context, c proc.Command, f contract.Fa
 		return launcher.Serve(l.Machine.Drover), nil
 	}
 	interpreter := l.ready.env.Interpreter
-	tool, err := env.FindMPI(ctx, c.Env, interpreter)
+	tool, err := programs.FindMPI(ctx, c.Env, interpreter)
 	if err != nil {
 		return c.Args, err
 	}
 	line := whole(c)
-	if interpreter != "" && c.Path == interpreter && env.HasModule(ctx, c.Env, interpreter, "mpi4py") {
+	if interpreter != "" && c.Path == interpreter && programs.HasModule(ctx, c.Env, interpreter, "mpi4py") {
 		// So an exception in one process ends all of them, not only that one.
 		line = append([]string{interpreter, "-m", "mpi4py"}, line[1:]...)
 	}

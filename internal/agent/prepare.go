@@ -13,6 +13,8 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/packages"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -132,12 +134,12 @@ func (p *preparation) installPackages(ctx context.Context) error {
 	if !p.job.Spec.Packages || p.job.Spec.NoEnv {
 		return nil
 	}
-	names, err := env.Packages(p.envRequest())
+	names, err := packages.Read(p.envRequest())
 	if err != nil || len(names) == 0 {
 		return err
 	}
 	p.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "installing packages" })
-	return env.InstallPackages(ctx, names, p.callerEnviron(), func(line string) { p.logNote("%s", line) })
+	return packages.Install(ctx, names, p.callerEnviron(), func(line string) { p.logNote("%s", line) })
 }
 
 // envRequest is what the script is and has around it.
@@ -147,7 +149,7 @@ func (p *preparation) envRequest() requirements.Request {
 	if code.Partial && p.space.placeExists() { // what says which packages are needed was not shipped
 		dir = code.Root
 	}
-	return env.For(requirements.Request{Dir: dir, Sub: code.Sub, Python: cmp.Or(p.job.Interpreter, spec.Python),
+	return programs.For(requirements.Request{Dir: dir, Sub: code.Sub, Python: cmp.Or(p.job.Interpreter, spec.Python),
 		NoEnv: spec.NoEnv, Environ: p.callerEnviron(), Cache: p.Machine.Cache, Job: p.root}, code.Script, code.Python, spec.Program)
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/drover-run/drover/internal/engine/code"
 	"github.com/drover-run/drover/internal/engine/inputs"
 	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/packages"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
@@ -231,15 +233,15 @@ func (e planner) checkPackages(ctx context.Context, p Plan) error {
 	if p.Spec.Packages || p.Spec.NoEnv || p.ship.Nothing {
 		return nil
 	}
-	names, err := env.Packages(e.Code.PythonRequest(p.Spec, p.ship))
+	names, err := packages.Read(e.Code.PythonRequest(p.Spec, p.ship))
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	missing, known := env.CheckPackages(ctx, names, e.Caller.Environ)
+	missing, known := packages.Missing(ctx, names, e.Caller.Environ)
 	if !known {
 		return nil // the program may well find what it needs
 	}
-	return env.LackPackages(missing)
+	return packages.Refuse(missing)
 }
 
 // checkLauncher refuses a launcher that is missing, where the machine is ours and the
@@ -251,10 +253,10 @@ func (e planner) checkLauncher(ctx context.Context, p Plan) error {
 	}
 	switch p.Spec.Launcher {
 	case job.MPI:
-		_, err := env.FindMPI(ctx, e.Caller.Environ, p.Environment.Interpreter)
+		_, err := programs.FindMPI(ctx, e.Caller.Environ, p.Environment.Interpreter)
 		return err
 	case job.TorchRun:
-		return env.FindTorchrun(ctx, e.Caller.Environ, p.Environment.Interpreter)
+		return programs.FindTorchrun(ctx, e.Caller.Environ, p.Environment.Interpreter)
 	}
 	return nil
 }

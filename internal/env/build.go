@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -225,10 +224,6 @@ const diskHint = "Free some space, or set XDG_CACHE_HOME to a folder on a larger
 // give two builders a lock each.
 const lockEnd = ".lock"
 
-// lockPause is how often a waiter looks: often enough that the wait is not noticed,
-// seldom enough that a hundred waiters cost nothing.
-const lockPause = 50 * time.Millisecond
-
 // lock takes path exclusively, or waits for it; waiting is called once, with
 // what the holder wrote about itself. Closing the file gives the lock back, and
 // so does the end of the process, together with all that inherited the file.
@@ -238,9 +233,9 @@ func lock(ctx context.Context, path, what string, waiting func(holder string)) (
 		return nil, onDisk(err, "lock environment")
 	}
 	said := false
-	err = flock(ctx, f, unix.LOCK_EX, func() bool {
+	err = tools.Lock(ctx, f, unix.LOCK_EX, func() bool {
 		if !said {
-			waiting(holder(path))
+			waiting(tools.Holder(path))
 		}
 		said = true
 		return true
@@ -257,41 +252,7 @@ func lock(ctx context.Context, path, what string, waiting func(holder string)) (
 	return f, nil
 }
 
-// flock takes a lock of that kind (LOCK_EX, LOCK_SH), looking every lockPause
-// for as long as again says yes; when it says no, the answer is EWOULDBLOCK.
-func flock(ctx context.Context, f *os.File, kind int, again func() bool) error {
-	tick := time.NewTicker(lockPause)
-	defer tick.Stop()
-	for {
-		err := unix.Flock(int(f.Fd()), kind|unix.LOCK_NB)
-		switch {
-		case err == nil:
-			return nil
-		case errors.Is(err, unix.EINTR):
-			continue
-		case !errors.Is(err, unix.EWOULDBLOCK):
-			return fmt.Errorf("lock environment: %s: %w", f.Name(), err)
-		case !again():
-			return unix.EWOULDBLOCK
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for environment: %s: %w", holder(f.Name()), context.Cause(ctx))
-		case <-tick.C:
-		}
-	}
-}
-
 func writeAt(f *os.File, s string) error {
 	_, err := f.WriteAt([]byte(s), 0)
 	return err
-}
-
-// holder is what the owner of a lock wrote about itself; only for people.
-func holder(path string) string {
-	data, _ := os.ReadFile(path)
-	if s := strings.TrimSpace(string(data)); s != "" {
-		return s
-	}
-	return "another process"
 }

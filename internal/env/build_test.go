@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/envtest"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
@@ -32,25 +33,10 @@ func offline(t testing.TB, requirements string) requirements.Request {
 	return r
 }
 
-// journal collects a build's log; Build promises not to call it from two
-// goroutines, and the race detector holds it to that.
-type journal []string
-
-func (j *journal) log(line string) { *j = append(*j, line) }
-
-func (j journal) count(part string) (n int) {
-	for _, l := range j {
-		if strings.Contains(l, part) {
-			n++
-		}
-	}
-	return n
-}
-
-func build(t testing.TB, r requirements.Request) (Ready, journal) {
+func build(t testing.TB, r requirements.Request) (Ready, envtest.Journal) {
 	t.Helper()
-	var j journal
-	ready, err := Build(t.Context(), resolve(t, r), j.log)
+	var j envtest.Journal
+	ready, err := Build(t.Context(), resolve(t, r), j.Log)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, strings.Join(j, "\n"))
 	}
@@ -73,7 +59,7 @@ func TestAnEnvironmentIsBuiltOnceAndUsedAgain(t *testing.T) {
 	t.Parallel()
 	r := offline(t, "alpha\n")
 	mine := t.TempDir()
-	write(t, filepath.Join(mine, "mine.py"), "HERE = 'yes'\n")
+	envtest.Write(t, filepath.Join(mine, "mine.py"), "HERE = 'yes'\n")
 	r.Environ = append(r.Environ, "PYTHONPATH="+mine)
 
 	p := resolve(t, r)
@@ -81,7 +67,7 @@ func TestAnEnvironmentIsBuiltOnceAndUsedAgain(t *testing.T) {
 		t.Errorf("plan = %+v", p)
 	}
 	ready, j := build(t, r)
-	if ready.Interpreter != p.Interpreter || j.count("Successfully installed") != 1 {
+	if ready.Interpreter != p.Interpreter || j.Count("Successfully installed") != 1 {
 		t.Errorf("interpreter = %s, log:\n%s", ready.Interpreter, strings.Join(j, "\n"))
 	}
 	got := python(t, r, ready, "import alpha, beta, mine, os, shutil; print(alpha.VERSION, beta.VERSION, mine.HERE, os.environ['VIRTUAL_ENV'], shutil.which('python'))")
@@ -115,11 +101,11 @@ func TestTwoBuildersMakeOneEnvironment(t *testing.T) {
 	t.Parallel()
 	r := offline(t, "alpha\n")
 	p := resolve(t, r)
-	journals := make([]journal, 3)
+	journals := make([]envtest.Journal, 3)
 	errs := make([]error, len(journals))
 	var wg sync.WaitGroup
 	for i := range journals {
-		wg.Go(func() { _, errs[i] = Build(t.Context(), p, journals[i].log) })
+		wg.Go(func() { _, errs[i] = Build(t.Context(), p, journals[i].Log) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -127,7 +113,7 @@ func TestTwoBuildersMakeOneEnvironment(t *testing.T) {
 	}
 	built := 0
 	for _, j := range journals {
-		built += j.count("Successfully installed")
+		built += j.Count("Successfully installed")
 	}
 	if built != 1 {
 		t.Errorf("%d builds, want 1", built)
@@ -147,8 +133,8 @@ func TestAWaitingBuilderSaysForWhomAndCanBeStopped(t *testing.T) {
 	}
 	defer held.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	var j journal
-	_, err = Build(ctx, p, func(line string) { j.log(line); cancel() })
+	var j envtest.Journal
+	_, err = Build(ctx, p, func(line string) { j.Log(line); cancel() })
 	want := fmt.Sprintf("waiting for process %d (requirements.txt of /work), which builds the same environment", os.Getpid())
 	if len(j) != 1 || j[0] != want || !errors.Is(err, context.Canceled) {
 		t.Errorf("log %q, err %v", j, err)
@@ -229,7 +215,7 @@ func TestABuilderKilledAnywhereLeavesNothingThatIsUsed(t *testing.T) {
 			if got := python(t, r, ready, "import alpha, beta; print(alpha.VERSION, beta.VERSION)"); got != "1.0 2.1" {
 				t.Errorf("after the kill the script sees %q", got)
 			}
-			if j.count("Successfully installed") != 1 {
+			if j.Count("Successfully installed") != 1 {
 				t.Errorf("log:\n%s", strings.Join(j, "\n"))
 			}
 			if got, err := Broken(r.Cache); err != nil || len(got) != 0 {
@@ -256,7 +242,7 @@ func TestAHalfBuiltEnvironmentIsListedAndRebuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	stray := filepath.Join(b.Path, "stray")
-	write(t, stray, "of the half-built one")
+	envtest.Write(t, stray, "of the half-built one")
 	broken, err := Broken(r.Cache)
 	if err != nil || len(broken) != 1 || broken[0].Digest != b.Digest || broken[0].Size == 0 {
 		t.Errorf("Broken = %+v, %v", broken, err)
@@ -304,8 +290,8 @@ func TestABuildThatCannotSucceedNamesTheLine(t *testing.T) {
 				wheel(t, links, "beta", "1.0")
 			}
 			p := resolve(t, r)
-			var j journal
-			_, err := Build(t.Context(), p, j.log)
+			var j envtest.Journal
+			_, err := Build(t.Context(), p, j.Log)
 			if want := strings.ReplaceAll(c.want, "VERSION", p.self.Version); err == nil || err.Error() != want {
 				t.Errorf("err = %v\nwant  %s\nlog:\n%s", err, want, strings.Join(j, "\n"))
 			}
@@ -357,13 +343,13 @@ func TestAKilledBuildersToolIsWaitedFor(t *testing.T) {
 	if err := unix.Mkfifo(gate, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(bin, "uv"), strings.NewReplacer("GATE", gate, "REAL", r.Python).Replace(gatedUV))
+	envtest.Write(t, filepath.Join(bin, "uv"), strings.NewReplacer("GATE", gate, "REAL", r.Python).Replace(gatedUV))
 	r.Environ = append(r.Environ, "PATH="+bin+":"+tools.Variable(r.Environ, "PATH"))
 	pid := killed(t, r, "writing")
 
-	var j journal
+	var j envtest.Journal
 	ready, err := Build(t.Context(), resolve(t, r), func(line string) {
-		j.log(line)
+		j.Log(line)
 		if len(j) == 1 { // the orphan may go on
 			if err := os.WriteFile(gate, []byte("go\n"), 0); err != nil {
 				t.Error(err)
@@ -401,16 +387,16 @@ func TestUVIsFetchedOnceIntoTheCache(t *testing.T) {
 	script := strings.NewReplacer("NOTES", notes, "REAL", r.Python).Replace(uvScript)
 	wheelWith(t, links, "uv", "0.99.0", nil, map[string]string{"uv-0.99.0.data/scripts/uv": script})
 
-	var j journal
+	var j envtest.Journal
 	for _, requirements := range []string{"alpha\n", "beta\n"} {
-		write(t, filepath.Join(r.Dir, "requirements.txt"), requirements)
+		envtest.Write(t, filepath.Join(r.Dir, "requirements.txt"), requirements)
 		_, one := build(t, r)
 		j = append(j, one...)
 	}
-	if j.count("fetching uv, once") != 1 || j.count("with uv 0.99.0 in ") != 2 {
+	if j.Count("fetching uv, once") != 1 || j.Count("with uv 0.99.0 in ") != 2 {
 		t.Errorf("log:\n%s", strings.Join(j, "\n"))
 	}
-	got := read(t, notes)
+	got := envtest.Read(t, notes)
 	if strings.Count(got, "venv\n") != 2 || strings.Count(got, "links="+links+" path= pip install --python ") != 2 || strings.Count(got, " --no-index\n") != 2 {
 		t.Errorf("uv was called so:\n%s", got)
 	}

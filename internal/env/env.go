@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
@@ -53,7 +54,7 @@ type Plan struct {
 // from an environment.yml; Invalid for a file that says nothing readable, for a
 // Python too old to build for, and for one that a file does not allow.
 func Resolve(ctx context.Context, r requirements.Request) (Plan, error) {
-	if !r.Module && !strings.HasSuffix(r.Script, ".py") && !IsNotebook(r.Script) {
+	if !r.Module && !strings.HasSuffix(r.Script, ".py") && !programs.IsNotebook(r.Script) {
 		return Plan{Source: requirements.SourceNone, Why: "no Python is needed", caller: r}, nil
 	}
 	asked, err := requirements.Read(r)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/envtest"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
@@ -45,7 +46,7 @@ func request(t testing.TB, wants string) requirements.Request {
 	t.Helper()
 	r := requirements.Request{Dir: t.TempDir(), Script: "train.py", Python: realPython(t), Cache: filepath.Join(t.TempDir(), "cache")}
 	if wants != "" {
-		write(t, filepath.Join(r.Dir, "requirements.txt"), wants)
+		envtest.Write(t, filepath.Join(r.Dir, "requirements.txt"), wants)
 	}
 	r.Environ = []string{"PATH=" + pathWithoutUV(), "HOME=" + t.TempDir(), "PIP_NO_INDEX=1", "PIP_CONFIG_FILE=/dev/null", "LANG=C.UTF-8"}
 	return r
@@ -61,16 +62,6 @@ func pathWithoutUV() string {
 	return strings.Join(keep, ":")
 }
 
-func write(t testing.TB, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // install puts a package's metadata into a folder as an installer would.
 func install(t testing.TB, site, name, version string, needs ...string) {
 	t.Helper()
@@ -79,7 +70,7 @@ func install(t testing.TB, site, name, version string, needs ...string) {
 		meta += "Requires-Dist: " + n + "\n"
 	}
 	base := strings.ReplaceAll(name, "-", "_")
-	write(t, filepath.Join(site, base+"-"+version+".dist-info", "METADATA"), meta)
+	envtest.Write(t, filepath.Join(site, base+"-"+version+".dist-info", "METADATA"), meta)
 }
 
 // wheel makes a package that pip can install: one module with its version as VERSION.
@@ -229,11 +220,11 @@ func TestTheActiveInterpreterIsJudgedByItsPackages(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := request(t, c.requirements)
-			write(t, filepath.Join(r.Dir, "more", "base.txt"), "nosuch-base\n-r ../requirements.txt\n")
-			write(t, filepath.Join(r.Dir, "bounds.txt"), "nosuch<1\ndep<9\n")
-			write(t, filepath.Join(r.Dir, "tight.txt"), "deeper<2\n")
+			envtest.Write(t, filepath.Join(r.Dir, "more", "base.txt"), "nosuch-base\n-r ../requirements.txt\n")
+			envtest.Write(t, filepath.Join(r.Dir, "bounds.txt"), "nosuch<1\ndep<9\n")
+			envtest.Write(t, filepath.Join(r.Dir, "tight.txt"), "deeper<2\n")
 			// What would break the probe if the code folder were on its path.
-			write(t, filepath.Join(r.Dir, "json.py"), "raise SystemExit('shadowed')\n")
+			envtest.Write(t, filepath.Join(r.Dir, "json.py"), "raise SystemExit('shadowed')\n")
 			r.Environ = append(r.Environ, "PYTHONPATH="+site)
 			p := resolve(t, r)
 			if want := strings.ReplaceAll(c.why, "PYTHON", r.Python); !strings.HasSuffix(p.Why, want) {
@@ -258,7 +249,7 @@ func counting(t testing.TB, r *requirements.Request) (starts func() int) {
 	t.Helper()
 	log := filepath.Join(t.TempDir(), "starts")
 	python := filepath.Join(t.TempDir(), "python3")
-	write(t, python, fmt.Sprintf("#!/bin/sh\necho start >>%q\nexec %q \"$@\"\n", log, r.Python))
+	envtest.Write(t, python, fmt.Sprintf("#!/bin/sh\necho start >>%q\nexec %q \"$@\"\n", log, r.Python))
 	r.Python = python
 	return func() int {
 		data, _ := os.ReadFile(log)
@@ -281,14 +272,14 @@ func TestAVerdictIsRememberedUntilWhatItRestsOnChanges(t *testing.T) {
 	}{
 		{"first", func() {}, 1, "has the one requirement of requirements.txt"},
 		{"nothing changed", func() {}, 1, "has the one requirement of requirements.txt"},
-		{"another requirement", func() { write(t, filepath.Join(r.Dir, "requirements.txt"), "dep\nother\n") }, 2, "other is not in " + real},
+		{"another requirement", func() { envtest.Write(t, filepath.Join(r.Dir, "requirements.txt"), "dep\nother\n") }, 2, "other is not in " + real},
 		{"a package installed", func() { install(t, site, "other", "2") }, 3, "has all 2 requirements of requirements.txt"},
 		{"a package removed", func() { os.RemoveAll(filepath.Join(site, "other-2.dist-info")) }, 4, "other is not in " + real},
 		{"nothing changed since", func() {}, 4, "other is not in " + real},
-		{"a comment", func() { write(t, filepath.Join(r.Dir, "requirements.txt"), "dep # ours\nother\n") }, 4, "other is not in " + real},
+		{"a comment", func() { envtest.Write(t, filepath.Join(r.Dir, "requirements.txt"), "dep # ours\nother\n") }, 4, "other is not in " + real},
 		{"another PYTHONPATH", func() { r.Environ = append(r.Environ, "PYTHONPATH=") }, 5, "dep is not in " + real},
-		{"a version manager's file", func() { write(t, filepath.Join(r.Dir, ".python-version"), "3.9\n") }, 6, "dep is not in " + real},
-		{"an upgraded interpreter", func() { write(t, r.Python, read(t, r.Python)+"\n") }, 7, "dep is not in " + real},
+		{"a version manager's file", func() { envtest.Write(t, filepath.Join(r.Dir, ".python-version"), "3.9\n") }, 6, "dep is not in " + real},
+		{"an upgraded interpreter", func() { envtest.Write(t, r.Python, envtest.Read(t, r.Python)+"\n") }, 7, "dep is not in " + real},
 		{"a torn verdict", func() { tear(t, r.Cache) }, 8, "dep is not in " + real},
 	}
 	for _, s := range steps {
@@ -300,15 +291,6 @@ func TestAVerdictIsRememberedUntilWhatItRestsOnChanges(t *testing.T) {
 	}
 }
 
-func read(t testing.TB, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(data)
-}
-
 func tear(t testing.TB, cache string) {
 	t.Helper()
 	found, _ := filepath.Glob(filepath.Join(cache, "verdicts", "*.json"))
@@ -316,8 +298,8 @@ func tear(t testing.TB, cache string) {
 		t.Fatal("no verdict is remembered")
 	}
 	for _, file := range found {
-		text := read(t, file)
-		write(t, file, text[:len(text)/2])
+		text := envtest.Read(t, file)
+		envtest.Write(t, file, text[:len(text)/2])
 	}
 }
 
@@ -326,8 +308,8 @@ func TestTheActiveEnvironmentComesBeforePATH(t *testing.T) {
 	real := r.Python
 	r.Python = ""
 	for _, name := range []string{"venv", "conda", "bin"} {
-		write(t, filepath.Join(r.Dir, name, "bin", "python"), fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", real))
-		write(t, filepath.Join(r.Dir, name, "bin", "python3"), "#!/bin/sh\necho no such version >&2; exit 127\n")
+		envtest.Write(t, filepath.Join(r.Dir, name, "bin", "python"), fmt.Sprintf("#!/bin/sh\nexec %q \"$@\"\n", real))
+		envtest.Write(t, filepath.Join(r.Dir, name, "bin", "python3"), "#!/bin/sh\necho no such version >&2; exit 127\n")
 	}
 	path := "PATH=" + filepath.Join(r.Dir, "bin", "bin")
 	gone := "VIRTUAL_ENV=" + filepath.Join(r.Dir, "gone")
@@ -353,19 +335,19 @@ func TestTheActiveEnvironmentComesBeforePATH(t *testing.T) {
 
 func TestTheDigestFollowsWhatDecidesThePackages(t *testing.T) {
 	r := request(t, "nosuch\n./pkg\n")
-	write(t, filepath.Join(r.Dir, "pkg", "setup.py"), "one")
+	envtest.Write(t, filepath.Join(r.Dir, "pkg", "setup.py"), "one")
 	first := resolve(t, r).Digest
-	write(t, filepath.Join(r.Dir, "requirements.txt"), "# a comment\nnosuch   # another\n\n./pkg\n")
+	envtest.Write(t, filepath.Join(r.Dir, "requirements.txt"), "# a comment\nnosuch   # another\n\n./pkg\n")
 	if d := resolve(t, r).Digest; d != first {
 		t.Error("a comment changes the digest")
 	}
-	write(t, filepath.Join(r.Dir, "pkg", "setup.py"), "more")
+	envtest.Write(t, filepath.Join(r.Dir, "pkg", "setup.py"), "more")
 	changed := resolve(t, r).Digest
 	if changed == first {
 		t.Error("an edited local package does not change the digest")
 	}
 	bounds := filepath.Join(r.Dir, "bounds.txt")
-	write(t, bounds, "dep<1\n")
+	envtest.Write(t, bounds, "dep<1\n")
 	r.Environ = append(r.Environ, "PIP_CONSTRAINT="+bounds)
 	if resolve(t, r).Digest == changed {
 		t.Error("a constraint of the caller's environment does not change the digest")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/drover-run/drover/internal/env/envtest"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
@@ -60,20 +61,20 @@ func TestSettingsAboveAJobsFolderDecideNoBuild(t *testing.T) {
 			t.Parallel()
 			r := request(t, "alpha\n")
 			shared := inJob(t, &r)
-			write(t, filepath.Join(shared, "uv.toml"), "index-url = \"https://planted.example.org/simple\"\n")
-			write(t, filepath.Join(shared, "pyproject.toml"), "[tool.uv]\n[tool.uv.workspace]\nmembers = [\"**\"]\n")
+			envtest.Write(t, filepath.Join(shared, "uv.toml"), "index-url = \"https://planted.example.org/simple\"\n")
+			envtest.Write(t, filepath.Join(shared, "pyproject.toml"), "[tool.uv]\n[tool.uv.workspace]\nmembers = [\"**\"]\n")
 			if c.own != "" {
-				write(t, filepath.Join(r.Dir, c.own), "")
+				envtest.Write(t, filepath.Join(r.Dir, c.own), "")
 			}
 			bin := t.TempDir()
 			notes := filepath.Join(bin, "notes")
-			write(t, filepath.Join(bin, "uv"), strings.NewReplacer("NOTES", notes, "VERB", c.fails).Replace(searchingUV))
+			envtest.Write(t, filepath.Join(bin, "uv"), strings.NewReplacer("NOTES", notes, "VERB", c.fails).Replace(searchingUV))
 			r.Environ = append(r.Environ, "PATH="+bin+":"+tools.Variable(r.Environ, "PATH"))
 			if _, err := Build(t.Context(), resolve(t, r), nil); (err != nil) != (c.fails != "none") {
 				t.Fatalf("build: %v", err)
 			}
 			found := filepath.Join(r.Job, c.want)
-			if got, want := read(t, notes), "venv "+found+"\npip "+found+"\n"; got != want {
+			if got, want := envtest.Read(t, notes), "venv "+found+"\npip "+found+"\n"; got != want {
 				t.Errorf("uv finds\n%swant\n%s", got, want)
 			}
 			if _, err := os.Lstat(filepath.Join(r.Job, fenceFile)); !errors.Is(err, fs.ErrNotExist) {
@@ -88,22 +89,22 @@ func TestSettingsAboveAJobsFolderDecideNoBuild(t *testing.T) {
 func TestRealUVTakesNothingFromAboveAJobsFolder(t *testing.T) {
 	r := indexed(t, "alpha\n./gamma\n")
 	uv := realUV(t, r)
-	write(t, filepath.Join(r.Dir, "gamma", "pyproject.toml"), "[project]\nname = \"gamma\"\nversion = \"1\"\ndependencies = [\"beta\"]\n"+
+	envtest.Write(t, filepath.Join(r.Dir, "gamma", "pyproject.toml"), "[project]\nname = \"gamma\"\nversion = \"1\"\ndependencies = [\"beta\"]\n"+
 		"[build-system]\nrequires = []\nbuild-backend = \"backend\"\nbackend-path = [\".\"]\n")
-	write(t, filepath.Join(r.Dir, "gamma", "backend.py"), gammaBackend)
+	envtest.Write(t, filepath.Join(r.Dir, "gamma", "backend.py"), gammaBackend)
 	shared := inJob(t, &r)
 	home, links, planted := t.TempDir(), t.TempDir(), t.TempDir()
 	wheel(t, links, "alpha", "1.0")
 	wheel(t, links, "beta", "1.0")
 	wheel(t, planted, "alpha", "9.0")
 	wheel(t, planted, "beta", "9.0")
-	write(t, filepath.Join(home, ".config", "uv", "uv.toml"), "no-index = true\nfind-links = [\""+links+"\"]\n")
+	envtest.Write(t, filepath.Join(home, ".config", "uv", "uv.toml"), "no-index = true\nfind-links = [\""+links+"\"]\n")
 	r.Environ = []string{"PATH=" + filepath.Dir(uv) + ":" + pathWithoutUV(), "HOME=" + home, "PIP_CONFIG_FILE=/dev/null", "UV_CACHE_DIR=" + t.TempDir()}
 	for name, text := range map[string]string{
 		"uv.toml":        "find-links = [\"" + planted + "\"]\n",
 		"pyproject.toml": "[tool.uv.workspace]\nmembers = [\"job/opt/code/gamma\"]\n[tool.uv.sources]\nbeta = { path = \"" + filepath.Join(planted, "beta-9.0-py3-none-any.whl") + "\" }\n",
 	} {
-		write(t, filepath.Join(shared, name), text)
+		envtest.Write(t, filepath.Join(shared, name), text)
 		r.Cache = filepath.Join(t.TempDir(), "cache")
 		ready, _ := build(t, r)
 		if got := python(t, r, ready, "import alpha, beta; print(alpha.VERSION, beta.VERSION)"); got != "1.0 1.0" {

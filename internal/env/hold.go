@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/tools"
 )
 
 // useEnd names the file that all hold, together, processes that use an environment; one that
@@ -43,7 +44,7 @@ func (p Plan) Hold(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, onDisk(err, "use environment")
 	}
-	if err := flock(ctx, f, unix.LOCK_SH, func() bool { return true }); err != nil {
+	if err := tools.Lock(ctx, f, unix.LOCK_SH, func() bool { return true }); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func unused(ctx context.Context, dir string) (*os.File, error) {
 		return nil, onDisk(err, "remove environment")
 	}
 	left := looks
-	err = flock(ctx, f, unix.LOCK_EX, func() bool { left--; return left > 0 })
+	err = tools.Lock(ctx, f, unix.LOCK_EX, func() bool { left--; return left > 0 })
 	if err == nil {
 		return f, nil
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/envtest"
 	"github.com/drover-run/drover/internal/env/requirements"
 )
 
@@ -22,8 +23,8 @@ import (
 func finished(t testing.TB, r requirements.Request) Plan {
 	t.Helper()
 	p := resolve(t, r)
-	write(t, filepath.Join(p.environFolder(), "pyvenv.cfg"), "home = "+filepath.Dir(p.self.Base)+"\n")
-	write(t, filepath.Join(p.environFolder(), "lib", "module.py"), "x = 1\n")
+	envtest.Write(t, filepath.Join(p.environFolder(), "pyvenv.cfg"), "home = "+filepath.Dir(p.self.Base)+"\n")
+	envtest.Write(t, filepath.Join(p.environFolder(), "lib", "module.py"), "x = 1\n")
 	if err := os.MkdirAll(filepath.Join(p.environFolder(), "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -138,18 +138,11 @@ func noPython(r requirements.Request, why error) error {
 	return fault.Wrap(why, fault.Missing, "Install Python 3, or name one with --python /path/to/python3.", "find python")
 }
 
-func resolved(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
-	}
-	return path
-}
-
 // shim tells a version manager's stand-in from an interpreter: a script, or a
 // link to a program that is not called python at all. What it starts depends
 // on more than its own file.
 func shim(python string) bool {
-	real := resolved(python)
+	real := tools.Resolved(python)
 	if !strings.HasPrefix(filepath.Base(real), "py") {
 		return true
 	}

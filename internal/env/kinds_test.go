@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/envtest"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
@@ -51,7 +52,7 @@ unzip() {
 func fakeConda(t testing.TB, real string) string {
 	t.Helper()
 	bin := t.TempDir()
-	write(t, filepath.Join(bin, "micromamba"), script(fakeMicromamba, real, ""))
+	envtest.Write(t, filepath.Join(bin, "micromamba"), script(fakeMicromamba, real, ""))
 	return bin
 }
 
@@ -83,7 +84,7 @@ func withFakeUV(t testing.TB, r *requirements.Request, install string) (notes st
 	t.Helper()
 	bin := t.TempDir()
 	notes = filepath.Join(bin, "notes")
-	write(t, filepath.Join(bin, "uv"), script(strings.ReplaceAll(fakeUV, "INSTALL", install), r.Python, notes))
+	envtest.Write(t, filepath.Join(bin, "uv"), script(strings.ReplaceAll(fakeUV, "INSTALL", install), r.Python, notes))
 	r.Environ = append(r.Environ, "PATH="+bin+":"+tools.Variable(r.Environ, "PATH"))
 	return notes
 }
@@ -93,11 +94,11 @@ func kind(t testing.TB, i int, install string) requirements.Request {
 	t.Helper()
 	r := offline(t, "")
 	k := everyKind[i]
-	write(t, filepath.Join(r.Dir, k.file), k.text)
+	envtest.Write(t, filepath.Join(r.Dir, k.file), k.text)
 	withFakeUV(t, &r, install)
 	switch k.source {
 	case requirements.SourceUVLock:
-		write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
+		envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
 	case requirements.SourceConda:
 		r.Environ = append(r.Environ, "PATH="+fakeConda(t, r.Python)+":"+tools.Variable(r.Environ, "PATH"))
 	}
@@ -110,17 +111,17 @@ func TestEachKindIsBuiltOnceByTwoWhoWantIt(t *testing.T) {
 			t.Parallel()
 			r := kind(t, i, byPip)
 			p := resolve(t, r)
-			var journals [2]journal
+			var journals [2]envtest.Journal
 			var errs [2]error
 			var wg sync.WaitGroup
 			for n := range journals {
-				wg.Go(func() { _, errs[n] = Build(t.Context(), p, journals[n].log) })
+				wg.Go(func() { _, errs[n] = Build(t.Context(), p, journals[n].Log) })
 			}
 			wg.Wait()
 			if err := errors.Join(errs[:]...); err != nil {
 				t.Fatalf("%v\n%s", err, strings.Join(append(journals[0], journals[1]...), "\n"))
 			}
-			if n := journals[0].count("Successfully installed") + journals[1].count("Successfully installed"); n != 1 {
+			if n := journals[0].Count("Successfully installed") + journals[1].Count("Successfully installed"); n != 1 {
 				t.Errorf("%d builds, want 1", n)
 			}
 			later := resolve(t, r)
@@ -166,19 +167,19 @@ func TestALockIsGivenToUVAsItIs(t *testing.T) {
 	} {
 		r := offline(t, "")
 		notes := withFakeUV(t, &r, byUnzip)
-		write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
-		write(t, filepath.Join(r.Dir, c.lock), lockOf)
+		envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
+		envtest.Write(t, filepath.Join(r.Dir, c.lock), lockOf)
 		if c.lock != "uv.lock" {
-			write(t, filepath.Join(r.Dir, "train.py"), block("dependencies = ['alpha']"))
+			envtest.Write(t, filepath.Join(r.Dir, "train.py"), block("dependencies = ['alpha']"))
 		}
 		p := resolve(t, r)
 		build(t, r)
 		want := "sync --python " + p.self.Base + " " + strings.ReplaceAll(c.args, "DIR", r.Dir) + "\n"
-		if got := read(t, notes); got != want {
+		if got := envtest.Read(t, notes); got != want {
 			t.Errorf("uv was called so: %q\nwant %q", got, want)
 		}
 		changed := strings.Replace(lockOf, `hash = "sha256:00"`, `hash = "sha256:01"`, 1)
-		write(t, filepath.Join(r.Dir, c.lock), changed)
+		envtest.Write(t, filepath.Join(r.Dir, c.lock), changed)
 		if resolve(t, r).Digest == p.Digest {
 			t.Errorf("%s: the digest does not follow a hash", c.lock)
 		}
@@ -193,8 +194,8 @@ func TestWhatOnlyUVCanBuildIsRefusedWithoutIt(t *testing.T) {
 		"pyproject.toml": {projectOf + "[tool.uv.sources]\nalpha = { index = 'mine' }\n", "pyproject.toml line 7 has [tool.uv] sources, which only uv follows"},
 	} {
 		r := offline(t, "")
-		write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
-		write(t, filepath.Join(r.Dir, file), c[0])
+		envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
+		envtest.Write(t, filepath.Join(r.Dir, file), c[0])
 		p := resolve(t, r)
 		if p.asked.OnlyUV != c[1] {
 			t.Errorf("why only uv: %q, want %q", p.asked.OnlyUV, c[1])
@@ -223,7 +224,7 @@ func TestHashesAreHeldTo(t *testing.T) {
 			if file == "Pipfile.lock" {
 				text = fmt.Sprintf(`{"default": {"alpha": {"version": "==1.0", "hashes": ["sha256:%s"]}, "beta": {"version": "==2.1", "hashes": ["sha256:%s"]}}}`, alpha, beta)
 			}
-			write(t, filepath.Join(r.Dir, file), text)
+			envtest.Write(t, filepath.Join(r.Dir, file), text)
 		}
 		lock(strings.Repeat("0", 64))
 		_, err := Build(t.Context(), resolve(t, r), nil)
@@ -240,7 +241,7 @@ func TestHashesAreHeldTo(t *testing.T) {
 
 func fileHash(t *testing.T, path string) string {
 	t.Helper()
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(read(t, path))))
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(envtest.Read(t, path))))
 }
 
 func TestAFolderOfWheelsMayBeNamedByTheFile(t *testing.T) {
@@ -270,21 +271,21 @@ esac
 func TestNoPasswordOfAnIndexIsSaid(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
-	write(t, filepath.Join(bin, "uv"), tellingUV)
+	envtest.Write(t, filepath.Join(bin, "uv"), tellingUV)
 	for _, where := range []string{"PIP_INDEX_URL", "UV_DEFAULT_INDEX", "pip.conf"} {
 		r := request(t, "alpha\n--extra-index-url https://user:hunter2@example.org/simple\n")
 		url := "https://user:hunt%40er2@own.example.org/simple"
 		r.Environ = append(r.Environ, "PATH="+bin+":"+tools.Variable(r.Environ, "PATH"), "PIP_EXTRA_INDEX_URL=https://hunter2@b.example.org https://u:hun@ter2@c.example.org")
 		if where == "pip.conf" {
 			conf := filepath.Join(t.TempDir(), "pip.conf")
-			write(t, conf, "[global]\nindex-url = https://user:hunt%%40er2@own.example.org/simple\n")
+			envtest.Write(t, conf, "[global]\nindex-url = https://user:hunt%%40er2@own.example.org/simple\n")
 			r.Environ = append(r.Environ, "PIP_CONFIG_FILE="+conf)
 		} else {
 			r.Environ = append(r.Environ, where+"="+url)
 		}
 		p := resolve(t, r)
-		var j journal
-		_, err := Build(t.Context(), p, j.log)
+		var j envtest.Journal
+		_, err := Build(t.Context(), p, j.Log)
 		said := strings.Join(append(j, p.Why, fmt.Sprint(err), fault.Hint(err)), "\n")
 		if !strings.Contains(said, "index is https://***@own.example.org/simple and https://***@b.example.org https://***@c.example.org") {
 			t.Errorf("%s: the index is not the one that was named:\n%s", where, said)
@@ -300,10 +301,10 @@ func TestCondaBuildsFromItsFile(t *testing.T) {
 	r := offline(t, "")
 	file := filepath.Join(r.Dir, "environment.yml")
 	r.Environ = append(r.Environ, "PATH="+fakeConda(t, r.Python)+":"+tools.Variable(r.Environ, "PATH"), "VIRTUAL_ENV=/other")
-	write(t, file, "name: x\ndependencies: [python=3.11, numpy, {pip: [alpha]}]\nvariables: {MODE: fast, N: 3}\n")
+	envtest.Write(t, file, "name: x\ndependencies: [python=3.11, numpy, {pip: [alpha]}]\nvariables: {MODE: fast, N: 3}\n")
 	p := resolve(t, r)
 	ready, j := build(t, r)
-	if j.count("solving "+file) != 1 || j.count("with micromamba 9.9.9 in ") != 1 {
+	if j.Count("solving "+file) != 1 || j.Count("with micromamba 9.9.9 in ") != 1 {
 		t.Errorf("log:\n%s", strings.Join(j, "\n"))
 	}
 	got := python(t, r, ready, "import alpha, os, shutil; print(*(os.environ[n] for n in ('CONDA_PREFIX', 'MODE', 'N')), repr(os.environ['VIRTUAL_ENV']), shutil.which('python'))")
@@ -324,7 +325,7 @@ func TestCondaBuildsFromItsFile(t *testing.T) {
 		"dependencies: [python, nosuch-xyz=1]\n": `environment.yml: no package "nosuch-xyz" in its channels`,
 		"dependencies: [numpy]\n":                "environment.yml: it brings no python",
 	} {
-		write(t, file, text)
+		envtest.Write(t, file, text)
 		_, err := Build(t.Context(), resolve(t, r), nil)
 		if fault.KindOf(err) != fault.Invalid || err.Error() != "build environment: "+want || fault.Hint(err) == "" {
 			t.Errorf("%v\nwant %s", err, want)

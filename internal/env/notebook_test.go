@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/drover-run/drover/internal/env/envtest"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/google/go-cmp/cmp"
 )
@@ -44,7 +46,7 @@ func kept(t *testing.T, path string) []string {
 			} `json:"outputs"`
 		} `json:"cells"`
 	}
-	if err := json.Unmarshal([]byte(read(t, path)), &n); err != nil {
+	if err := json.Unmarshal([]byte(envtest.Read(t, path)), &n); err != nil {
 		t.Fatal(err)
 	}
 	var out []string
@@ -69,9 +71,9 @@ type ran struct {
 
 // execute runs a notebook as the agent would. Seen is told each line as it is
 // printed, with the process.
-func execute(t *testing.T, r ProgramRequest, seen func(line string, p *os.Process)) ran {
+func execute(t *testing.T, r programs.Request, seen func(line string, p *os.Process)) ran {
 	t.Helper()
-	c, err := Program(t.Context(), r)
+	c, err := programs.Find(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +108,7 @@ func terminate(t *testing.T, kernel string) func(string, *os.Process) {
 		if err := p.Signal(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
-		if out, err := exec.Command("kill", "-TERM", strings.TrimSpace(read(t, kernel))).CombinedOutput(); err != nil {
+		if out, err := exec.Command("kill", "-TERM", strings.TrimSpace(envtest.Read(t, kernel))).CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, out)
 		}
 	}
@@ -118,14 +120,14 @@ func pidTo(file string) string {
 }
 
 func TestRealNotebooks(t *testing.T) {
-	r := indexed(t, strings.Join(Extra("n.ipynb"), "\n")+"\n")
+	r := indexed(t, strings.Join(programs.Extra("n.ipynb"), "\n")+"\n")
 	ready, _ := build(t, r)
 	t.Run("are executed", func(t *testing.T) { areExecuted(t, r, ready) })
 	t.Run("are kept as far as they came", func(t *testing.T) { areKept(t, r, ready) })
 	t.Run("are told from other files", func(t *testing.T) { areTold(t, r, ready) })
 	t.Run("in examples", func(t *testing.T) {
-		n := ProgramRequest{Dir: t.TempDir(), Script: "train.ipynb", Args: []string{"--epochs", "2"}, Interpreter: ready.Interpreter}
-		put(t, n.Dir, n.Script, read(t, filepath.Join("..", "..", "examples", "notebook", n.Script)), 0o644)
+		n := programs.Request{Dir: t.TempDir(), Script: "train.ipynb", Args: []string{"--epochs", "2"}, Interpreter: ready.Interpreter}
+		envtest.Put(t, n.Dir, n.Script, envtest.Read(t, filepath.Join("..", "..", "examples", "notebook", n.Script)), 0o644)
 		n.Environ = append(append(r.Environ, ready.Environ...), "SM_MODEL_DIR="+t.TempDir())
 		if got := execute(t, n, nil); got.code != 0 || !strings.Contains(got.out, "epoch=2 loss=0.") || !strings.HasPrefix(got.kept[2], "'y = ") {
 			t.Errorf("%+v", got)
@@ -137,7 +139,7 @@ func areExecuted(t *testing.T, r requirements.Request, ready Ready) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	// A kernel of another language: it is this one under another name.
 	kernels := t.TempDir()
-	put(t, kernels, "kernels/other/kernel.json", `{"argv": ["`+ready.Interpreter+`", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "Other", "language": "other"}`, 0o644)
+	envtest.Put(t, kernels, "kernels/other/kernel.json", `{"argv": ["`+ready.Interpreter+`", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "Other", "language": "other"}`, 0o644)
 	const never = "print('never')"
 	for _, c := range []struct {
 		name   string
@@ -167,11 +169,11 @@ func areExecuted(t *testing.T, r requirements.Request, ready Ready) {
 			want: ran{0, "up\nsaved\nafter\n", "", []string{"up\nsaved\n", "after\n"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := ProgramRequest{Dir: t.TempDir(), Script: "sub/n.ipynb", Args: []string{"--lr", "a b"}, Interpreter: ready.Interpreter}
+			n := programs.Request{Dir: t.TempDir(), Script: "sub/n.ipynb", Args: []string{"--lr", "a b"}, Interpreter: ready.Interpreter}
 			n.Environ = append(append(r.Environ, ready.Environ...), "JUPYTER_PATH="+kernels, "HOME=/nonexistent", "IPYTHONDIR="+t.TempDir(), "TMPDIR="+t.TempDir())
-			put(t, n.Dir, n.Script, cells(t, c.kernel, c.cells...), 0o640)
+			envtest.Put(t, n.Dir, n.Script, cells(t, c.kernel, c.cells...), 0o640)
 			// Modules of the code must not be taken for those that execute it.
-			put(t, n.Dir, "nbformat.py", "raise SystemExit('of the code')", 0o644)
+			envtest.Put(t, n.Dir, "nbformat.py", "raise SystemExit('of the code')", 0o644)
 			got := execute(t, n, c.seen)
 			if flat := strings.ReplaceAll(got.errors, "  ", ""); !strings.Contains(flat, c.want.errors) {
 				t.Errorf("stderr: %s", got.errors)
@@ -192,10 +194,10 @@ func areExecuted(t *testing.T, r requirements.Request, ready Ready) {
 
 func areKept(t *testing.T, r requirements.Request, ready Ready) {
 	dir := t.TempDir()
-	put(t, dir, "n.ipynb", cells(t, nil, "print('first')", "import os; os.kill(os.getppid(), 9)"), 0o644)
+	envtest.Put(t, dir, "n.ipynb", cells(t, nil, "print('first')", "import os; os.kill(os.getppid(), 9)"), 0o644)
 	// As if each cell took its time.
-	often := strings.Replace(executor, "max(EVERY, 20 * self.cost)", "-1", 1)
-	if often == executor {
+	often := strings.Replace(programs.Executor, "max(EVERY, 20 * self.cost)", "-1", 1)
+	if often == programs.Executor {
 		t.Fatal("nothing was replaced")
 	}
 	cmd := exec.Command(ready.Interpreter, "-c", often, "n.ipynb")
@@ -216,11 +218,11 @@ func areTold(t *testing.T, r requirements.Request, ready Ready) {
 		`{"some": "json"}`: "n.ipynb is not a notebook: ",
 	} {
 		dir := t.TempDir()
-		put(t, dir, "n.ipynb", text, 0o644)
-		cmd := exec.Command(ready.Interpreter, "-c", executor, "n.ipynb")
+		envtest.Put(t, dir, "n.ipynb", text, 0o644)
+		cmd := exec.Command(ready.Interpreter, "-c", programs.Executor, "n.ipynb")
 		cmd.Dir, cmd.Env = dir, append(r.Environ, ready.Environ...)
 		out, _ := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != 1 || !strings.HasPrefix(string(out), want) || read(t, filepath.Join(dir, "n.ipynb")) != text {
+		if cmd.ProcessState.ExitCode() != 1 || !strings.HasPrefix(string(out), want) || envtest.Read(t, filepath.Join(dir, "n.ipynb")) != text {
 			t.Errorf("%q: %v, %s", text, cmd.ProcessState, out)
 		}
 	}

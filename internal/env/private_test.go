@@ -1,6 +1,7 @@
 package env
 
 import (
+	"github.com/drover-run/drover/internal/env/envtest"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -63,7 +64,7 @@ func TestAnEnvironmentThatOthersCouldHaveChangedIsBuiltAnew(t *testing.T) {
 		if strings.Contains(name, "another user") && os.Geteuid() != 0 {
 			continue // only root can make one
 		}
-		write(t, filepath.Join(library[0], "planted.py"), "")
+		envtest.Write(t, filepath.Join(library[0], "planted.py"), "")
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +72,7 @@ func TestAnEnvironmentThatOthersCouldHaveChangedIsBuiltAnew(t *testing.T) {
 			t.Errorf("%s: it is taken as it is", name)
 		}
 		_, j := build(t, r)
-		if _, err := os.Stat(filepath.Join(library[0], "planted.py")); j.count("Successfully installed") != 1 || err == nil {
+		if _, err := os.Stat(filepath.Join(library[0], "planted.py")); j.Count("Successfully installed") != 1 || err == nil {
 			t.Errorf("%s: it is used as it is:\n%s", name, strings.Join(j, "\n"))
 		}
 	}
@@ -106,7 +107,7 @@ func TestAUVThatOthersCouldHaveChangedIsNotRun(t *testing.T) {
 	r := offline(t, "alpha\n")
 	ran := filepath.Join(t.TempDir(), "ran")
 	uv := filepath.Join(r.Cache, "tools", uvFolder, "bin", "uv")
-	write(t, uv, "#!/bin/sh\n: >"+ran+"\necho uv 9.9.9\n")
+	envtest.Write(t, uv, "#!/bin/sh\n: >"+ran+"\necho uv 9.9.9\n")
 	if err := os.Chmod(uv, 0o775); err != nil {
 		t.Fatal(err)
 	}

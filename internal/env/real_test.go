@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/env/envtest"
 	"github.com/drover-run/drover/internal/env/requirements"
 )
 
@@ -22,7 +23,7 @@ func indexed(t *testing.T, wants string) requirements.Request {
 		t.Skip("DROVER_TEST_REAL=1 runs it: it downloads 60 MB")
 	}
 	r := requirements.Request{Dir: t.TempDir(), Script: "train.py", Python: realPython(t), Cache: filepath.Join(t.TempDir(), "cache")}
-	write(t, filepath.Join(r.Dir, "requirements.txt"), wants)
+	envtest.Write(t, filepath.Join(r.Dir, "requirements.txt"), wants)
 	r.Environ = append(os.Environ(), "UV_CACHE_DIR="+t.TempDir())
 	return r
 }
@@ -32,7 +33,7 @@ func TestRealTheDigitsExampleTrainsInAFreshEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := indexed(t, read(t, filepath.Join(code, "requirements.txt")))
+	r := indexed(t, envtest.Read(t, filepath.Join(code, "requirements.txt")))
 	began := time.Now()
 	lap := func(what string) {
 		t.Logf("%6.2f s  %s", time.Since(began).Seconds(), what)
@@ -77,8 +78,8 @@ func TestRealUVsComplaintsAreUnderstood(t *testing.T) {
 	} {
 		r := indexed(t, requirements)
 		p := resolve(t, r)
-		var j journal
-		_, err := Build(t.Context(), p, j.log)
+		var j envtest.Journal
+		_, err := Build(t.Context(), p, j.Log)
 		want = strings.ReplaceAll(want, "VERSION", p.self.Version)
 		if err == nil || err.Error() != want {
 			t.Errorf("%v\nwant %s\n%s", err, want, strings.Join(j, "\n"))
@@ -120,7 +121,7 @@ func TestRealUVFollowsItsLocksAndSettings(t *testing.T) {
 	} {
 		r := indexed(t, "")
 		for name, text := range c.files {
-			write(t, filepath.Join(r.Dir, name), text)
+			envtest.Write(t, filepath.Join(r.Dir, name), text)
 		}
 		if err := os.Remove(filepath.Join(r.Dir, "requirements.txt")); err != nil {
 			t.Fatal(err)

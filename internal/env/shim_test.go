@@ -1,6 +1,7 @@
 package env
 
 import (
+	"github.com/drover-run/drover/internal/env/envtest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,14 +38,14 @@ func TestAVersionFileAboveAJobsFolderChoosesNoPython(t *testing.T) {
 			shared := inJob(t, &r)
 			bin, own, planted := t.TempDir(), t.TempDir(), t.TempDir()
 			touched := filepath.Join(t.TempDir(), "touched")
-			write(t, filepath.Join(planted, "bin", "python3"), "#!/bin/sh\ntouch "+touched+"\nexec "+realPython(t)+" \"$@\"\n")
-			write(t, filepath.Join(shared, ".tool-versions"), "python path:"+planted+"\n")
+			envtest.Write(t, filepath.Join(planted, "bin", "python3"), "#!/bin/sh\ntouch "+touched+"\nexec "+realPython(t)+" \"$@\"\n")
+			envtest.Write(t, filepath.Join(shared, ".tool-versions"), "python path:"+planted+"\n")
 			chosen := filepath.Join(t.TempDir(), "chosen")
-			write(t, filepath.Join(own, "bin", "python3"), "#!/bin/sh\ntouch "+chosen+"\nexec "+realPython(t)+" \"$@\"\n")
+			envtest.Write(t, filepath.Join(own, "bin", "python3"), "#!/bin/sh\ntouch "+chosen+"\nexec "+realPython(t)+" \"$@\"\n")
 			if c.file != "" {
-				write(t, filepath.Join(r.Dir, c.file), strings.ReplaceAll(c.text, "OWN", own))
+				envtest.Write(t, filepath.Join(r.Dir, c.file), strings.ReplaceAll(c.text, "OWN", own))
 			}
-			write(t, filepath.Join(bin, "python3"), strings.ReplaceAll(asdfShim, "DEFAULT", realPython(t)))
+			envtest.Write(t, filepath.Join(bin, "python3"), strings.ReplaceAll(asdfShim, "DEFAULT", realPython(t)))
 			r.Python = filepath.Join(bin, "python3")
 			if p := resolve(t, r); p.Interpreter != realPython(t) {
 				t.Errorf("the interpreter is %s", p.Interpreter)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/envtest"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/env/tools"
 )
@@ -91,9 +92,9 @@ func TestEachPlanSaysWhichFileAndWhy(t *testing.T) {
 	all.Environ = append(all.Environ, "PYTHONPATH="+bare, "PATH="+fakeConda(t, all.Python)+":"+tools.Variable(all.Environ, "PATH"))
 	for i := len(everyKind) - 1; i >= 0; i-- {
 		k := everyKind[i]
-		write(t, filepath.Join(all.Dir, k.file), k.text)
+		envtest.Write(t, filepath.Join(all.Dir, k.file), k.text)
 		if i == 2 { // a pyproject.toml stands beside each uv.lock
-			write(t, filepath.Join(all.Dir, "pyproject.toml"), projectOf)
+			envtest.Write(t, filepath.Join(all.Dir, "pyproject.toml"), projectOf)
 		}
 		p := resolve(t, all)
 		why := "alpha is not in " + all.Python
@@ -130,7 +131,7 @@ func TestAFileWithoutPackagesAsksForNothing(t *testing.T) {
 		"[project]\ndependencies = ['x @ file:///x.whl']": "x names a path or an address, which only a build can use",
 	} {
 		r := request(t, "")
-		write(t, filepath.Join(r.Dir, "pyproject.toml"), text)
+		envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), text)
 		if p := resolve(t, r); !strings.HasSuffix(p.Why, strings.ReplaceAll(why, "PYTHON", r.Python)) {
 			t.Errorf("%q: why = %q, want ... %q", text, p.Why, why)
 		}
@@ -139,8 +140,8 @@ func TestAFileWithoutPackagesAsksForNothing(t *testing.T) {
 
 func TestPoetrysFilesAreSaidToBeUnread(t *testing.T) {
 	r := request(t, "")
-	write(t, filepath.Join(r.Dir, "pyproject.toml"), "[tool.poetry.dependencies]\nalpha = '^1'\n")
-	write(t, filepath.Join(r.Dir, "poetry.lock"), "")
+	envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), "[tool.poetry.dependencies]\nalpha = '^1'\n")
+	envtest.Write(t, filepath.Join(r.Dir, "poetry.lock"), "")
 	if p := resolve(t, r); p.Source != requirements.SourceActive || !strings.Contains(p.Why, "poetry export") {
 		t.Errorf("plan = %+v", p)
 	}
@@ -171,9 +172,9 @@ func TestABrokenFileIsNamedWithItsLine(t *testing.T) {
 	} {
 		r := request(t, "")
 		if c.file == "uv.lock" {
-			write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
+			envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
 		}
-		write(t, filepath.Join(r.Dir, c.file), c.text)
+		envtest.Write(t, filepath.Join(r.Dir, c.file), c.text)
 		_, err := Resolve(t.Context(), r)
 		said.Error(c.want, err)
 		if err == nil || err.Error() != "read requirements: "+c.want || fault.KindOf(err) != fault.Invalid || !strings.Contains(fault.Hint(err), "--no-env") {
@@ -189,7 +190,7 @@ func TestABrokenFileIsNamedWithItsLine(t *testing.T) {
 
 func TestALockWithoutItsProjectIsRefused(t *testing.T) {
 	r := request(t, "")
-	write(t, filepath.Join(r.Dir, "uv.lock"), lockOf)
+	envtest.Write(t, filepath.Join(r.Dir, "uv.lock"), lockOf)
 	_, err := Resolve(t.Context(), r)
 	if fault.KindOf(err) != fault.Missing || err.Error() != "read requirements: uv.lock: there is no pyproject.toml beside it" {
 		t.Errorf("err = %v", err)
@@ -214,12 +215,12 @@ func TestALockBindsWhatComesWithThePackages(t *testing.T) {
 			install(t, site, "tests", "3")
 			r := request(t, "")
 			r.Environ = append(r.Environ, "PYTHONPATH="+site)
-			write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
+			envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
 			text := strings.ReplaceAll(lockOf, c.change, c.to)
 			if text == lockOf {
 				t.Fatal("nothing is changed")
 			}
-			write(t, filepath.Join(r.Dir, "uv.lock"), text)
+			envtest.Write(t, filepath.Join(r.Dir, "uv.lock"), text)
 			if p := resolve(t, r); !strings.HasSuffix(p.Why, strings.ReplaceAll(c.why, "PYTHON", r.Python)) {
 				t.Errorf("why = %q, want ... %q", p.Why, c.why)
 			}
@@ -232,12 +233,12 @@ func TestGroupsAreThoseOfTheProject(t *testing.T) {
 	site := t.TempDir()
 	install(t, site, "alpha", "1.0")
 	r.Environ = append(r.Environ, "PYTHONPATH="+site)
-	write(t, filepath.Join(r.Dir, "uv.lock"), lockOf)
-	write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
+	envtest.Write(t, filepath.Join(r.Dir, "uv.lock"), lockOf)
+	envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf)
 	if p := resolve(t, r); !strings.HasSuffix(p.Why, "tests is not in "+r.Python) {
 		t.Errorf("why = %q", p.Why)
 	}
-	write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf+"[tool.uv]\ndefault-groups = []\n")
+	envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), projectOf+"[tool.uv]\ndefault-groups = []\n")
 	if p := resolve(t, r); p.Source != requirements.SourceActive {
 		t.Errorf("without the group, why = %q", p.Why)
 	}
@@ -248,7 +249,7 @@ func TestGroupsAreThoseOfTheProject(t *testing.T) {
 func fakePython(t *testing.T, dir, name, version string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	write(t, path, fmt.Sprintf("#!/bin/sh\necho '{\"self\": {\"executable\": %q, \"base\": %q, \"prefix\": \"/fake\", \"version\": %q}, \"missing\": {\"name\": \"alpha\"}}'\n", path, path, version))
+	envtest.Write(t, path, fmt.Sprintf("#!/bin/sh\necho '{\"self\": {\"executable\": %q, \"base\": %q, \"prefix\": \"/fake\", \"version\": %q}, \"missing\": {\"name\": \"alpha\"}}'\n", path, path, version))
 	return path
 }
 
@@ -258,7 +259,7 @@ func TestAnotherPythonIsTakenWhereTheFileDoesNotAllowTheFirst(t *testing.T) {
 	fakePython(t, bin, "python3.9", "3.9.2")
 	fit := fakePython(t, bin, "python3.12", "3.12.1")
 	fakePython(t, bin, "python3.13", "3.13.0")
-	write(t, filepath.Join(bin, "python3.11"), "#!/bin/sh\nexit 127\n")
+	envtest.Write(t, filepath.Join(bin, "python3.11"), "#!/bin/sh\nexit 127\n")
 	for file, text := range map[string]string{
 		"pyproject.toml": "[project]\nrequires-python = '>=3.10,<3.13'\ndependencies = ['alpha']\n",
 		"train.py":       block("requires-python = '>=3.10,<3.13'", "dependencies = ['alpha']"),
@@ -266,7 +267,7 @@ func TestAnotherPythonIsTakenWhereTheFileDoesNotAllowTheFirst(t *testing.T) {
 	} {
 		r := request(t, "")
 		r.Python, r.Environ = "", []string{"PATH=" + bin}
-		write(t, filepath.Join(r.Dir, file), text)
+		envtest.Write(t, filepath.Join(r.Dir, file), text)
 		p := resolve(t, r)
 		if p.self.Executable != fit || !p.Build || !strings.HasSuffix(p.Why, old+" is 3.9.2 and "+fit+" is 3.12.1") {
 			t.Errorf("%s: %+v", file, p)
@@ -278,7 +279,7 @@ func TestAnotherPythonIsTakenWhereTheFileDoesNotAllowTheFirst(t *testing.T) {
 		}
 	}
 	r := request(t, "")
-	write(t, filepath.Join(r.Dir, "pyproject.toml"), "[project]\n\nrequires-python = '>=3.99'\n")
+	envtest.Write(t, filepath.Join(r.Dir, "pyproject.toml"), "[project]\n\nrequires-python = '>=3.99'\n")
 	_, err := Resolve(t.Context(), r)
 	if err == nil || !strings.HasPrefix(err.Error(), "resolve python: pyproject.toml line 3: it needs Python >=3.99, but "+r.Python) {
 		t.Errorf("err = %v", err)
@@ -293,13 +294,13 @@ func TestThePackagesOfAnActiveCondaEnvironmentAreJudged(t *testing.T) {
 	// in it a Python that has the real one's library.
 	prefix := t.TempDir()
 	for _, p := range []string{"python-3.11.7-h1_0", "numpy-1.26.4-py311_0", "ca-certificates-2024a-h0_0"} {
-		write(t, filepath.Join(prefix, "conda-meta", p+".json"), "{}")
+		envtest.Write(t, filepath.Join(prefix, "conda-meta", p+".json"), "{}")
 	}
 	out, err := exec.Command(real, "-c", "import sys; print(sys.base_prefix)").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(prefix, "pyvenv.cfg"), "home = "+filepath.Join(strings.TrimSpace(string(out)), "bin")+"\ninclude-system-site-packages = true\n")
+	envtest.Write(t, filepath.Join(prefix, "pyvenv.cfg"), "home = "+filepath.Join(strings.TrimSpace(string(out)), "bin")+"\ninclude-system-site-packages = true\n")
 	if err := os.MkdirAll(filepath.Join(prefix, "bin"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +319,7 @@ func TestThePackagesOfAnActiveCondaEnvironmentAreJudged(t *testing.T) {
 		"[numpy, {pip: [nosuch-x]}]": "nosuch-x is not in " + r.Python,
 		"[{pip: [pip]}]":             "has the one requirement of environment.yml",
 	} {
-		write(t, filepath.Join(r.Dir, "environment.yml"), "name: x\nchannels: [conda-forge]\ndependencies: "+deps+"\n")
+		envtest.Write(t, filepath.Join(r.Dir, "environment.yml"), "name: x\nchannels: [conda-forge]\ndependencies: "+deps+"\n")
 		if p := resolve(t, r); !strings.HasSuffix(p.Why, why) {
 			t.Errorf("%s: why = %q, want ... %q", deps, p.Why, why)
 		}
@@ -327,7 +328,7 @@ func TestThePackagesOfAnActiveCondaEnvironmentAreJudged(t *testing.T) {
 
 func TestWithoutCondaAFaultSaysWhatToDo(t *testing.T) {
 	r := request(t, "")
-	write(t, filepath.Join(r.Dir, "environment.yaml"), "dependencies: [python]\n")
+	envtest.Write(t, filepath.Join(r.Dir, "environment.yaml"), "dependencies: [python]\n")
 	_, err := Resolve(t.Context(), r)
 	want := "build environment: environment.yaml: there is no micromamba, mamba or conda here"
 	if fault.KindOf(err) != fault.Missing || err.Error() != want || !strings.Contains(fault.Hint(err), "micromamba") || !strings.Contains(fault.Hint(err), "--python") {
@@ -367,8 +368,8 @@ func TestTheSameCodeInAnotherFolderHasTheSameEnvironment(t *testing.T) {
 		var digests []string
 		for _, content := range []string{"one", "one", "two"} {
 			r := request(t, "")
-			write(t, filepath.Join(r.Dir, file), text)
-			write(t, filepath.Join(r.Dir, "pkg", "setup.py"), content)
+			envtest.Write(t, filepath.Join(r.Dir, file), text)
+			envtest.Write(t, filepath.Join(r.Dir, "pkg", "setup.py"), content)
 			digests = append(digests, resolve(t, r).Digest)
 		}
 		if digests[0] != digests[1] || digests[1] == digests[2] {

@@ -114,7 +114,7 @@ func firstVerdict(ctx context.Context, r requirements.Request, found []string, a
 // interpreter and remembers. A cache that cannot be read or written costs time,
 // nothing else.
 func recall(ctx context.Context, r requirements.Request, python string, asked *requirements.Manifest) (verdict, error) {
-	key := hashOf(append([]string{probe, python, resolved(python)}, dependsOn(r, python, asked)...)...)
+	key := hashOf(append([]string{probe, python, tools.Resolved(python)}, dependsOn(r, python, asked)...)...)
 	// Named by what it rests on, not by the folder: an agent lays the same code
 	// out in a new one each time.
 	file := filepath.Join(r.Cache, "verdicts", key[:24]+".json")

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 )
 
 // This program is drover too, as far as these tests start it.
@@ -254,21 +254,21 @@ func TestMPIIsToldInItsOwnWay(t *testing.T) {
 	open4 := " --allow-run-as-root --leave-session-attached --bind-to none --oversubscribe --mca plm rsh --mca ras ^slurm"
 	for name, row := range map[string]struct {
 		o    MPIOptions
-		tool env.MPI
+		tool programs.MPI
 		want string
 	}{
-		"mpich alone":      {alone, env.MPI{Path: "mpiexec", Family: env.MPICH}, "drover launch mpi --family MPICH --hosts algo-1 -- mpiexec -n 4" + rank1},
-		"open mpi 4 alone": {alone, env.MPI{Path: "mpiexec", Family: env.OpenMPI, Version: "4.1.4"}, "drover launch mpi --family Open MPI --hosts algo-1 -- mpiexec -n 4" + open4 + " --mca plm_rsh_agent @rsh" + rank1},
-		"mpich": {two, env.MPI{Path: "mpiexec", Family: env.MPICH},
+		"mpich alone":      {alone, programs.MPI{Path: "mpiexec", Family: programs.MPICH}, "drover launch mpi --family MPICH --hosts algo-1 -- mpiexec -n 4" + rank1},
+		"open mpi 4 alone": {alone, programs.MPI{Path: "mpiexec", Family: programs.OpenMPI, Version: "4.1.4"}, "drover launch mpi --family Open MPI --hosts algo-1 -- mpiexec -n 4" + open4 + " --mca plm_rsh_agent @rsh" + rank1},
+		"mpich": {two, programs.MPI{Path: "mpiexec", Family: programs.MPICH},
 			"drover launch mpi --family MPICH --hosts algo-1,algo-2 -- mpiexec -launcher manual -genvnone -hosts algo-1:2,algo-2:2 -n 4 -wdir / -localhost 10.0.0.1 -genv UCX_TLS ^sm" + rank2},
-		"mpich on one machine": {together, env.MPI{Path: "mpiexec", Family: env.MPICH},
+		"mpich on one machine": {together, programs.MPI{Path: "mpiexec", Family: programs.MPICH},
 			"drover launch mpi --family MPICH --hosts algo-1,algo-2 -- mpiexec -launcher manual -genvnone -hosts algo-1:2,algo-2:2 -n 4 -wdir / -localhost 127.0.0.1" +
 				" -genv MPIR_CVAR_CH4_NETMOD ofi -genv FI_PROVIDER tcp -genv FI_TCP_IFACE lo -genv UCX_TLS ^sm" + rank2},
-		"intel on one machine": {together, env.MPI{Path: "mpiexec", Family: env.IntelMPI},
+		"intel on one machine": {together, programs.MPI{Path: "mpiexec", Family: programs.IntelMPI},
 			"drover launch mpi --family Intel MPI --hosts algo-1,algo-2 -- mpiexec -bootstrap ssh -bootstrap-exec @rsh -genvnone -hosts algo-1:2,algo-2:2 -n 4 -wdir / -iface lo -genv I_MPI_PIN 0 -genv UCX_TLS ^sm" + rank2},
-		"intel": {two, env.MPI{Path: "mpiexec", Family: env.IntelMPI},
+		"intel": {two, programs.MPI{Path: "mpiexec", Family: programs.IntelMPI},
 			"drover launch mpi --family Intel MPI --hosts algo-1,algo-2 -- mpiexec -bootstrap ssh -bootstrap-exec @rsh -genvnone -hosts algo-1:2,algo-2:2 -n 4 -wdir / -iface eth0 -genv UCX_TLS ^sm" + rank2},
-		"open mpi 4": {two, env.MPI{Path: "mpiexec", Family: env.OpenMPI, Version: "4.1.4"},
+		"open mpi 4": {two, programs.MPI{Path: "mpiexec", Family: programs.OpenMPI, Version: "4.1.4"},
 			"drover launch mpi --family Open MPI --hosts algo-1,algo-2 -- mpiexec --host algo-1:2,algo-2:2 -n 4 --wdir /" + open4 + " --mca plm_rsh_agent @rsh --mca plm_rsh_no_tree_spawn 1" +
 				" --mca orte_abort_on_non_zero_status 1 --mca if_base_do_not_resolve 1 --mca oob_tcp_if_include eth0 --mca btl_tcp_if_include eth0" + rank2},
 	} {
@@ -278,7 +278,7 @@ func TestMPIIsToldInItsOwnWay(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	together.Named, together.Tool = false, env.MPI{Family: env.OpenMPI, Version: "4.1.4"}
+	together.Named, together.Tool = false, programs.MPI{Family: programs.OpenMPI, Version: "4.1.4"}
 	if _, err := MPI("drover", together); fault.KindOf(err) != fault.Invalid || fault.Hint(err) == "" {
 		t.Errorf("nodes that Open MPI would take for one: %v", err)
 	}

@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 )
 
 // MPIOptions are what mpiexec is to be told.
 type MPIOptions struct {
-	Tool      env.MPI
+	Tool      programs.MPI
 	Hosts     []string // names of the nodes by rank; this is the first. They resolve here
 	Addresses []string // of the nodes, by rank
 	Procs     int      // processes on each
@@ -38,7 +38,7 @@ func MPI(self string, o MPIOptions) ([]string, error) {
 	if len(o.Hosts) == 1 {
 		return append(append(head, o.localMpiexec()...), program...), nil
 	}
-	if o.Tool.Family == env.OpenMPI && o.sameAddress() && !o.Named {
+	if o.Tool.Family == programs.OpenMPI && o.sameAddress() && !o.Named {
 		return nil, fault.New(fault.Invalid, "Leave --no-mounts out, or put mpich into requirements.txt: it can.",
 			"start mpiexec: Open MPI takes nodes of one machine for one node, where they have no names of their own")
 	}
@@ -65,7 +65,7 @@ func (o MPIOptions) totalProcesses() string { return strconv.Itoa(len(o.Hosts) *
 func (o MPIOptions) localMpiexec() []string {
 	line := []string{o.Tool.Path, "-n", o.totalProcesses()}
 	switch {
-	case o.Tool.Family != env.OpenMPI:
+	case o.Tool.Family != programs.OpenMPI:
 		return line
 	case o.Tool.Major() >= 5:
 		return append(append(line, o.openMPIFlags()...), "--prtemca", "plm_ssh_agent", rshFile)
@@ -92,9 +92,9 @@ func (o MPIOptions) remoteMpiexec() []string {
 	}
 	list := strings.Join(hosts, ",") // Intel's takes the same
 	switch o.Tool.Family {
-	case env.MPICH:
+	case programs.MPICH:
 		return o.hydraMpiexec(list, "-launcher", "manual")
-	case env.IntelMPI: // knows no manual launcher
+	case programs.IntelMPI: // knows no manual launcher
 		return o.hydraMpiexec(list, "-bootstrap", "ssh", "-bootstrap-exec", rshFile)
 	}
 	line := append([]string{o.Tool.Path, "--host", list, "-n", o.totalProcesses(), "--wdir", "/"}, o.openMPIFlags()...)
@@ -131,7 +131,7 @@ func (o MPIOptions) hydraMpiexec(list string, how ...string) []string {
 		}
 	}
 	switch {
-	case o.Tool.Family == env.IntelMPI:
+	case o.Tool.Family == programs.IntelMPI:
 		if o.Interface != "" { // or it tells a name, which other nodes may not know
 			line = append(line, "-iface", o.Interface)
 		}
@@ -145,7 +145,7 @@ func (o MPIOptions) hydraMpiexec(list string, how ...string) []string {
 	default:
 		line = append(line, "-localhost", o.Addresses[0])
 	}
-	if n := len(o.Hosts); o.Tool.Family == env.IntelMPI && n > 16 {
+	if n := len(o.Hosts); o.Tool.Family == programs.IntelMPI && n > 16 {
 		line = append(line, "-branch-count", strconv.Itoa(n)) // or nodes start others, and ask their own desks
 	}
 	// UCX takes nodes of one machine for one node, and shared memory between their
@@ -211,7 +211,7 @@ func mpi(_ context.Context, args []string) (int, error) {
 	}
 	// A stop of the tree signals mpiexec too, which ends what it has started.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-	family := env.Family(pairs["family"])
+	family := programs.Family(pairs["family"])
 	temp, err := settle()
 	defer os.RemoveAll(temp)
 	if err != nil {
@@ -229,7 +229,7 @@ func mpi(_ context.Context, args []string) (int, error) {
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	hosts := strings.Split(pairs["hosts"], ",")
-	if family != env.MPICH || len(hosts) == 1 { // one needs no carrier
+	if family != programs.MPICH || len(hosts) == 1 { // one needs no carrier
 		return statusOf(c.Run()), nil
 	}
 	h := &hydra{hosts: hosts, mpiexec: c, gone: make(chan struct{})}

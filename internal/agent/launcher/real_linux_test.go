@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/contract"
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 )
 
 // realMPIs are Debian's, and those that DROVER_TEST_MPI names: paths of mpiexec,
 // with colons between.
-func realMPIs(t *testing.T) (tools []env.MPI) {
+func realMPIs(t *testing.T) (tools []programs.MPI) {
 	t.Helper()
 	if os.Getenv("DROVER_TEST_REAL") != "1" {
 		t.Skip("DROVER_TEST_REAL=1 runs it, as root: it needs mpiexec.mpich and mpiexec.openmpi")
@@ -30,7 +30,7 @@ func realMPIs(t *testing.T) (tools []env.MPI) {
 		if err := os.WriteFile(filepath.Join(bin, "mpiexec"), []byte("#!/bin/sh\nexec "+path+" \"$@\"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		tool, err := env.FindMPI(t.Context(), append(os.Environ(), "PATH="+bin), "")
+		tool, err := programs.FindMPI(t.Context(), append(os.Environ(), "PATH="+bin), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ type machine struct {
 	MPIOptions
 }
 
-func newMachine(t *testing.T, tool env.MPI, apart bool) *machine {
+func newMachine(t *testing.T, tool programs.MPI, apart bool) *machine {
 	t.Helper()
 	m := &machine{t: t, apart: apart}
 	m.MPIOptions = MPIOptions{Tool: tool, Hosts: []string{"algo-1", "algo-2"}, Addresses: []string{"127.0.0.1", "127.0.0.1"}, Procs: 2, Interface: "lo", Named: true}
@@ -160,13 +160,13 @@ func TestRealMPIEndsAsItsRanksDo(t *testing.T) {
 				}
 				// All others wait for ever.
 				want := 3
-				if tool.Family == env.IntelMPI {
+				if tool.Family == programs.IntelMPI {
 					want = -1 // its mpiexec dies of SIGPIPE now and then
 				}
 				m.run(want, "sh", "-c", realRank+`[ $r = 3 ] || exec sleep 1000; exit 3`)
 				m.run(want, "sh", "-c", realRank+`[ $r = 0 ] || exec sleep 1000; exit 3`)
 				m.run(-1, "sh", "-c", realRank+`[ $r = 3 ] || exec sleep 1000; kill -KILL $$`)
-				if tool.Family == env.MPICH || tool.Family == env.OpenMPI && tool.Major() == 4 {
+				if tool.Family == programs.MPICH || tool.Family == programs.OpenMPI && tool.Major() == 4 {
 					// The proxy is above the rank's own launcher. Intel's mpiexec waits on
 					// and Open MPI 5's says 0: there the agent hears of it.
 					m.run(-1, "sh", "-c", realRank+`[ $r = 3 ] || exec sleep 1000; kill -KILL $(ps -o ppid= -p $PPID); exec sleep 1000`)

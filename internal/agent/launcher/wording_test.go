@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 )
 
 func TestCommandsOfDroversOwnSayWhatIsMeantForUsers(t *testing.T) {
@@ -44,7 +44,7 @@ func TestALaunchWithoutAProgramIsAMistakeOfOurs(t *testing.T) {
 
 func TestOpenMPIOnNodesOfOneMachineSaysWhatCanBeDone(t *testing.T) {
 	t.Parallel()
-	_, err := MPI("drover", MPIOptions{Tool: env.MPI{Family: env.OpenMPI}, Hosts: []string{"algo-1", "algo-2"}, Addresses: []string{"127.0.0.1", "127.0.0.1"}, Argv: []string{"x"}})
+	_, err := MPI("drover", MPIOptions{Tool: programs.MPI{Family: programs.OpenMPI}, Hosts: []string{"algo-1", "algo-2"}, Addresses: []string{"127.0.0.1", "127.0.0.1"}, Argv: []string{"x"}})
 	if err == nil || err.Error() != "start mpiexec: Open MPI takes nodes of one machine for one node, where they have no names of their own" ||
 		fault.Hint(err) != "Leave --no-mounts out, or put mpich into requirements.txt: it can." || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))

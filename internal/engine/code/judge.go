@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/drover-run/drover/internal/bundle"
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/proc/written"
 	"github.com/drover-run/drover/job"
 )
@@ -121,7 +121,7 @@ func (j *Judge) judgeFile(f bundle.Found) (why string, uncertain bool) {
 		return ownOutput, false
 	}
 	base := filepath.Base(f.Name)
-	if f.Tracked || f.Chosen || f.Info.Mode()&0o111 != 0 || env.IsScript(base) || j.named[f.Path] {
+	if f.Tracked || f.Chosen || f.Info.Mode()&0o111 != 0 || programs.IsScript(base) || j.named[f.Path] {
 		return "", false
 	}
 	former, remembered := j.known.Find(f.Path, f.Info)

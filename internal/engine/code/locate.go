@@ -21,7 +21,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/engine/session"
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/job"
 )
 
@@ -120,7 +120,7 @@ func (l *Locator) findProjectRoot(s job.Spec, dir, script string) root {
 		r.script = slashPath(r.dir, filepath.Join(from, filepath.Base(filepath.FromSlash(script))))
 	}
 	switch {
-	case env.IsNotebook(r.script): // which Jupyter, too, runs in its own folder
+	case programs.IsNotebook(r.script): // which Jupyter, too, runs in its own folder
 		r.sub = slashPath(r.dir, from)
 	case Inside(r.dir, here):
 		r.sub = slashPath(r.dir, here)
@@ -155,7 +155,7 @@ func (l *Locator) locatePart(ctx context.Context, s job.Spec, r root, items func
 	ship := Shipment{Script: r.script, Sub: r.sub, Judge: l.newJudge(s, r.dir)}
 	src := bundle.Source{Dir: r.dir, Script: filepath.FromSlash(r.script), Extra: l.absolutePaths(s.Deps), At: r.sub, Without: items, Judge: ship.Judge.judgeFile, Partial: true}
 	file := r.script
-	if named := l.pythonFileIn(s, r.dir); file == "" && named != env.NoFile {
+	if named := l.pythonFileIn(s, r.dir); file == "" && named != programs.NoFile {
 		file = named
 	}
 	if at := path.Dir(file); file != "" && at != "." {
@@ -307,14 +307,14 @@ func OtherPrograms(o driver.Properties, s job.Spec) bool {
 // elsewhere says whether a program that is not here may be meant as one of the
 // place it runs in: a whole path, or a name without an ending.
 func elsewhere(program string) bool {
-	return !env.IsScript(program) && (filepath.IsAbs(program) || !strings.ContainsAny(program, "/."))
+	return !programs.IsScript(program) && (filepath.IsAbs(program) || !strings.ContainsAny(program, "/."))
 }
 
 // isInterpreter says of a file that is named by its path whether it is a Python
 // interpreter, as .venv/bin/python, and no script of that name.
 func isInterpreter(file string) bool {
 	info, err := os.Stat(file)
-	return err == nil && env.IsInterpreter(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && !isScript(file)
+	return err == nil && programs.IsInterpreter(file) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 && !isScript(file)
 }
 
 // pythonTarget is the file that Python runs for a script: where the script is a symbolic
@@ -340,7 +340,7 @@ func (l *Locator) isInFolder(file string) bool {
 // isScript says whether a file is text that an interpreter reads: by its name,
 // or by a first line that begins with #!.
 func isScript(file string) bool {
-	if env.IsScript(file) {
+	if programs.IsScript(file) {
 		return true
 	}
 	f, err := os.Open(file)

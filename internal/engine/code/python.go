@@ -3,7 +3,7 @@ package code
 import (
 	"strings"
 
-	"github.com/drover-run/drover/internal/env"
+	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/job"
 )
@@ -21,14 +21,14 @@ func (l *Locator) PythonFile(s job.Spec, ship Shipment) string {
 // pythonFileIn is the file that a spec's Python interpreter runs, in the folder dir of its
 // code; "" where the program is none.
 func (l *Locator) pythonFileIn(s job.Spec, dir string) string {
-	if s.Verb == job.Shell || s.ByShell || len(s.Entrypoint) > 0 || !env.IsInterpreter(s.Program) {
+	if s.Verb == job.Shell || s.ByShell || len(s.Entrypoint) > 0 || !programs.IsInterpreter(s.Program) {
 		return ""
 	}
 	cwd := l.Caller.Folder
 	if s.Source != "" {
 		cwd = dir
 	}
-	return env.PythonFile(s.Args, dir, cwd, s.Verb == job.Map)
+	return programs.PythonFile(s.Args, dir, cwd, s.Verb == job.Map)
 }
 
 // PythonRequest asks for what a program needs of Python. A path that names an
@@ -38,5 +38,5 @@ func (l *Locator) PythonRequest(s job.Spec, ship Shipment) requirements.Request 
 	if strings.ContainsRune(program, '/') {
 		program = l.absolutePaths([]string{program})[0]
 	}
-	return env.For(requirements.Request{Dir: ship.Files.Dir, Sub: ship.Sub, Python: s.Python, NoEnv: s.NoEnv, Environ: l.Caller.Environ, Cache: l.Caller.Cache}, ship.Script, ship.Python, program)
+	return programs.For(requirements.Request{Dir: ship.Files.Dir, Sub: ship.Sub, Python: s.Python, NoEnv: s.NoEnv, Environ: l.Caller.Environ, Cache: l.Caller.Cache}, ship.Script, ship.Python, program)
 }

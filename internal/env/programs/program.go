@@ -1,4 +1,8 @@
-package env
+// Package programs finds what runs a script that is no Python of an environment: an interpreter by
+// the script's suffix or first line, a launcher of several processes; and it tells which script a
+// command line of Python means. It refuses to know environments. Proved by its tests with real
+// programs.
+package programs
 
 import (
 	"bytes"
@@ -18,8 +22,8 @@ import (
 	"github.com/drover-run/drover/internal/env/tools"
 )
 
-// ProgramRequest says what is to be started: Script, or Name, or Line.
-type ProgramRequest struct {
+// Request says what is to be started: Script, or Name, or Line.
+type Request struct {
 	Dir         string   // the code folder, absolute
 	Sub         string   // the program's working folder, slash-separated below Dir; "" is Dir
 	Script      string   // slash path of a file in Dir
@@ -84,12 +88,12 @@ func Extra(script string) []string {
 	return nil
 }
 
-// Program decides which command line runs a program. A file that can be executed
+// Find decides which command line runs a program. A file that can be executed
 // is, as a shell would; another is given to what its first line or its suffix
 // names. It reads the file's beginning, and asks an interpreter whether it can
 // execute a notebook; it starts nothing else. Faults: Missing without the
 // interpreter; Invalid for a file that cannot be run and a name that is nowhere.
-func Program(ctx context.Context, r ProgramRequest) (Command, error) {
+func Find(ctx context.Context, r Request) (Command, error) {
 	switch {
 	case r.Script != "":
 		return r.scriptCommand(ctx)
@@ -105,7 +109,7 @@ func Program(ctx context.Context, r ProgramRequest) (Command, error) {
 	return Command{Path: file, Name: r.Name, Args: r.Args}, err
 }
 
-func (r ProgramRequest) scriptCommand(ctx context.Context) (Command, error) {
+func (r Request) scriptCommand(ctx context.Context) (Command, error) {
 	file := filepath.Join(r.Dir, filepath.FromSlash(r.Script))
 	h, err := readHead(file)
 	if err != nil {
@@ -130,7 +134,7 @@ func (r ProgramRequest) scriptCommand(ctx context.Context) (Command, error) {
 		}
 		// As the kernel would: all that follows is one word.
 		words := []string{r.scriptArgument()}
-		interpreter, option := cutBlank(h.line)
+		interpreter, option := tools.CutBlank(h.line)
 		if option != "" {
 			words = []string{option, r.scriptArgument()}
 		}
@@ -145,7 +149,7 @@ func (r ProgramRequest) scriptCommand(ctx context.Context) (Command, error) {
 }
 
 // scriptArgument is the script's name as an argument: it must not be taken for an option.
-func (r ProgramRequest) scriptArgument() string {
+func (r Request) scriptArgument() string {
 	if r.At != "" {
 		return path.Join(r.At, r.Script)
 	}
@@ -157,10 +161,10 @@ func (r ProgramRequest) scriptArgument() string {
 }
 
 // hostFolder is the working folder as this process sees it.
-func (r ProgramRequest) hostFolder() string { return filepath.Join(r.Dir, filepath.FromSlash(r.Sub)) }
+func (r Request) hostFolder() string { return filepath.Join(r.Dir, filepath.FromSlash(r.Sub)) }
 
 // pathFromFolder is a path in the code folder as the program names it from its working folder.
-func (r ProgramRequest) pathFromFolder(name string) string {
+func (r Request) pathFromFolder(name string) string {
 	rel, err := filepath.Rel("/"+r.Sub, "/"+name)
 	if err != nil {
 		return name
@@ -169,7 +173,7 @@ func (r ProgramRequest) pathFromFolder(name string) string {
 }
 
 // firstOnPath is the first program of a language's that is on PATH.
-func (r ProgramRequest) firstOnPath(l *language, what string) (Command, error) {
+func (r Request) firstOnPath(l *language, what string) (Command, error) {
 	for _, name := range l.programs {
 		if file := r.lookUpOnPath(name); file != "" {
 			return Command{Path: file}, nil
@@ -181,10 +185,10 @@ func (r ProgramRequest) firstOnPath(l *language, what string) (Command, error) {
 // executor executes a notebook, see there.
 //
 //go:embed notebook.py
-var executor string
+var Executor string
 
 // pythonCommand runs a script or a notebook in the interpreter that was prepared for it.
-func (r ProgramRequest) pythonCommand(ctx context.Context, l *language) (Command, error) {
+func (r Request) pythonCommand(ctx context.Context, l *language) (Command, error) {
 	c, err := Command{Path: r.Interpreter}, error(nil)
 	if r.Interpreter == "" {
 		if c, err = r.firstOnPath(l, r.Script); err != nil {
@@ -204,13 +208,13 @@ func (r ProgramRequest) pythonCommand(ctx context.Context, l *language) (Command
 		}
 		return c, fault.New(fault.Missing, "Add nbclient and ipykernel to requirements.txt.", "start program: %s needs %s, which is not in %s", r.Script, module, c.Path)
 	}
-	c.Args = append([]string{"-c", executor}, c.Args...)
+	c.Args = append([]string{"-c", Executor}, c.Args...)
 	return c, nil
 }
 
 // juliaProject is Julia's word for the packages of the nearest Project.toml from the
 // script's folder up to the code folder. The caller's own JULIA_PROJECT counts.
-func (r ProgramRequest) juliaProject() []string {
+func (r Request) juliaProject() []string {
 	if !strings.EqualFold(path.Ext(r.Script), ".jl") || tools.Variable(r.Environ, "JULIA_PROJECT") != "" {
 		return nil
 	}
@@ -231,11 +235,11 @@ func (r ProgramRequest) juliaProject() []string {
 
 // firstLine refuses what a script's first line names and is not there; the
 // kernel would say that the script itself is not. "" is no such line.
-func (r ProgramRequest) firstLine(line string) error {
+func (r Request) firstLine(line string) error {
 	if strings.HasSuffix(line, "\r") {
 		return fault.New(fault.Invalid, `Try sed -i 's/\r$//' `+r.Script+".", "start program: %q has the line ends of Windows, so its first line names no program", r.Script)
 	}
-	name, rest := cutBlank(line)
+	name, rest := tools.CutBlank(line)
 	if path.Base(name) == "env" {
 		words := strings.Fields(rest)
 		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) {
@@ -260,7 +264,7 @@ func (r ProgramRequest) firstLine(line string) error {
 }
 
 // findProgram finds a program as a shell in that environment and folder would.
-func (r ProgramRequest) findProgram(name string) (string, error) {
+func (r Request) findProgram(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		if !filepath.IsAbs(name) {
 			name = filepath.Join(r.hostFolder(), name)
@@ -278,7 +282,7 @@ func (r ProgramRequest) findProgram(name string) (string, error) {
 
 // lookUpOnPath finds a name on PATH; "" when it is not there. Unlike FindAll it takes
 // entries that are relative to the program's own folder.
-func (r ProgramRequest) lookUpOnPath(name string) string {
+func (r Request) lookUpOnPath(name string) string {
 	for _, dir := range filepath.SplitList(tools.Variable(r.Environ, "PATH")) {
 		if !filepath.IsAbs(dir) {
 			dir = filepath.Join(r.hostFolder(), dir)
@@ -324,12 +328,4 @@ func readHead(file string) (head, error) {
 		h.line = strings.Trim(string(line), " \t")
 	}
 	return h, nil
-}
-
-// cutBlank cuts a line after its first word.
-func cutBlank(line string) (word, rest string) {
-	if i := strings.IndexAny(line, " \t"); i >= 0 {
-		return line[:i], strings.TrimLeft(line[i:], " \t")
-	}
-	return line, ""
 }

@@ -1,4 +1,4 @@
-package env
+package packages
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/envtest"
 	"github.com/drover-run/drover/internal/env/requirements"
 )
 
@@ -32,8 +33,8 @@ func TestPackagesAreReadStrictly(t *testing.T) {
 		"hello=2.10-3\na1=1:2.0~rc1+b1": {"hello=2.10-3", "a1=1:2.0~rc1+b1"},
 	} {
 		dir := t.TempDir()
-		put(t, dir, "packages.txt", text, 0o644)
-		got, err := Packages(requirements.Request{Dir: dir})
+		envtest.Put(t, dir, "packages.txt", text, 0o644)
+		got, err := Read(requirements.Request{Dir: dir})
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%q: %v (-want +got):\n%s", text, err, diff)
 		}
@@ -41,13 +42,13 @@ func TestPackagesAreReadStrictly(t *testing.T) {
 	for _, line := range []string{"-y", "--reinstall", "foo-", "foo=1-", "foo:i386-", "foo/stable", "foo bar", "Foo", "f", "foo=1.*", "foo*", "^foo",
 		"foo;reboot", "$(foo)", "foo\x00", "./foo.deb", "foo=", "foo==1.0", "foo>=1", "naïve"} {
 		dir := t.TempDir()
-		put(t, dir, "packages.txt", "# two\n"+line+"\n", 0o644)
-		_, err := Packages(requirements.Request{Dir: dir})
+		envtest.Put(t, dir, "packages.txt", "# two\n"+line+"\n", 0o644)
+		_, err := Read(requirements.Request{Dir: dir})
 		if fault.KindOf(err) != fault.Invalid || err == nil || !strings.HasPrefix(err.Error(), "read packages: packages.txt line 2: ") || fault.Hint(err) == "" {
 			t.Errorf("%q: %v", line, err)
 		}
 	}
-	if got, err := Packages(requirements.Request{Dir: t.TempDir()}); got != nil || err != nil {
+	if got, err := Read(requirements.Request{Dir: t.TempDir()}); got != nil || err != nil {
 		t.Errorf("without a file: %q, %v", got, err)
 	}
 	if _, err := parsePackages(make([]byte, maxPackages+1)); fault.KindOf(err) != fault.Invalid {
@@ -121,11 +122,11 @@ func newDebianStub(t *testing.T) debianStub {
 	t.Helper()
 	d := debianStub{dir: t.TempDir()}
 	for name, text := range map[string]string{"bin/dpkg-query": stubQuery, "bin/apt-get": stubApt, "bin/dpkg": stubDpkg} {
-		put(t, d.dir, name, strings.ReplaceAll(text, "%DIR%", d.dir), 0o755)
+		envtest.Put(t, d.dir, name, strings.ReplaceAll(text, "%DIR%", d.dir), 0o755)
 	}
-	put(t, d.dir, "archive", "hello\nlibgl1\n", 0o644)
-	put(t, d.dir, "lists", "", 0o644)
-	put(t, d.dir, "status", "installed\tbash\tamd64\t5.2-1\t\n"+
+	envtest.Put(t, d.dir, "archive", "hello\nlibgl1\n", 0o644)
+	envtest.Put(t, d.dir, "lists", "", 0o644)
+	envtest.Put(t, d.dir, "status", "installed\tbash\tamd64\t5.2-1\t\n"+
 		"config-files\tgone\tamd64\t1\t\ninstalled\tmawk\tamd64\t1.3\tawk, other (= 2)\n", 0o644)
 	d.environ = []string{"PATH=" + filepath.Join(d.dir, "bin"), "LD_LIBRARY_PATH=/nowhere", "PYTHONPATH=/mine", "LANG=de_DE"}
 	d.machine = machine{root: true, lock: filepath.Join(d.dir, "lock")}
@@ -159,19 +160,19 @@ func (d debianStub) pipe(t *testing.T, name string) {
 func TestWhatIsInstalledIsKnown(t *testing.T) {
 	t.Parallel()
 	d := newDebianStub(t)
-	missing, known := CheckPackages(t.Context(), []string{"bash", "bash:amd64", "bash=5.2-1", "bash:amd64=5.2-1", "awk", "other", "hello", "gone", "bash=5.3", "bash:i386"}, d.environ)
+	missing, known := Missing(t.Context(), []string{"bash", "bash:amd64", "bash=5.2-1", "bash:amd64=5.2-1", "awk", "other", "hello", "gone", "bash=5.3", "bash:i386"}, d.environ)
 	if diff := cmp.Diff([]string{"hello", "gone", "bash=5.3", "bash:i386"}, missing); !known || diff != "" {
 		t.Errorf("known %v (-want +got):\n%s", known, diff)
 	}
-	if missing, known := CheckPackages(t.Context(), []string{"bash"}, []string{"PATH=" + t.TempDir()}); known || missing != nil {
+	if missing, known := Missing(t.Context(), []string{"bash"}, []string{"PATH=" + t.TempDir()}); known || missing != nil {
 		t.Errorf("elsewhere: %q, %v", missing, known)
 	}
-	if missing, known := CheckPackages(t.Context(), nil, nil); !known || missing != nil {
+	if missing, known := Missing(t.Context(), nil, nil); !known || missing != nil {
 		t.Errorf("nothing: %q, %v", missing, known)
 	}
-	err := LackPackages([]string{"hello", "libgl1"})
+	err := Refuse([]string{"hello", "libgl1"})
 	if fault.KindOf(err) != fault.Missing || err.Error() != "check packages: packages.txt: not installed here: hello, libgl1" ||
-		fault.Hint(err) != "Add --packages to install them (as root), or install them yourself: sudo apt-get install hello libgl1." || LackPackages(nil) != nil {
+		fault.Hint(err) != "Add --packages to install them (as root), or install them yourself: sudo apt-get install hello libgl1." || Refuse(nil) != nil {
 		t.Errorf("%v (%s)", err, fault.Hint(err))
 	}
 }
@@ -179,20 +180,20 @@ func TestWhatIsInstalledIsKnown(t *testing.T) {
 func TestMissingPackagesAreInstalled(t *testing.T) {
 	t.Parallel()
 	d := newDebianStub(t)
-	var j journal
-	if err := d.installPackages(t.Context(), []string{"bash", "hello", "libgl1"}, d.environ, j.log); err != nil {
+	var j envtest.Journal
+	if err := d.installPackages(t.Context(), []string{"bash", "hello", "libgl1"}, d.environ, j.Log); err != nil {
 		t.Fatal(err)
 	}
 	// Its lists were empty, so they were brought up to date.
 	want := []string{"install --download-only hello libgl1", "update", "install --download-only hello libgl1", "install hello libgl1"}
-	if diff := cmp.Diff(want, d.calls(t)); diff != "" || j.count("Unpacking libgl1") != 1 {
+	if diff := cmp.Diff(want, d.calls(t)); diff != "" || j.Count("Unpacking libgl1") != 1 {
 		t.Errorf("%q (-want +got):\n%s", j, diff)
 	}
 	if err := d.installPackages(t.Context(), []string{"bash", "hello"}, d.environ, nil); err != nil || len(d.calls(t)) != len(want) {
 		t.Errorf("again: %v, %q", err, d.calls(t))
 	}
 	// With lists that are good enough, there is no update.
-	put(t, d.dir, "status", "", 0o644)
+	envtest.Put(t, d.dir, "status", "", 0o644)
 	if err := os.Remove(filepath.Join(d.dir, "calls")); err != nil {
 		t.Fatal(err)
 	}
@@ -211,8 +212,8 @@ func TestMissingPackagesAreInstalled(t *testing.T) {
 func TestAnInterruptedInstallationIsMended(t *testing.T) {
 	t.Parallel()
 	d := newDebianStub(t)
-	put(t, d.dir, "lists", "hello\n", 0o644)
-	put(t, d.dir, "broken", "", 0o644)
+	envtest.Put(t, d.dir, "lists", "hello\n", 0o644)
+	envtest.Put(t, d.dir, "broken", "", 0o644)
 	if err := d.installPackages(t.Context(), []string{"hello"}, d.environ, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -236,34 +237,34 @@ func TestWhyPackagesAreNotInstalledIsSaid(t *testing.T) {
 		"no apt-get": {func(d *debianStub) { os.Remove(filepath.Join(d.dir, "bin", "apt-get")) }, fault.Missing,
 			"they are Debian's, and this machine has no apt-get and dpkg-query: libgl1 nosuch"},
 		"no such package": {func(d *debianStub) {}, fault.Invalid, `packages.txt: no package "nosuch" in the archive`},
-		"no network":      {func(d *debianStub) { put(t, d.dir, "offline", "", 0o644) }, fault.Lost, "the package archive does not answer"},
+		"no network":      {func(d *debianStub) { envtest.Put(t, d.dir, "offline", "", 0o644) }, fault.Lost, "the package archive does not answer"},
 		"no such version": {func(d *debianStub) {
-			put(t, d.dir, "complaint", "Reading...\nE: Version '9' for 'libgl1' was not found\n", 0o644)
+			envtest.Put(t, d.dir, "complaint", "Reading...\nE: Version '9' for 'libgl1' was not found\n", 0o644)
 		}, fault.Invalid, `packages.txt: the archive does not have this version of "libgl1"`},
 		"a full disk": {func(d *debianStub) {
-			put(t, d.dir, "complaint", "E: You don't have enough free space in /var/cache/apt/archives/.\n", 0o644)
+			envtest.Put(t, d.dir, "complaint", "E: You don't have enough free space in /var/cache/apt/archives/.\n", 0o644)
 		}, fault.Full, "the disk is full"},
-		"something else": {func(d *debianStub) { put(t, d.dir, "complaint", "Reading...\nE: Unmet dependencies.\n", 0o644) },
+		"something else": {func(d *debianStub) { envtest.Put(t, d.dir, "complaint", "Reading...\nE: Unmet dependencies.\n", 0o644) },
 			fault.Failed, "Unmet dependencies.: exit status 100"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDebianStub(t)
 			c.change(&d)
-			var j journal
-			err := d.installPackages(t.Context(), []string{"bash", "libgl1", "nosuch"}, d.environ, j.log)
+			var j envtest.Journal
+			err := d.installPackages(t.Context(), []string{"bash", "libgl1", "nosuch"}, d.environ, j.Log)
 			said.Error(name, err)
 			if fault.KindOf(err) != c.kind || err == nil || err.Error() != "install packages: "+c.want || !strings.HasSuffix(fault.Hint(err), ".") {
 				t.Errorf("%v (%v) %q\nwant %s", err, fault.KindOf(err), fault.Hint(err), c.want)
 			}
-			if j.count("secret") > 0 {
+			if j.Count("secret") > 0 {
 				t.Errorf("a password in the log: %q", j)
 			}
 		})
 	}
 	d := newDebianStub(t)
-	put(t, d.dir, "lists", "hello\n", 0o644)
-	put(t, d.dir, "forgetful", "", 0o644)
+	envtest.Put(t, d.dir, "lists", "hello\n", 0o644)
+	envtest.Put(t, d.dir, "forgetful", "", 0o644)
 	if err := d.installPackages(t.Context(), []string{"hello"}, d.environ, nil); fault.KindOf(err) != fault.Failed {
 		t.Errorf("an apt-get that forgets: %v", err)
 	}
@@ -272,7 +273,7 @@ func TestWhyPackagesAreNotInstalledIsSaid(t *testing.T) {
 func TestTwoInstallOnce(t *testing.T) {
 	t.Parallel()
 	d := newDebianStub(t)
-	put(t, d.dir, "lists", "hello\n", 0o644)
+	envtest.Put(t, d.dir, "lists", "hello\n", 0o644)
 	d.pipe(t, "unpacking")
 	waiting := make(chan struct{})
 	var once sync.Once
@@ -287,7 +288,7 @@ func TestTwoInstallOnce(t *testing.T) {
 		}()
 	}
 	<-waiting
-	write(t, filepath.Join(d.dir, "unpacking"), "go\n")
+	envtest.Write(t, filepath.Join(d.dir, "unpacking"), "go\n")
 	for range 2 {
 		if err := <-both; err != nil {
 			t.Error(err)
@@ -306,7 +307,7 @@ func TestADownloadEndsWhenAskedAndUnpackingWhenDone(t *testing.T) {
 	stop := errors.New("asked to")
 	for phase, says := range map[string]string{"downloading": "Get:1", "unpacking": "Unpacking"} {
 		d := newDebianStub(t)
-		put(t, d.dir, "lists", "hello\n", 0o644)
+		envtest.Put(t, d.dir, "lists", "hello\n", 0o644)
 		d.pipe(t, phase)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err := d.installPackages(ctx, []string{"hello"}, d.environ, func(line string) {
@@ -315,11 +316,11 @@ func TestADownloadEndsWhenAskedAndUnpackingWhenDone(t *testing.T) {
 			}
 			cancel(stop)
 			if phase == "unpacking" {
-				write(t, filepath.Join(d.dir, phase), "go\n")
+				envtest.Write(t, filepath.Join(d.dir, phase), "go\n")
 			}
 		})
 		done := slices.Contains(d.calls(t), "install hello")
-		if phase == "downloading" && (!errors.Is(err, stop) || done) || phase == "unpacking" && (err != nil || !strings.Contains(read(t, filepath.Join(d.dir, "status")), "hello")) {
+		if phase == "downloading" && (!errors.Is(err, stop) || done) || phase == "unpacking" && (err != nil || !strings.Contains(envtest.Read(t, filepath.Join(d.dir, "status")), "hello")) {
 			t.Errorf("%s: %v, %q", phase, err, d.calls(t))
 		}
 	}
@@ -334,7 +335,7 @@ func TestRealADebianPackageIsInstalled(t *testing.T) {
 		t.Skip("only root installs packages, and with apt-get")
 	}
 	names := []string{"bash", "hello"}
-	if missing, known := CheckPackages(t.Context(), names, os.Environ()); !known || !slices.Equal(missing, names[1:]) {
+	if missing, known := Missing(t.Context(), names, os.Environ()); !known || !slices.Equal(missing, names[1:]) {
 		t.Skipf("hello is here already, or cannot be told: %q, %v", missing, known)
 	}
 	t.Cleanup(func() {
@@ -343,17 +344,17 @@ func TestRealADebianPackageIsInstalled(t *testing.T) {
 		}
 	})
 	log := func(line string) { t.Log(line) }
-	if err := InstallPackages(t.Context(), names, os.Environ(), log); err != nil {
+	if err := Install(t.Context(), names, os.Environ(), log); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("hello").Output(); err != nil || !strings.HasPrefix(string(out), "Hello") {
 		t.Errorf("%v: %s", err, out)
 	}
-	err = InstallPackages(t.Context(), []string{"nosuch-xyz-drover"}, os.Environ(), log)
+	err = Install(t.Context(), []string{"nosuch-xyz-drover"}, os.Environ(), log)
 	if fault.KindOf(err) != fault.Invalid || err.Error() != `install packages: packages.txt: no package "nosuch-xyz-drover" in the archive` {
 		t.Errorf("err = %v", err)
 	}
-	err = InstallPackages(t.Context(), []string{"hello=99"}, os.Environ(), log)
+	err = Install(t.Context(), []string{"hello=99"}, os.Environ(), log)
 	if fault.KindOf(err) != fault.Invalid || err.Error() != `install packages: packages.txt: the archive does not have this version of "hello"` {
 		t.Errorf("err = %v", err)
 	}

@@ -1,4 +1,7 @@
-package env
+// Package packages reads which Debian packages a script needs, and installs those that the machine
+// does not have. It refuses to know what is done with them. Proved by its tests, over stand-ins
+// for apt-get and dpkg-query.
+package packages
 
 import (
 	"bytes"
@@ -33,10 +36,10 @@ const maxPackages = 1 << 20
 // apt-get to remove it.
 var packageName = tools.Compiled(`^[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9-]*[a-z0-9])?(=[0-9]([A-Za-z0-9.+~:-]*[A-Za-z0-9.+~])?)?$`)
 
-// Packages reads the nearest packages.txt, from the script's folder up to the code
+// Read reads the nearest packages.txt, from the script's folder up to the code
 // folder: Debian's packages, one a line, name or name=version, # for comments. None when
 // there is no such file. Each is named once, in the file's order.
-func Packages(r requirements.Request) ([]string, error) {
+func Read(r requirements.Request) ([]string, error) {
 	var f *os.File
 	err := fs.ErrNotExist
 	for _, dir := range r.SearchFolders() {
@@ -77,9 +80,9 @@ func parsePackages(data []byte) ([]string, error) {
 	return names, nil
 }
 
-// CheckPackages says which of the packages this machine does not have, in their
+// Missing says which of the packages this machine does not have, in their
 // order. It is not known where there is no dpkg-query.
-func CheckPackages(ctx context.Context, names, environ []string) (missing []string, known bool) {
+func Missing(ctx context.Context, names, environ []string) (missing []string, known bool) {
 	if len(names) == 0 {
 		return nil, true
 	}
@@ -125,13 +128,13 @@ func installed(list string) map[string]bool {
 }
 
 func firstWord(s string) string {
-	word, _ := cutBlank(strings.TrimSpace(s))
+	word, _ := tools.CutBlank(strings.TrimSpace(s))
 	return word
 }
 
-// LackPackages is the fault for packages that are not there when it was not said
+// Refuse is the fault for packages that are not there when it was not said
 // that they may be installed; nil for none.
-func LackPackages(missing []string) error {
+func Refuse(missing []string) error {
 	if len(missing) == 0 {
 		return nil
 	}
@@ -145,18 +148,18 @@ type machine struct {
 	lock string // a file that only root may open: a process that can open a file can hold its lock
 }
 
-// InstallPackages installs what is missing of the packages, with apt-get; nothing
+// Install installs what is missing of the packages, with apt-get; nothing
 // missing needs no rights. Processes that do so at once wait for each other. When
 // ctx ends while packages are downloaded, so does this; what dpkg has begun it
 // ends first. Log, which may be nil, gets apt-get's lines, never from two
 // goroutines. Faults: Missing without apt-get, Denied without root, else what
 // apt-get complains of.
-func InstallPackages(ctx context.Context, names, environ []string, log func(line string)) error {
+func Install(ctx context.Context, names, environ []string, log func(line string)) error {
 	return machine{os.Geteuid() == 0, "/run/drover-packages.lock"}.installPackages(ctx, names, environ, log)
 }
 
 func (m machine) installPackages(ctx context.Context, names, environ []string, log func(string)) error {
-	missing, known := CheckPackages(ctx, names, environ)
+	missing, known := Missing(ctx, names, environ)
 	if len(missing) == 0 && known {
 		return nil
 	}
@@ -183,13 +186,13 @@ func (m machine) installPackages(ctx context.Context, names, environ []string, l
 		return err
 	}
 	defer a.lock.Close()
-	if missing, _ = CheckPackages(ctx, names, environ); len(missing) == 0 {
+	if missing, _ = Missing(ctx, names, environ); len(missing) == 0 {
 		return nil // by the last holder of the lock
 	}
 	if err := a.installPackages(ctx, missing); err != nil {
 		return err
 	}
-	if missing, _ = CheckPackages(ctx, names, environ); len(missing) > 0 {
+	if missing, _ = Missing(ctx, names, environ); len(missing) > 0 {
 		return fault.New(fault.Failed, "Try apt-get install "+strings.Join(missing, " ")+" yourself, to see why.",
 			"install packages: apt-get has ended well and left out %s", strings.Join(missing, ", "))
 	}
@@ -203,7 +206,7 @@ func (m machine) lockMachine(ctx context.Context, log func(string)) (*os.File, e
 		return nil, fault.Wrap(err, fault.Denied, "Install them yourself, then leave --packages out.", "install packages")
 	}
 	said := false
-	err = flock(ctx, f, unix.LOCK_EX, func() bool {
+	err = tools.Lock(ctx, f, unix.LOCK_EX, func() bool {
 		if !said {
 			log("waiting for another job, which installs packages")
 		}

@@ -1,4 +1,4 @@
-package env
+package programs
 
 import (
 	"os"
@@ -93,7 +93,7 @@ const NoFile = "-"
 func PythonFile(args []string, dir, cwd string, each bool) string {
 	script, module := PythonLine(args)
 	below := func(file string) string {
-		rel, err := filepath.Rel(resolved(dir), filepath.Join(resolved(filepath.Dir(file)), filepath.Base(file)))
+		rel, err := filepath.Rel(tools.Resolved(dir), filepath.Join(tools.Resolved(filepath.Dir(file)), filepath.Base(file)))
 		if err != nil || !filepath.IsLocal(rel) {
 			return ""
 		}

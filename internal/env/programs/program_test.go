@@ -1,4 +1,4 @@
-package env
+package programs
 
 import (
 	"os"
@@ -6,29 +6,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/fault/faulttest"
+	"github.com/drover-run/drover/internal/env/envtest"
+	"github.com/drover-run/drover/internal/env/packages"
 	"github.com/drover-run/drover/internal/env/requirements"
 )
-
-// put writes a file with that mode. No process is forked meanwhile: it would hold
-// the file open for writing until it executes another, and no process can execute
-// the file as long.
-func put(t testing.TB, dir, name, text string, mode os.FileMode) {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	write(t, path, text)
-	if err := os.Chmod(path, mode); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // languagesOnPath is a PATH that has every language. One that this machine lacks
 // is a fake: it says its name and what it was given after the script.
@@ -37,16 +24,16 @@ func languagesOnPath(t testing.TB) string {
 	fakes := t.TempDir()
 	for _, name := range []string{"Rscript", "julia", "perl", "ruby", "node"} {
 		if _, err := exec.LookPath(name); err != nil {
-			put(t, fakes, name, "#!/bin/sh\n# A fake "+name+".\nshift\necho "+name+` "$@"`+"\n", 0o755)
+			envtest.Put(t, fakes, name, "#!/bin/sh\n# A fake "+name+".\nshift\necho "+name+` "$@"`+"\n", 0o755)
 		}
 	}
 	return os.Getenv("PATH") + ":" + fakes
 }
 
 // started runs what Program says, in the code folder.
-func started(t testing.TB, r ProgramRequest) string {
+func started(t testing.TB, r Request) string {
 	t.Helper()
-	c, err := Program(t.Context(), r)
+	c, err := Find(t.Context(), r)
 	if err != nil {
 		t.Fatalf("%s: %v", r.Script, err)
 	}
@@ -63,6 +50,10 @@ func started(t testing.TB, r ProgramRequest) string {
 }
 
 func TestEveryKindOfFileIsRun(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Parallel()
 	environ := []string{"PATH=" + languagesOnPath(t), "HOME=" + t.TempDir()}
 	for _, c := range []struct {
@@ -94,8 +85,8 @@ func TestEveryKindOfFileIsRun(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			r := ProgramRequest{Dir: t.TempDir(), Script: c.name, Args: []string{"a", "b c"}, Environ: environ, Interpreter: realPython(t)}
-			put(t, r.Dir, c.name, c.text, c.mode)
+			r := Request{Dir: t.TempDir(), Script: c.name, Args: []string{"a", "b c"}, Environ: environ, Interpreter: python}
+			envtest.Put(t, r.Dir, c.name, c.text, c.mode)
 			if got := started(t, r); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -109,8 +100,8 @@ func TestABinaryIsItsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := ProgramRequest{Dir: t.TempDir(), Script: "prog.sh", Args: []string{"-c", "echo binary"}, Environ: os.Environ()}
-	put(t, r.Dir, r.Script, string(shell), 0o755)
+	r := Request{Dir: t.TempDir(), Script: "prog.sh", Args: []string{"-c", "echo binary"}, Environ: os.Environ()}
+	envtest.Put(t, r.Dir, r.Script, string(shell), 0o755)
 	if got := started(t, r); got != "binary" {
 		t.Errorf("got %q", got)
 	}
@@ -118,8 +109,8 @@ func TestABinaryIsItsOwn(t *testing.T) {
 
 func TestNamesAndLinesAreRun(t *testing.T) {
 	t.Parallel()
-	r := ProgramRequest{Dir: t.TempDir(), Environ: []string{"PATH=/nowhere", "PATH=bin:" + os.Getenv("PATH")}}
-	put(t, r.Dir, "bin/mine", "#!/bin/sh\necho mine \"$@\"", 0o755)
+	r := Request{Dir: t.TempDir(), Environ: []string{"PATH=/nowhere", "PATH=bin:" + os.Getenv("PATH")}}
+	envtest.Put(t, r.Dir, "bin/mine", "#!/bin/sh\necho mine \"$@\"", 0o755)
 	r.Name, r.Args = "mine", []string{"a b"}
 	if got := started(t, r); got != "mine a b" {
 		t.Errorf("by name: %q", got)
@@ -128,8 +119,8 @@ func TestNamesAndLinesAreRun(t *testing.T) {
 	if got := started(t, r); got != "mine a b" {
 		t.Errorf("by path: %q", got)
 	}
-	c, err := Program(t.Context(), r)
-	if want := (Command{filepath.Join(r.Dir, "bin", "mine"), "bin/mine", []string{"a b"}}); err != nil || !cmp.Equal(c, want) {
+	c, err := Find(t.Context(), r)
+	if want := (Command{Path: filepath.Join(r.Dir, "bin", "mine"), Name: "bin/mine", Args: []string{"a b"}}); err != nil || !cmp.Equal(c, want) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	r.Name, r.Args, r.Line = "", nil, "echo $((6*7)) | tr 4 5"
@@ -143,12 +134,12 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	said.Hide(dir, "HERE")
-	here := func(name, text string, mode os.FileMode) ProgramRequest {
-		put(t, dir, name, text, mode)
-		return ProgramRequest{Dir: dir, Script: name, Environ: []string{"PATH=" + t.TempDir()}}
+	here := func(name, text string, mode os.FileMode) Request {
+		envtest.Put(t, dir, name, text, mode)
+		return Request{Dir: dir, Script: name, Environ: []string{"PATH=" + t.TempDir()}}
 	}
 	for name, c := range map[string]struct {
-		r    ProgramRequest
+		r    Request
 		kind fault.Kind
 		want string
 	}{
@@ -161,17 +152,17 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 		"Perl":              {here("a.pl", "", 0o644), fault.Missing, "start program: a.pl needs perl, which is not on PATH"},
 		"Ruby":              {here("a.rb", "", 0o644), fault.Missing, "start program: a.rb needs ruby, which is not on PATH"},
 		"Node":              {here("a.cjs", "", 0o644), fault.Missing, "start program: a.cjs needs node, which is not on PATH"},
-		"a shell":           {ProgramRequest{Dir: dir, Line: "true"}, fault.Missing, "start program: a shell line needs bash, which is not on PATH"},
+		"a shell":           {Request{Dir: dir, Line: "true"}, fault.Missing, "start program: a shell line needs bash, which is not on PATH"},
 		"a text":            {here("text", "echo", 0o755), fault.Missing, "start program: text needs sh, which is not on PATH"},
 		"a first line":      {here("b", "#!/nowhere/perl -w\n", 0o644), fault.Missing, `start program: the first line of "b" names /nowhere/perl, which is not there`},
 		"executable":        {here("c", "#!/nowhere/perl -w\n", 0o755), fault.Missing, `start program: the first line of "c" names /nowhere/perl, which is not there`},
 		"found by env":      {here("d", "#!/usr/bin/env -S -i A=b nosuch -x\n", 0o755), fault.Missing, `start program: the first line of "d" names nosuch, which is not there`},
 		"Windows":           {here("e", "#!/bin/sh\r\necho\r\n", 0o755), fault.Invalid, `start program: "e" has the line ends of Windows, so its first line names no program`},
 		"no program":        {here("f.txt", "hello", 0o644), fault.Invalid, `start program: "f.txt" cannot be executed, and neither its name nor its first line says what runs it`},
-		"a name":            {ProgramRequest{Dir: dir, Name: "nosuch"}, fault.Invalid, `start program: "nosuch" is not on PATH`},
-		"a path":            {ProgramRequest{Dir: dir, Name: "./nosuch"}, fault.Invalid, `start program: "` + dir + `/nosuch" is not there`},
+		"a name":            {Request{Dir: dir, Name: "nosuch"}, fault.Invalid, `start program: "nosuch" is not on PATH`},
+		"a path":            {Request{Dir: dir, Name: "./nosuch"}, fault.Invalid, `start program: "` + dir + `/nosuch" is not there`},
 	} {
-		_, err := Program(t.Context(), c.r)
+		_, err := Find(t.Context(), c.r)
 		said.Error(name, err)
 		if fault.KindOf(err) != c.kind || err == nil || err.Error() != c.want || !strings.HasSuffix(fault.Hint(err), ".") {
 			t.Errorf("%s: %v (%v) %q\nwant %s (%v)", name, err, fault.KindOf(err), fault.Hint(err), c.want, c.kind)
@@ -183,22 +174,22 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 func TestJuliaFindsItsProject(t *testing.T) {
 	t.Parallel()
 	dir, bin := t.TempDir(), t.TempDir()
-	put(t, dir, "Project.toml", "", 0o644)
-	put(t, dir, "own/JuliaProject.toml", "", 0o644)
-	put(t, bin, "julia", "#!/bin/sh\n# A fake julia: nothing starts it here.\n", 0o755)
+	envtest.Put(t, dir, "Project.toml", "", 0o644)
+	envtest.Put(t, dir, "own/JuliaProject.toml", "", 0o644)
+	envtest.Put(t, bin, "julia", "#!/bin/sh\n# A fake julia: nothing starts it here.\n", 0o755)
 	environ := []string{"PATH=" + bin}
 	for script, want := range map[string][]string{
 		"a.jl":         {"--project=.", "a.jl", "--x"},
 		"sub/dir/a.jl": {"--project=.", "sub/dir/a.jl", "--x"},
 		"own/sub/a.jl": {"--project=own", "own/sub/a.jl", "--x"},
 	} {
-		put(t, dir, script, "", 0o644)
-		c, err := Program(t.Context(), ProgramRequest{Dir: dir, Script: script, Args: []string{"--x"}, Environ: environ})
+		envtest.Put(t, dir, script, "", 0o644)
+		c, err := Find(t.Context(), Request{Dir: dir, Script: script, Args: []string{"--x"}, Environ: environ})
 		if diff := cmp.Diff(want, c.Args); err != nil || diff != "" || c.Path != filepath.Join(bin, "julia") {
 			t.Errorf("%s: %s, %v (-want +got):\n%s", script, c.Path, err, diff)
 		}
 	}
-	c, err := Program(t.Context(), ProgramRequest{Dir: dir, Script: "a.jl", Environ: append(environ, "JULIA_PROJECT=@v1.10")})
+	c, err := Find(t.Context(), Request{Dir: dir, Script: "a.jl", Environ: append(environ, "JULIA_PROJECT=@v1.10")})
 	if err != nil || !slices.Equal(c.Args, []string{"a.jl"}) {
 		t.Errorf("with the caller's own: %q, %v", c.Args, err)
 	}
@@ -207,21 +198,21 @@ func TestJuliaFindsItsProject(t *testing.T) {
 func TestANotebookNeedsWhatExecutesIt(t *testing.T) {
 	t.Parallel()
 	dir, bin := t.TempDir(), t.TempDir()
-	put(t, dir, "-n.ipynb", "{}", 0o644)
+	envtest.Put(t, dir, "-n.ipynb", "{}", 0o644)
 	python := filepath.Join(bin, "python")
-	r := ProgramRequest{Dir: dir, Script: "-n.ipynb", Args: []string{"--lr", "1"}, Environ: os.Environ(), Interpreter: python}
+	r := Request{Dir: dir, Script: "-n.ipynb", Args: []string{"--lr", "1"}, Environ: os.Environ(), Interpreter: python}
 	for _, lacks := range Extra(r.Script) {
 		// A stub of an interpreter: it knows which module it lacks.
-		put(t, bin, "python", "#!/bin/sh\n[ \"$3\" != "+lacks+" ]\n", 0o755)
-		_, err := Program(t.Context(), r)
+		envtest.Put(t, bin, "python", "#!/bin/sh\n[ \"$3\" != "+lacks+" ]\n", 0o755)
+		_, err := Find(t.Context(), r)
 		want := "start program: -n.ipynb needs " + lacks + ", which is not in " + python
 		if fault.KindOf(err) != fault.Missing || err.Error() != want || fault.Hint(err) != "Add nbclient and ipykernel to requirements.txt." {
 			t.Errorf("without %s: %v (%s)", lacks, err, fault.Hint(err))
 		}
 	}
-	put(t, bin, "python", "#!/bin/sh\n", 0o755)
-	c, err := Program(t.Context(), r)
-	want := Command{Path: python, Args: []string{"-c", executor, "./-n.ipynb", "--lr", "1"}}
+	envtest.Put(t, bin, "python", "#!/bin/sh\n", 0o755)
+	c, err := Find(t.Context(), r)
+	want := Command{Path: python, Args: []string{"-c", Executor, "./-n.ipynb", "--lr", "1"}}
 	if diff := cmp.Diff(want, c); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -245,9 +236,9 @@ func TestScriptsAreKnownByTheirNames(t *testing.T) {
 // The words of a command line name files from the working folder, as a person typed them.
 func TestProgramNamesFilesFromTheWorkingFolder(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, "scripts/train.py", "", 0o644)
-	put(t, dir, "conf/tool", "#!/bin/sh\n", 0o755)
-	put(t, dir, "-x.py", "", 0o644)
+	envtest.Put(t, dir, "scripts/train.py", "", 0o644)
+	envtest.Put(t, dir, "conf/tool", "#!/bin/sh\n", 0o755)
+	envtest.Put(t, dir, "-x.py", "", 0o644)
 	for _, row := range []struct{ script, sub, want string }{
 		{"scripts/train.py", "", "scripts/train.py"},
 		{"scripts/train.py", "scripts", "train.py"},
@@ -255,12 +246,12 @@ func TestProgramNamesFilesFromTheWorkingFolder(t *testing.T) {
 		{"scripts/train.py", "a/b", "../../scripts/train.py"},
 		{"-x.py", "", "./-x.py"},
 	} {
-		c, err := Program(t.Context(), ProgramRequest{Dir: dir, Sub: row.sub, Script: row.script, Interpreter: "/usr/bin/python3"})
+		c, err := Find(t.Context(), Request{Dir: dir, Sub: row.sub, Script: row.script, Interpreter: "/usr/bin/python3"})
 		if err != nil || len(c.Args) != 1 || c.Args[0] != row.want {
 			t.Errorf("%s in %q: %q, %v", row.script, row.sub, c.Args, err)
 		}
 	}
-	if c, err := Program(t.Context(), ProgramRequest{Dir: dir, Sub: "scripts", Name: "../conf/tool"}); err != nil || c.Path != filepath.Join(dir, "conf/tool") {
+	if c, err := Find(t.Context(), Request{Dir: dir, Sub: "scripts", Name: "../conf/tool"}); err != nil || c.Path != filepath.Join(dir, "conf/tool") {
 		t.Errorf("a program by its path: %q, %v", c.Path, err)
 	}
 }
@@ -287,10 +278,10 @@ func TestTheNearestFolderSaysWhatAScriptNeeds(t *testing.T) {
 			t.Errorf("%+v (-want +got):\n%s", row, diff)
 		}
 	}
-	put(t, dir, "packages.txt", "above\n", 0o644)
-	put(t, dir, "examples/mnist/packages.txt", "beside\n", 0o644)
+	envtest.Put(t, dir, "packages.txt", "above\n", 0o644)
+	envtest.Put(t, dir, "examples/mnist/packages.txt", "beside\n", 0o644)
 	for script, want := range map[string]string{"examples/mnist/src/main.py": "beside", "examples/rnn/main.py": "above"} {
-		if got, err := Packages(requirements.Request{Dir: dir, Script: script}); err != nil || !slices.Equal(got, []string{want}) {
+		if got, err := packages.Read(requirements.Request{Dir: dir, Script: script}); err != nil || !slices.Equal(got, []string{want}) {
 			t.Errorf("%s: %q, %v", script, got, err)
 		}
 	}
