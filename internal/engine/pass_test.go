@@ -52,7 +52,8 @@ func TestAPassIsForOneTaskAndDeletesNothing(t *testing.T) {
 			t.Errorf("%s: %q, %v: two jobs of a task share one", id, p.File, err)
 		}
 	}
-	want := []store.Rights{{Read: []string{"blobs/", "_gc/", "demo/"}, Create: []string{"blobs/"}, Write: []string{"demo/train/"}}}
+	want := []store.Rights{{Read: []string{"blobs/", "_gc/", "demo/", "_placements/requests/", "_placements/tasks/demo/train/", "_programs/"}, Create: []string{"blobs/"},
+		Write: []string{"demo/train/", "_placements/tasks/demo/train/"}}}
 	if diff := cmp.Diff(want, *asked); diff != "" {
 		t.Errorf("asked for (-want +got):\n%s", diff)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/maprunner/pace"
 	"github.com/drover-run/drover/internal/agent/maprunner/prefetch"
 	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/items/manifest"
@@ -43,7 +44,7 @@ type attempts struct {
 	serial     uint32          // of commands
 	heldEnds   []heldEnd       // oldest first
 	pauseUntil time.Duration   // nothing is sent before
-	pace       pace
+	pace       pace.Pace
 }
 
 // registerTry registers a try that a chunk has given.
@@ -123,7 +124,7 @@ func (a *attempts) handleTryEnd(t *try, e *proc.Spawned, said *recorder.Excerpt)
 // passTryEnd passes the end of a try on.
 func (a *attempts) passTryEnd(t *try, e *proc.Spawned, said *recorder.Excerpt) {
 	if !t.discarded && e.Err == nil {
-		a.pace.noteWallTime(e.Ended.Sub(e.Began))
+		a.pace.NoteWallTime(e.Ended.Sub(e.Began))
 	}
 	a.files.removeFiles(t)
 	switch {

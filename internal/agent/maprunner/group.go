@@ -102,12 +102,12 @@ func (g *slotGroup) maxConcurrent() int {
 		return g.slots // a runner keeps what it is sent in memory
 	}
 	if g.all.files.cache != nil {
-		return min(g.all.attempts.pace.processWindow(g.slots), ahead(g.slots)) // each has files here
+		return min(g.all.attempts.pace.ProcessWindow(g.slots), ahead(g.slots)) // each has files here
 	}
 	if g.all.Job.Spec.Stream {
-		return g.all.attempts.pace.streamWindow(g.slots)
+		return g.all.attempts.pace.StreamWindow(g.slots)
 	}
-	return g.all.attempts.pace.processWindow(g.slots)
+	return g.all.attempts.pace.ProcessWindow(g.slots)
 }
 
 // manyBytes of items are more than short items come to.

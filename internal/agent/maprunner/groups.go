@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/maprunner/outcome"
 	"github.com/drover-run/drover/internal/agent/maprunner/source"
 	"github.com/drover-run/drover/internal/agent/maprunner/trees"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
@@ -149,7 +150,7 @@ func (s *slotGroups) recallFromStalled() {
 	for _, g := range s.groups {
 		if g.queued > 0 && g.soloTry == nil && (s.bootTime()-g.moved > stuckAfter || s.bootTime() > s.startDeadline) {
 			g.executor.Drop()
-			s.attempts.pace.noteSlowTries()
+			s.attempts.pace.NoteSlowTries()
 		}
 	}
 }
@@ -203,7 +204,7 @@ func (s *slotGroups) reopenLostGroup(ctx context.Context, g *slotGroup) error {
 		case t.discarded:
 			s.attempts.handInResult(t)
 		case t == trial:
-			t.result = &protocol.Result{Item: t.Item, Failed: true, Code: killed, Why: "it killed its supervisor", Ended: s.clock.Now().UnixMicro()}
+			t.result = &protocol.Result{Item: t.Item, Failed: true, Code: outcome.Killed, Why: "it killed its supervisor", Ended: s.clock.Now().UnixMicro()}
 			s.attempts.handInResult(t)
 		default:
 			s.attempts.assignTryID(t) // an end of it that is on its way means nothing any more
@@ -212,6 +213,3 @@ func (s *slotGroups) reopenLostGroup(ctx context.Context, g *slotGroup) error {
 	}
 	return s.retryWhileFull(ctx, func() error { return g.startExecutor(ctx) })
 }
-
-// killed is what a shell says of a program that SIGKILL ended.
-const killed = 137

@@ -28,6 +28,8 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/maprunner/pace"
+	"github.com/drover-run/drover/internal/agent/maprunner/upload"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
@@ -134,7 +136,7 @@ type mapRunner struct {
 	dispatch *dispatcher
 	files    *itemFiles
 	groups   *slotGroups
-	indexes  *indexQueue
+	indexes  *upload.Indexes
 	progress *progress
 	uploads  *uploads
 	warning  *warning
@@ -151,13 +153,13 @@ func newMapRunner(ctx context.Context, c Config) *mapRunner {
 	s.life, s.cancel = context.WithCancel(ctx)
 	w := &mapRunner{shared: s, commands: &commands{shared: s}, files: &itemFiles{shared: s}, progress: &progress{shared: s}}
 	w.warning = &warning{shared: s}
-	w.indexes = &indexQueue{shared: s, waiting: make(chan func(context.Context) error, maxIndexes)}
+	w.indexes = upload.NewIndexes()
 	w.uploads = newUploads(s)
 	w.attempts = &attempts{shared: s, files: w.files, uploads: w.uploads, tries: map[uint64]*try{}}
 	w.groups = &slotGroups{shared: s, attempts: w.attempts, files: w.files, uploads: w.uploads, warning: w.warning, reports: make(chan report, 8)}
 	w.chunks = &chunkList{shared: s, attempts: w.attempts, pages: make(chan page)}
 	w.dispatch = &dispatcher{shared: s, attempts: w.attempts, chunks: w.chunks, commands: w.commands, files: w.files, groups: w.groups}
-	s.member = mapagent.NewMapMember(c.World, c.Job, c.ID, c.Self, mapagent.MapOptions{Slots: c.Slots, Near: c.Near, Risk: risk(c.Job.Spec), Later: w.indexes.queueIndex})
+	s.member = mapagent.NewMapMember(c.World, c.Job, c.ID, c.Self, mapagent.MapOptions{Slots: c.Slots, Near: c.Near, Risk: pace.Risk(c.Job.Spec), Later: w.indexes.Add})
 	return w
 }
 
@@ -172,12 +174,15 @@ func Run(ctx context.Context, c Config) (status int, err error) {
 	}
 	w := newMapRunner(ctx, c)
 	w.goroutines.Go(w.watchNotice)
-	w.indexes.startStoring()
+	w.indexes.Start(w.life)
 	for range uploaders(c.Slots) {
 		w.goroutines.Go(w.uploads.runUploader)
 	}
 	status, err = w.runLoop(ctx)
-	w.indexes.finishStoring(err)
+	if err != nil { // why the map runner ends, which then does not wait for the store
+		w.cancel()
+	}
+	w.indexes.Finish()
 	w.shutDown(err)
 	return status, err
 }
