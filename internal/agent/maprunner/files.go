@@ -90,15 +90,6 @@ func (a *attempts) failUnfetched(t *try) error {
 	a.files.removeFiles(t)
 	final := kind == fault.Missing || kind == fault.Invalid || kind == fault.Denied && !errors.As(err, &here)
 	t.chunk.owned.Done(protocol.Result{Item: t.Item, Failed: true, Final: final, Code: fault.ExitDrover,
-		Why: recorder.OneLine(a.Redact.String(middle(err.Error()))), Ended: a.clock.Now().UnixMicro()})
+		Why: recorder.OneLine(a.Redact.String(recorder.Middle(err.Error()))), Ended: a.clock.Now().UnixMicro()})
 	return nil
-}
-
-// middle shortens a sentence in its middle: its end says what is wrong.
-func middle(text string) string {
-	const half = recorder.LineSize/2 - 2
-	if len(text) <= 2*half {
-		return text
-	}
-	return text[:half] + "..." + text[len(text)-half:]
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/maprunner/outcome"
 	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/resource"
@@ -146,7 +147,7 @@ func TestAnItemThatKillsItsSpawnerFailsAlone(t *testing.T) {
 	s.wants(job.Failed, job.Tally{Items: 60, Succeeded: 57, Failed: 3})
 	for i, r := range s.results() {
 		switch {
-		case lines[i] == "deadly" && (r.Result.Why != "it killed its supervisor" || r.Result.Code != killed):
+		case lines[i] == "deadly" && (r.Result.Why != "it killed its supervisor" || r.Result.Code != outcome.Killed):
 			t.Errorf("item %d: %+v", r.N, r.Result)
 		case lines[i] != "deadly" && r.Result.Head != lines[i]+"\n":
 			t.Errorf("item %d: %+v", r.N, r.Result)
@@ -184,7 +185,7 @@ func TestItemsKeepToTheirLimits(t *testing.T) {
 	s := newRange(t, spec, 4, 0)
 	s.run(2)
 	s.wants(job.Failed, job.Tally{Items: 4, Succeeded: 3, Failed: 1})
-	if r := s.results()[1].Result; r.Code != killed || r.Why != "out of memory: 64 MB limit" {
+	if r := s.results()[1].Result; r.Code != outcome.Killed || r.Why != "out of memory: 64 MB limit" {
 		t.Errorf("it failed with %+v", r)
 	}
 }

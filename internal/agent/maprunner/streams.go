@@ -1,8 +1,6 @@
 package maprunner
 
 import (
-	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
@@ -53,7 +51,7 @@ func (s streamExecutor) passReports(g *slotGroup, quit <-chan struct{}, done cha
 
 // answerAsSaid is an answer as a recorder would say it.
 func (s streamExecutor) answerAsSaid(e *stream.Event) recorder.Excerpt {
-	value := answer(e.Value)
+	value := stream.AnswerText(e.Value)
 	all := recorder.Excerpt{Head: s.all.Redact.String(value), Size: len(value)}
 	if end := e.End; end != nil {
 		all.Final = end.Final
@@ -66,19 +64,4 @@ func (s streamExecutor) answerAsSaid(e *stream.Event) recorder.Excerpt {
 		all.Last = recorder.OneLine(s.all.Redact.String(all.Last))
 	}
 	return all
-}
-
-// answer is a result as text: a string as it is, anything else as JSON.
-func answer(value string) string {
-	if value == "" || value[0] != '"' {
-		return value
-	}
-	if n := len(value) - 1; n > 0 && strings.IndexByte(value, '\\') < 0 {
-		return value[1:n]
-	}
-	var text string
-	if json.Unmarshal([]byte(value), &text) != nil {
-		return value
-	}
-	return text
 }

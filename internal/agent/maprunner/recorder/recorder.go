@@ -226,3 +226,12 @@ func OneLine(s string) string {
 	}
 	return strings.TrimSpace(s)
 }
+
+// Middle shortens a sentence in its middle: its end says what is wrong.
+func Middle(text string) string {
+	const half = LineSize/2 - 2
+	if len(text) <= 2*half {
+		return text
+	}
+	return text[:half] + "..." + text[len(text)-half:]
+}

@@ -182,3 +182,18 @@ func settled(text string) bool {
 	_, ok := s.scanNumber()
 	return ok && s.at == len(text)
 }
+
+// AnswerText is a result as text: a string as it is, anything else as JSON.
+func AnswerText(value string) string {
+	if value == "" || value[0] != '"' {
+		return value
+	}
+	if n := len(value) - 1; n > 0 && strings.IndexByte(value, '\\') < 0 {
+		return value[1:n]
+	}
+	var text string
+	if json.Unmarshal([]byte(value), &text) != nil {
+		return value
+	}
+	return text
+}
