@@ -7,14 +7,17 @@ import (
 	"github.com/drover-run/drover/internal/agent/maprunner/recorder"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/proc"
+	"github.com/drover-run/drover/internal/record/redact"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
 )
 
 func TestATryThatIsBeyondItsLimitsSaysWhich(t *testing.T) {
 	c := &attempts{shared: &shared{prepared: &Prepared{Memory: 1 << 30}}}
 	c.Job.Spec.Memory = 1 << 30
 	c.openedFor.limits = job.Limits{Memory: 1 << 30, Processes: 8}
-	c.order.Step = 2
+	c.order.Step, c.clock = 2, store.System
+	c.Redact = &redact.Redactor{}
 	now := time.Now()
 	for want, exit := range map[string]proc.Exit{
 		"too many processes: limit of 8":        {Code: 1, Crowd: true},
