@@ -15,6 +15,7 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/internal/agent"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/process"
@@ -59,16 +60,16 @@ func world(files map[string]string) (bucket store.Bucket, place *mem.Driver, fol
 	}
 	bucket = storemem.New()
 	place = mem.New(func(ctx context.Context, r driver.Request, index int) error {
-		notice := make(chan agent.Notice, 1)
+		notice := make(chan node.Notice, 1)
 		stop := context.AfterFunc(ctx, func() {
-			notice <- agent.Notice{Asked: errors.Is(context.Cause(ctx), mem.ErrAsked), Why: context.Cause(ctx).Error()}
+			notice <- node.Notice{Asked: errors.Is(context.Cause(ctx), mem.ErrAsked), Why: context.Cause(ctx).Error()}
 		})
 		defer stop()
 		parts := strings.SplitN(r.Run.Job, "/", 3)
 		w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: func(h protocol.Host) (gone, known bool) { return process.Identity(h).Gone() }}
-		_, err := agent.Run(context.Background(), agent.Config{World: w, Path: job.Path{Project: parts[0], Task: parts[1], Job: parts[2]},
+		_, err := agent.Run(context.Background(), node.Config{World: w, Path: job.Path{Project: parts[0], Task: parts[1], Job: parts[2]},
 			Placement: r.Placement, Index: index, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-			Machine: agent.Machine{Self: protocol.Host(process.Self()), Name: "here", CPUs: 1, Near: true, Notice: notice, Environ: os.Environ(),
+			Machine: node.Machine{Self: protocol.Host(process.Self()), Name: "here", CPUs: 1, Near: true, Notice: notice, Environ: os.Environ(),
 				Work: filepath.Join(base, "work"), Cache: filepath.Join(base, "cache")}})
 		return err
 	})

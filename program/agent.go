@@ -16,6 +16,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/host"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc/private"
@@ -78,24 +79,24 @@ func (p *program) runAgentProcess(said driver.AgentArgs, path job.Path, given *d
 	m.OpenPlace = func(ctx context.Context, url string) (store.Bucket, error) {
 		return openPlace(ctx, url, "", func(note string) { log.Info(note) })
 	}
-	return agent.Run(context.Background(), agent.Config{World: w, Path: path,
+	return agent.Run(context.Background(), node.Config{World: w, Path: path,
 		Placement: said.Placement, Index: said.Index, Machine: m, Log: log})
 }
 
 // agentMachine is what this machine knows about itself, and what the target gave the agent of it.
-func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal, at reach) (agent.Machine, error) {
+func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal, at reach) (node.Machine, error) {
 	d := p.dirs
 	d.State, d.Cache = cmp.Or(given.State, d.State), cmp.Or(given.Cache, d.Cache)
 	name, _ := os.Hostname() // "": the machine has none
 	self, err := os.Executable()
 	if err != nil {
-		return agent.Machine{}, fault.Wrap(err, fault.Bug, "", "find this program")
+		return node.Machine{}, fault.Wrap(err, fault.Bug, "", "find this program")
 	}
 	net, err := host.LookNetwork()
 	if err != nil {
-		return agent.Machine{}, err
+		return node.Machine{}, err
 	}
-	m := agent.Machine{Self: protocol.Host(process.Self()), Name: cmp.Or(given.Name, name), CPUs: runtime.NumCPU(),
+	m := node.Machine{Self: protocol.Host(process.Self()), Name: cmp.Or(given.Name, name), CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
 		Work: workFolder(d), Cache: d.Cache, Near: at != far, Shared: at == served, Environ: os.Environ(), Drover: self,
 		Lost: given.Lost, Root: given.Root, Hosts: given.Hosts, Secrets: given.Secrets, Starved: given.OOMKills}
@@ -113,10 +114,10 @@ func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal,
 		go m.Stdin.Watch() // for as long as the process lives: nothing waits for it
 	}
 	m.Traffic = host.Traffic
-	m.Listeners = func(port int) (all []agent.Listener, err error) {
+	m.Listeners = func(port int) (all []node.Listener, err error) {
 		found, err := host.Listeners(port)
 		for _, l := range found {
-			all = append(all, agent.Listener(l))
+			all = append(all, node.Listener(l))
 		}
 		return all, err
 	}
@@ -135,8 +136,8 @@ func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal,
 }
 
 // passNotices tells the agent of each SIGTERM and why it came.
-func passNotices(m *agent.Machine, given *driver.Allocation, terms <-chan os.Signal) {
-	notice, struck, sooner := make(chan agent.Notice, 1), make(chan struct{}), make(chan struct{})
+func passNotices(m *node.Machine, given *driver.Allocation, terms <-chan os.Signal) {
+	notice, struck, sooner := make(chan node.Notice, 1), make(chan struct{}), make(chan struct{})
 	m.Notice, m.Sooner = notice, sooner
 	if given.Signalled {
 		m.Struck = struck
@@ -145,7 +146,7 @@ func passNotices(m *agent.Machine, given *driver.Allocation, terms <-chan os.Sig
 		<-terms
 		close(struck)
 		first := given.Noticed()
-		notice <- agent.Notice(first)
+		notice <- node.Notice(first)
 		for range terms {
 			if given.Noticed().Left < first.Left { // a later notice that leaves as much time changes nothing
 				close(sooner)

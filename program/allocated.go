@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/internal/agent"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/host"
 )
 
 // reserve returns the function that reserves an agent's part of its allocation; shared names
 // the agents that it is shared with. whole is what all agents of this machine have.
-func reserve(m *agent.Machine, shared *driver.Sharing, whole host.Room) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
+func reserve(m *node.Machine, shared *driver.Sharing, whole host.Room) func(context.Context, node.Wish, func(string)) (node.Room, error) {
 	switch {
 	case shared == nil:
 		return room(whole, m.Environ)
@@ -23,7 +23,7 @@ func reserve(m *agent.Machine, shared *driver.Sharing, whole host.Room) func(con
 	bound := len(host.Cores()) <= m.CPUs
 	alone := host.Room{Folder: filepath.Join(m.Work, "claims", fmt.Sprint(os.Getpid())), Memory: m.Memory, CPUs: float64(m.CPUs)}
 	take := room(alone, m.Environ)
-	return func(ctx context.Context, w agent.Wish, told func(string)) (agent.Room, error) {
+	return func(ctx context.Context, w node.Wish, told func(string)) (node.Room, error) {
 		w.Nodes, w.Queue, w.Priority = 1, "", 0 // the engine handles the job's other agents and the queue
 		r, err := take(ctx, w, told)
 		if !bound { // the engine counts cores and does not limit the agent to them: nor does drover

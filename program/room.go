@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/internal/agent"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/cli"
 	"github.com/drover-run/drover/internal/host"
 	"github.com/drover-run/drover/job"
@@ -38,14 +38,14 @@ func reservationsFolder(d cli.Dirs) string {
 }
 
 // room finds the machine's GPUs and reserves what a node asks for.
-func room(whole host.Room, environ []string) func(context.Context, agent.Wish, func(string)) (agent.Room, error) {
-	return func(ctx context.Context, w agent.Wish, told func(string)) (agent.Room, error) {
+func room(whole host.Room, environ []string) func(context.Context, node.Wish, func(string)) (node.Room, error) {
+	return func(ctx context.Context, w node.Wish, told func(string)) (node.Room, error) {
 		gpus, err := host.GPUs(ctx, environ)
 		if err == nil {
 			gpus, err = host.Usable(gpus, w.GPUs)
 		}
 		if err != nil && w.GPUs > 0 {
-			return agent.Room{}, err
+			return node.Room{}, err
 		}
 		if err != nil { // no GPU was requested: another command reports what is broken
 			gpus = nil
@@ -55,9 +55,9 @@ func room(whole host.Room, environ []string) func(context.Context, agent.Wish, f
 			Queue: w.Queue, Priority: w.Priority, Now: w.Now,
 			Share: host.Amount{CPUs: w.Share.CPUs, Memory: int64(w.Share.Memory), GPUs: w.Share.GPUs}}, gpus, told)
 		if err != nil {
-			return agent.Room{}, err
+			return node.Room{}, err
 		}
-		r := agent.Room{Cores: held.Cores, GPUs: len(gpus), Release: held.Release}
+		r := node.Room{Cores: held.Cores, GPUs: len(gpus), Release: held.Release}
 		if w.GPUs > 0 {
 			r.GPUs, r.Pinned = w.GPUs, pinned(held.GPUs)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/control"
@@ -230,14 +231,14 @@ echo >$GATE0; while :; do sleep 1000 & wait $!; done`
 func TestNoticeSavesAndTheNextAgentGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		notice  Notice
+		notice  node.Notice
 		status  int
 		verdict protocol.Verdict
 		cause   protocol.Cause
 		free    int // interruptions counted
 	}{
-		"a person asks":    {Notice{Asked: true, Why: "asked to stop"}, 0, protocol.AskedToStop, protocol.Asked, 0},
-		"the machine goes": {Notice{Why: "spot interruption in 120 s"}, exitLater, protocol.Interrupted, protocol.Notice, 1},
+		"a person asks":    {node.Notice{Asked: true, Why: "asked to stop"}, 0, protocol.AskedToStop, protocol.Asked, 0},
+		"the machine goes": {node.Notice{Why: "spot interruption in 120 s"}, exitLater, protocol.Interrupted, protocol.Notice, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -505,9 +506,9 @@ func TestWhatADeadAgentLeftIsSweptAway(t *testing.T) {
 	p.check(err)
 	defer func() { left.Kill(); left.Wait() }()
 	leave := func(dir string, m mark) {
-		a := newAgent(Config{Machine: Machine{Self: m.Host}})
-		a.own = filepath.Join(p.work, dir)
-		p.check(os.MkdirAll(filepath.Join(a.own, "opt"), 0o700))
+		a := newAgent(node.Config{Machine: node.Machine{Self: m.Host}})
+		a.Own = filepath.Join(p.work, dir)
+		p.check(os.MkdirAll(filepath.Join(a.Own, "opt"), 0o700))
 		p.check(a.remains.leaveMark(m.Token))
 	}
 	leave("dead/1-0-a", mark{Host: stranger(), Token: token})
@@ -570,7 +571,7 @@ func TestNoticeWhilePreparing(t *testing.T) {
 	w = p.start(j, nil)
 	close(begun)
 	<-asked
-	w.notice <- Notice{Asked: true, Why: "asked to stop"}
+	w.notice <- node.Notice{Asked: true, Why: "asked to stop"}
 	w.leave(0)
 	if rep := p.look(j); rep.State != job.Interrupted || len(rep.Run.Joins) != 0 {
 		t.Errorf("it is %s, joined by %v", rep.State, rep.Run.Joins)
@@ -600,7 +601,7 @@ func TestResultsThatFindNoRoomFailTheJobNotTheProgram(t *testing.T) {
 	p := newPlace(t)
 	up, on := newGate(t), newGate(t)
 	j := p.submit(shell(`echo x >$SM_MODEL_DIR/m; echo >$GATE0; read x <$GATE1`, up, on), nil)
-	w := p.start(j, func(c *Config) { c.Machine.Patience = time.Nanosecond })
+	w := p.start(j, func(c *node.Config) { c.Machine.Patience = time.Nanosecond })
 	up.wait()
 	p.fill(true)
 	on.open()
@@ -652,7 +653,7 @@ func TestNoticeWhileResultsWaitForRoomIsAnInterruption(t *testing.T) {
 	p.until("it waits for room", func() bool {
 		return slices.ContainsFunc(p.look(j).Beats, func(b protocol.Heartbeat) bool { return b.Note != "" })
 	})
-	w.notice <- Notice{Why: "the machine goes"}
+	w.notice <- node.Notice{Why: "the machine goes"}
 	w.leave(exitLater)
 	rep := p.look(j)
 	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != protocol.Interrupted {
@@ -675,10 +676,10 @@ func TestNoticeInAFullStoreIsAnInterruption(t *testing.T) {
 	p := newPlace(t)
 	up, never := newGate(t), newGate(t)
 	j := p.submit(shell(saving, up, never), nil)
-	w := p.start(j, func(c *Config) { c.Machine.Patience, c.Machine.Self = time.Nanosecond, stranger() })
+	w := p.start(j, func(c *node.Config) { c.Machine.Patience, c.Machine.Self = time.Nanosecond, stranger() })
 	up.wait()
 	p.fill(true)
-	w.notice <- Notice{Why: "the machine goes"}
+	w.notice <- node.Notice{Why: "the machine goes"}
 	w.leave(exitLater)
 	rep := p.look(j)
 	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != protocol.Interrupted || len(e.Notes) == 0 {

@@ -22,7 +22,7 @@ func (l *commands) programCommand(ctx context.Context, facts contract.Facts, env
 		return c, err
 	}
 	line := c.Args
-	switch l.job.Spec.Launcher {
+	switch l.Job.Spec.Launcher {
 	case job.Torch:
 		if facts.Procs > 1 {
 			line = launcher.Ranks(l.Machine.Drover, facts.Rank, facts.Procs, whole(c))
@@ -64,8 +64,8 @@ func orElse(s, other string) string {
 
 // userCommand is the user's program, its folder and its environment.
 func (l *commands) userCommand(ctx context.Context, environ []string) (proc.Command, error) {
-	spec := l.job.Spec
-	r := programs.Request{Dir: l.space.hostPaths().Code, Sub: l.job.Code.Sub, Script: l.job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: l.ready.env.Interpreter}
+	spec := l.Job.Spec
+	r := programs.Request{Dir: l.space.hostPaths().Code, Sub: l.Job.Code.Sub, Script: l.Job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: l.ready.env.Interpreter}
 	if l.beginsAtRoot() {
 		r.At = l.space.programPaths().Code
 	}
@@ -94,7 +94,7 @@ func (l *commands) startedCommand(c programs.Command, environ []string) proc.Com
 // beginsAtRoot says that the program begins in "/", as SageMaker's containers do: a processing
 // job by the rules of ssm.
 func (l *commands) beginsAtRoot() bool {
-	return l.job.Spec.Rules == job.SSM && l.job.Spec.Verb == job.Process
+	return l.Job.Spec.Rules == job.SSM && l.Job.Spec.Verb == job.Process
 }
 
 // workingFolder is where the program begins, as it sees it: in its code, where the command
@@ -103,15 +103,15 @@ func (l *commands) workingFolder() string {
 	if l.beginsAtRoot() {
 		return "/"
 	}
-	return filepath.Join(l.space.codePathInView(), filepath.FromSlash(l.job.Code.Sub))
+	return filepath.Join(l.space.codePathInView(), filepath.FromSlash(l.Job.Code.Sub))
 }
 
 // withEntrypoint has the words before a processing job's program start it: the
 // program is the word after them, a script by its whole path, as SageMaker's SDK
 // gives it.
 func (l *commands) withEntrypoint(ctx context.Context, r programs.Request) (programs.Command, error) {
-	words := l.job.Spec.Entrypoint
-	program := l.job.Spec.Program
+	words := l.Job.Spec.Entrypoint
+	program := l.Job.Spec.Program
 	if r.Script != "" {
 		program = path.Join(l.space.programPaths().Code, r.Script)
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/proc/enter"
 	"github.com/drover-run/drover/internal/proc/private"
 	"github.com/drover-run/drover/internal/proc/process"
@@ -44,7 +45,7 @@ func (w *workspace) writeDoor(pid int, dir string, environ []string) {
 			return // it has ended already
 		}
 	}
-	for name, ref := range w.job.Spec.Secrets {
+	for name, ref := range w.Job.Spec.Secrets {
 		d.Hide = append(d.Hide, name)
 		if from, ok := strings.CutPrefix(ref, "env:"); ok {
 			d.Hide = append(d.Hide, from)
@@ -52,7 +53,7 @@ func (w *workspace) writeDoor(pid int, dir string, environ []string) {
 	}
 	had := last(w.Machine.Environ)
 	for name, value := range last(environ) {
-		if old, same := had[name]; (!same || old != value) && !slices.Contains(d.Hide, name) && name != markVariable {
+		if old, same := had[name]; (!same || old != value) && !slices.Contains(d.Hide, name) && name != node.MarkVariable {
 			d.Env = append(d.Env, name+"="+value)
 		}
 	}
@@ -63,14 +64,14 @@ func (w *workspace) writeDoor(pid int, dir string, environ []string) {
 		b, err = json.Marshal(d)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(w.own, doorName), b, 0o600)
+		err = os.WriteFile(filepath.Join(w.Own, doorName), b, 0o600)
 	}
 	if err != nil {
 		w.Log.Warn("attaching is not possible", "err", err)
 	}
 }
 
-func (w *workspace) removeDoor() { _ = os.Remove(filepath.Join(w.own, doorName)) }
+func (w *workspace) removeDoor() { _ = os.Remove(filepath.Join(w.Own, doorName)) }
 
 // last is an environment by name: of two values the later counts.
 func last(environ []string) map[string]string {

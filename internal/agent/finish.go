@@ -19,7 +19,7 @@ var archives = map[string]string{"model": "model.tar.gz", "output": "output.tar.
 // to attempts/ as long as output/ is missing, so a failure here costs nothing
 // but the archive.
 func (a *agent) assembleOutputs(ctx context.Context, o runagent.Order) error {
-	a.beat.changeNow(func(b *protocol.Heartbeat) { b.Phase = "leaving" })
+	a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "leaving" })
 	if o.Settled.Attempt == 0 || o.Rank != 0 || o.Attempt != o.Settled.Attempt {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (a *agent) archiveOutput(ctx context.Context, attempt int, name, file strin
 	if err != nil || len(trees) == 0 {
 		return err
 	}
-	tmp, err := os.CreateTemp(a.own, "archive-*")
+	tmp, err := os.CreateTemp(a.Own, "archive-*")
 	if err != nil {
 		return fmt.Errorf("make %s: %w", file, err)
 	}
@@ -56,12 +56,12 @@ func (a *agent) archiveOutput(ctx context.Context, attempt int, name, file strin
 
 // outputTrees are the lists of one output, by rank.
 func (a *agent) outputTrees(ctx context.Context, attempt int, name string) ([]tree.Named, error) {
-	exits, err := runs.ReadExits(ctx, a.World, a.Path, a.job.Spec.Nodes, attempt)
+	exits, err := runs.ReadExits(ctx, a.World, a.Path, a.Job.Spec.Nodes, attempt)
 	if err != nil {
 		return nil, err
 	}
 	var trees []tree.Named
-	for rank := range a.job.Spec.Nodes {
+	for rank := range a.Job.Spec.Nodes {
 		d, ok := exits[rank].Outputs[name]
 		if !ok {
 			continue

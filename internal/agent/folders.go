@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle/tree"
 )
 
@@ -59,10 +60,10 @@ func (w *workspace) leftFolder(dir string) (folder, why string) {
 // realFolders are those in which this agent's program writes, without symbolic links: the
 // agent's own first, and the machine's where they are the program's.
 func (w *workspace) realFolders() (dirs []string) {
-	all := []string{w.own}
-	if w.root != w.own {
-		for _, top := range owned {
-			dir := filepath.Join(w.root, top)
+	all := []string{w.Own}
+	if w.Root != w.Own {
+		for _, top := range node.Owned {
+			dir := filepath.Join(w.Root, top)
 			if info, err := os.Lstat(dir); err == nil && info.IsDir() { // a link that the program put there leads elsewhere
 				all = append(all, dir)
 			}
@@ -81,9 +82,9 @@ func (w *workspace) resolveLink(folder, target string) string {
 	if !filepath.IsAbs(target) {
 		return filepath.Join(folder, target)
 	}
-	for _, top := range owned {
+	for _, top := range node.Owned {
 		if w.view && (target == top || strings.HasPrefix(target, top+"/")) {
-			return filepath.Join(w.root, target)
+			return filepath.Join(w.Root, target)
 		}
 	}
 	return target
@@ -114,8 +115,8 @@ func unlock(ctx context.Context, dir string) {
 // showing the folder that was.
 func (w *workspace) clearFolder(dir string) error {
 	shown := false
-	for _, top := range owned {
-		shown = shown || w.Machine.Root != "" && dir == filepath.Join(w.root, top)
+	for _, top := range node.Owned {
+		shown = shown || w.Machine.Root != "" && dir == filepath.Join(w.Root, top)
 	}
 	if !shown {
 		return tree.RemoveAll(dir)
@@ -142,11 +143,11 @@ func (w *workspace) clearFolder(dir string) error {
 // emptyMachine empties the folders of the contract where they are the machine's own: an
 // agent before this one may have left files there.
 func (w *workspace) emptyMachine() error {
-	if w.root == w.own {
+	if w.Root == w.Own {
 		return nil
 	}
-	for _, top := range owned {
-		if err := w.clearFolder(filepath.Join(w.root, top)); err != nil {
+	for _, top := range node.Owned {
+		if err := w.clearFolder(filepath.Join(w.Root, top)); err != nil {
 			return fault.Wrap(err, fault.Denied, "Run the agent as a user that may write there.", "empty folder %s", top)
 		}
 	}

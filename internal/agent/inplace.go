@@ -26,8 +26,8 @@ import (
 
 // placeExists says whether this machine has the place where the code stands.
 func (w *workspace) placeExists() bool {
-	code := w.job.Code
-	if !code.InPlace || code.Root == "" || w.Machine.Root != "" || w.job.Host != w.Machine.Name {
+	code := w.Job.Code
+	if !code.InPlace || code.Root == "" || w.Machine.Root != "" || w.Job.Host != w.Machine.Name {
 		return false
 	}
 	info, err := os.Stat(code.Root)
@@ -38,9 +38,9 @@ func (w *workspace) placeExists() bool {
 func (w *workspace) wantLayers() {
 	w.layered = false
 	switch why := w.whyNoLayers(); {
-	case !w.job.Code.InPlace:
+	case !w.Job.Code.InPlace:
 	case !w.placeExists():
-		w.logNote("%s is not on this machine: the program runs in a copy of what was shipped", w.job.Code.Root)
+		w.LogNote("%s is not on this machine: the program runs in a copy of what was shipped", w.Job.Code.Root)
 	case why != "":
 		w.noteLinks(why)
 	default:
@@ -50,7 +50,7 @@ func (w *workspace) wantLayers() {
 
 // whyNoLayers says why there can be none; "" is that they may be tried.
 func (w *workspace) whyNoLayers() string {
-	root := w.job.Code.Root
+	root := w.Job.Code.Root
 	if !w.view {
 		return "the program has no view of its own"
 	}
@@ -67,7 +67,7 @@ func (w *workspace) whyNoLayers() string {
 
 // ownFolders are those in which drover itself works, without symbolic links.
 func (w *workspace) ownFolders() (dirs []string) {
-	for _, dir := range []string{w.own, w.Machine.Work, w.World.Store.String()} {
+	for _, dir := range []string{w.Own, w.Machine.Work, w.World.Store.String()} {
 		if !filepath.IsAbs(dir) {
 			continue // a store that is no folder
 		}
@@ -81,12 +81,12 @@ func (w *workspace) ownFolders() (dirs []string) {
 
 // noteLinks tells why the program runs in a copy.
 func (w *workspace) noteLinks(why string) {
-	w.logNote("the program runs in a copy of %s (%s), with links to files that were not shipped and are above %d MB: to write to such a file changes your own", w.job.Code.Root, why, mostCopied>>20)
+	w.LogNote("the program runs in a copy of %s (%s), with links to files that were not shipped and are above %d MB: to write to such a file changes your own", w.Job.Code.Root, why, mostCopied>>20)
 }
 
 // upperFolder and work are the folders of the program's own layer.
-func (w *workspace) upperFolder() string       { return filepath.Join(w.own, "layer", "upper") }
-func (w *workspace) overlayWorkFolder() string { return filepath.Join(w.own, "layer", "work") }
+func (w *workspace) upperFolder() string       { return filepath.Join(w.Own, "layer", "upper") }
+func (w *workspace) overlayWorkFolder() string { return filepath.Join(w.Own, "layer", "work") }
 
 // layOutPlace makes ready, for one attempt, what the program finds beside its code.
 func (w *workspace) layOutPlace() error {
@@ -103,7 +103,7 @@ func (w *workspace) layOutPlace() error {
 // and the owner of this one.
 func (w *workspace) makeLayer() error {
 	const hint = "Free some space and run it again."
-	info, err := os.Stat(w.job.Code.Root)
+	info, err := os.Stat(w.Job.Code.Root)
 	if err != nil {
 		return fault.Wrap(err, fault.Missing, "Put the folder back, or run it from another one.", "look at code folder")
 	}
@@ -123,14 +123,14 @@ func (w *workspace) makeLayer() error {
 
 // layeredPlace are the program's place as its view shows it.
 func (w *workspace) layeredPlace() mount.Overlay {
-	root := w.job.Code.Root
+	root := w.Job.Code.Root
 	return mount.Overlay{Target: root, Lower: []string{w.hostPaths().Code, root}, Upper: w.upperFolder(), Work: w.overlayWorkFolder(), Also: []string{w.programPaths().Code}}
 }
 
 // codePathInView is where the program sees the folder that was shipped.
 func (w *workspace) codePathInView() string {
 	if w.layered {
-		return w.job.Code.Root
+		return w.Job.Code.Root
 	}
 	return w.programPaths().Code
 }
@@ -143,7 +143,7 @@ func (w *workspace) isInLowerLayer(name string, is fs.FileInfo) bool {
 		return true
 	}
 	if at := strings.Index("/"+name+"/", "/.git/"); at >= 0 {
-		if _, err := os.Lstat(filepath.Join(w.job.Code.Root, name[:at], ".git")); err == nil {
+		if _, err := os.Lstat(filepath.Join(w.Job.Code.Root, name[:at], ".git")); err == nil {
 			return true
 		}
 	}
@@ -219,7 +219,7 @@ const (
 // in, as copies or links, and remembers what the folder looks like then. Folders are
 // made: so what the program makes in a folder is its own.
 func (w *workspace) linkUnshipped() (err error) {
-	l := linker{from: w.job.Code.Root, to: w.hostPaths().Code, left: mostLinked, bytes: allCopied, skip: w.ownFolders(), linked: snapshot{}}
+	l := linker{from: w.Job.Code.Root, to: w.hostPaths().Code, left: mostLinked, bytes: allCopied, skip: w.ownFolders(), linked: snapshot{}}
 	if err := l.linkMissing("."); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "link what was not shipped")
 	}

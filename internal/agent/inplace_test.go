@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/record"
@@ -100,7 +101,7 @@ func TestWhatAProgramWritesInPlaceIsThereForTheNextAttempt(t *testing.T) {
 	j := p.submitIn(c, shell(standingTwice, up), "")
 	w := p.start(j, nil)
 	up.wait()
-	w.notice <- Notice{Asked: true, Why: "asked to stop"}
+	w.notice <- node.Notice{Asked: true, Why: "asked to stop"}
 	w.leave(0)
 	p.layersOrSkip(j)
 	p.unchanged(c)
@@ -139,7 +140,7 @@ echo f >step; echo x >>lib.txt; echo more >>ignored.bin; rm -r conf; trap 'exit 
 }
 
 // refusing is a machine with a kernel that lays no folders over each other.
-func refusing(c *Config) {
+func refusing(c *node.Config) {
 	start := c.Machine.Start
 	c.Machine.Start = func(ctx context.Context, cmd proc.Command) (*proc.Process, error) {
 		if cmd.View != nil && len(cmd.View.Overlays) > 0 {
@@ -160,7 +161,7 @@ echo made >made.txt; trap 'exit 5' TERM; echo >$GATE0; while :; do sleep 1000 & 
 	j := p.submitIn(c, shell(script, up), "")
 	w := p.start(j, nil)
 	up.wait()
-	w.notice <- Notice{Asked: true, Why: "asked to stop"}
+	w.notice <- node.Notice{Asked: true, Why: "asked to stop"}
 	w.leave(0)
 	w = p.start(j, refusing)
 	w.leave(0)
@@ -202,7 +203,7 @@ func TestOnAnotherMachineAProgramRunsInACopy(t *testing.T) {
 	p := newPlace(t)
 	c := p.checkout()
 	j := p.submitIn(c, shell("pwd; cat lib.txt; ls ignored.bin || true"), "")
-	w := p.start(j, func(c *Config) { c.Machine.Name = "another" })
+	w := p.start(j, func(c *node.Config) { c.Machine.Name = "another" })
 	w.leave(0)
 	if got, want := p.said(j, record.Stdout), "/opt/ml/code\nshipped\n"; got != want {
 		t.Errorf("%q", got)

@@ -24,13 +24,13 @@ const wholeInput = -1
 // node has whole, or a rank's share of those that are spread over the nodes. A
 // rank that is another than in the attempt before gets another share.
 func (p *preparation) fetchInputs(ctx context.Context, rank int) error {
-	for _, in := range p.job.Spec.Inputs {
+	for _, in := range p.Job.Spec.Inputs {
 		if p.isSharded(in) != (rank != wholeInput) {
 			continue
 		}
 		dir := filepath.Join(p.space.hostPaths().Data, in.Name)
 		if in.To != "" {
-			dir = filepath.Join(p.root, in.To)
+			dir = filepath.Join(p.Root, in.To)
 		}
 		if held, ok := p.ready.shares[in.Name]; ok && held != rank {
 			if err := tree.RemoveAll(dir); err != nil {
@@ -49,17 +49,17 @@ func (p *preparation) fetchInputs(ctx context.Context, rank int) error {
 }
 
 // isSharded says whether each node has its share of an input alone.
-func (p *preparation) isSharded(in job.Input) bool { return in.Sharded && p.job.Spec.Nodes > 1 }
+func (p *preparation) isSharded(in job.Input) bool { return in.Sharded && p.Job.Spec.Nodes > 1 }
 
 func (p *preparation) fetchInput(ctx context.Context, in job.Input, rank int, dir string) error {
-	listing, err := tree.LoadTree(ctx, p.World.Store, store.Digest(p.job.Inputs[in.Name]))
+	listing, err := tree.LoadTree(ctx, p.World.Store, store.Digest(p.Job.Inputs[in.Name]))
 	if err != nil {
 		return err
 	}
 	if rank != wholeInput {
 		all := len(listing.Files)
-		listing = share(listing, rank, p.job.Spec.Nodes)
-		p.logNote("input %s: this node gets %d of %d files", in.Name, len(listing.Files), all)
+		listing = share(listing, rank, p.Job.Spec.Nodes)
+		p.LogNote("input %s: this node gets %d of %d files", in.Name, len(listing.Files), all)
 	}
 	if listing.Away == nil {
 		return tree.Restore(ctx, p.World.Store, listing, dir)

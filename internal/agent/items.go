@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/maprunner"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -27,7 +28,7 @@ import (
 // workItems does the agent's part of a map. The stages before run beside it, and
 // drop ends them early.
 func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (int, error) {
-	token := strings.ReplaceAll(a.id, ":", "-")
+	token := strings.ReplaceAll(a.Id, ":", "-")
 	if err := a.remains.leaveMark(token); err != nil {
 		return fault.ExitDrover, err
 	}
@@ -39,14 +40,14 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 	hands.Go(func() { // ends with done
 		select {
 		case n := <-a.Machine.Notice:
-			notice <- maprunner.Notice{Asked: n.Asked, Why: n.Why, Signal: stopSignal(a.job.Spec, n)}
+			notice <- maprunner.Notice{Asked: n.Asked, Why: n.Why, Signal: stopSignal(a.Job.Spec, n)}
 		case <-done:
 		}
 	})
 	hands.Go(func() { kit <- a.itemKit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
-	return maprunner.Run(ctx, maprunner.Config{World: a.World, Job: a.job, ID: a.id, Self: a.Machine.Self, Slots: a.slots, Near: a.Machine.Near,
-		Root: a.own, Token: token, Out: a.out, Redact: a.redact, Note: a.out.Note, ChangeHeartbeat: a.beat.changeHeartbeat, Log: a.Log,
-		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Prepared: kit, Patience: a.Machine.Patience, MaxStored: a.maxStoredBytes(), OpenPlace: a.Machine.OpenPlace, JobRemoved: func() { a.vanish(errRemoved) }, NoteLeftovers: a.space.leftovers, WriteNotice: a.warnItems,
+	return maprunner.Run(ctx, maprunner.Config{World: a.World, Job: a.Job, ID: a.Id, Self: a.Machine.Self, Slots: a.Slots, Near: a.Machine.Near,
+		Root: a.Own, Token: token, Out: a.Out, Redact: a.Redact, Note: a.Out.Note, ChangeHeartbeat: a.Beat.ChangeHeartbeat, Log: a.Log,
+		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Prepared: kit, Patience: a.Machine.Patience, MaxStored: a.MaxStoredBytes(), OpenPlace: a.Machine.OpenPlace, JobRemoved: func() { a.Vanish(node.ErrRemoved) }, NoteLeftovers: a.space.leftovers, WriteNotice: a.warnItems,
 		CancelPreparation: func() { drop(errors.New("no item runs any more")) }})
 }
 
@@ -65,26 +66,26 @@ func (a *agent) warnItems(why string, left time.Duration) {
 // countSlots says how many items run here at once: as was asked for, else as many
 // as the cores and GPUs allow for what each of them asks for.
 func (a *agent) countSlots(ctx context.Context) error {
-	spec := a.job.Spec
-	if a.slots = spec.Slots; a.slots > 0 {
+	spec := a.Job.Spec
+	if a.Slots = spec.Slots; a.Slots > 0 {
 		return nil
 	}
-	a.slots = max(1, a.Machine.CPUs)
+	a.Slots = max(1, a.Machine.CPUs)
 	if spec.CPUs > 0 {
-		a.slots = max(1, int(float64(a.Machine.CPUs)/spec.CPUs))
+		a.Slots = max(1, int(float64(a.Machine.CPUs)/spec.CPUs))
 	}
 	if m := int64(spec.Memory); m > 0 && a.Machine.Memory > 0 {
-		a.slots = max(1, min(a.slots, int(a.Machine.Memory/m)))
+		a.Slots = max(1, min(a.Slots, int(a.Machine.Memory/m)))
 	}
 	if spec.GPUs > 0 && a.Machine.Room != nil {
-		here, err := a.Machine.Room(ctx, Wish{}, func(string) {})
+		here, err := a.Machine.Room(ctx, node.Wish{}, func(string) {})
 		if err != nil {
 			return fmt.Errorf("count GPUs: %w", err)
 		}
 		if here.Release != nil {
 			here.Release()
 		}
-		a.slots = max(1, min(a.slots, here.GPUs/spec.GPUs))
+		a.Slots = max(1, min(a.Slots, here.GPUs/spec.GPUs))
 	}
 	return nil
 }
@@ -100,13 +101,13 @@ func (a *agent) itemKit(ctx context.Context, err error) maprunner.Prepared {
 			return maprunner.Prepared{Failed: err}
 		}
 	}
-	spec := a.job.Spec
+	spec := a.Job.Spec
 	code := a.space.hostPaths().Code
-	k := maprunner.Prepared{Dir: filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), Environ: a.items.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.items.gpusBySlot(), Memory: cmp.Or(a.items.memoryPerItem(), a.Machine.Memory)}
+	k := maprunner.Prepared{Dir: filepath.Join(code, filepath.FromSlash(a.Job.Code.Sub)), Environ: a.items.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.items.gpusBySlot(), Memory: cmp.Or(a.items.memoryPerItem(), a.Machine.Memory)}
 	if k.Environ, err = a.withModule(k.Environ, code); err != nil {
 		return maprunner.Prepared{Failed: err}
 	}
-	r := programs.Request{Dir: code, Sub: a.job.Code.Sub, Script: a.job.Code.Script, Args: spec.Args, Environ: k.Environ, Interpreter: a.ready.env.Interpreter}
+	r := programs.Request{Dir: code, Sub: a.Job.Code.Sub, Script: a.Job.Code.Script, Args: spec.Args, Environ: k.Environ, Interpreter: a.ready.env.Interpreter}
 	switch {
 	case spec.ByShell:
 		r.Script, r.Line, r.Args = "", spec.Program, nil
@@ -125,26 +126,26 @@ func (a *agent) itemKit(ctx context.Context, err error) maprunner.Prepared {
 // itemEnviron is what each item's environment begins with: the caller's, and what
 // of the contract has a meaning for one item of many.
 func (i *itemSetup) itemEnviron() []string {
-	spec := i.job.Spec
-	f := i.space.folderFacts(i.root)
-	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, i.job.Short), i.job.ID, spec.Project, spec.Task
-	f.Program, f.Env = orElse(i.job.Code.Script, spec.Program), spec.Env
+	spec := i.Job.Spec
+	f := i.space.folderFacts(i.Root)
+	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, i.Job.Short), i.Job.ID, spec.Project, spec.Task
+	f.Program, f.Env = orElse(i.Job.Code.Script, spec.Program), spec.Env
 	f.Hosts, f.Machine, f.Region = contract.Hosts(1), spec.MachineType(), i.Machine.Region
-	f.CPUs, f.GPUs, f.Inputs = max(1, i.Machine.CPUs/i.slots), i.ready.room.GPUs, i.ready.inputs
+	f.CPUs, f.GPUs, f.Inputs = max(1, i.Machine.CPUs/i.Slots), i.ready.room.GPUs, i.ready.inputs
 	if spec.CPUs > 0 {
 		f.CPUs = int(math.Ceil(spec.CPUs))
 	}
 	if spec.GPUs > 0 {
 		f.GPUs = spec.GPUs
 	}
-	environ := append(i.callerEnviron(), i.ready.env.Environ...)
+	environ := append(i.CallerEnviron(), i.ready.env.Environ...)
 	for _, kv := range f.Environ() {
 		name, _, _ := strings.Cut(kv, "=")
 		if _, own := spec.Env[name]; own || ofItems(name) {
 			environ = append(environ, kv)
 		}
 	}
-	return i.withSecrets(environ)
+	return i.WithSecrets(environ)
 }
 
 // ofItems says whether a variable of the contract is for items: the others tell
@@ -157,12 +158,12 @@ func ofItems(name string) bool {
 
 // gpusBySlot shares the GPUs that were set apart among the slots.
 func (i *itemSetup) gpusBySlot() (by []string) {
-	each, pinned := i.job.Spec.GPUs, i.ready.room.Pinned
+	each, pinned := i.Job.Spec.GPUs, i.ready.room.Pinned
 	if each == 0 || pinned == "" {
 		return nil
 	}
 	ids := strings.Split(pinned, ",")
-	for slot := range i.slots {
+	for slot := range i.Slots {
 		from := min(slot*each, len(ids))
 		by = append(by, strings.Join(ids[from:min(from+each, len(ids))], ","))
 	}
@@ -170,18 +171,18 @@ func (i *itemSetup) gpusBySlot() (by []string) {
 }
 
 // wishForSlots is what the slots want of the machine together.
-func (i *itemSetup) wishForSlots(w Wish) Wish {
+func (i *itemSetup) wishForSlots(w node.Wish) node.Wish {
 	w.Nodes = 1
-	w.CPUs, w.Memory, w.GPUs = w.CPUs*float64(i.slots), i.memoryPerItem(), w.GPUs*i.slots
+	w.CPUs, w.Memory, w.GPUs = w.CPUs*float64(i.Slots), i.memoryPerItem(), w.GPUs*i.Slots
 	return w
 }
 
 // memoryPerItem is what is set apart for all slots: what they have together, or what
 // one item may come to that had too little again and again.
 func (i *itemSetup) memoryPerItem() int64 {
-	spec := i.job.Spec
+	spec := i.Job.Spec
 	largest := spec.Memory.Stepped(spec.MemoryStep, spec.Retries, job.Bytes(i.Machine.Memory))
-	return max(int64(spec.Memory)*int64(i.slots), int64(largest))
+	return max(int64(spec.Memory)*int64(i.Slots), int64(largest))
 }
 
 // leftovers tells of files that items have left in their working folder, which
@@ -208,14 +209,11 @@ func (w *workspace) leftovers() {
 	})
 	const most = 200 // bytes of a name in a heartbeat
 	if n > 0 {
-		w.beat.changeHeartbeat(false, func(b *protocol.Heartbeat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
-		w.logNote("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, plural(n, "file"), first)
+		w.Beat.ChangeHeartbeat(false, func(b *protocol.Heartbeat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
+		w.LogNote("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, plural(n, "file"), first)
 	}
 	if n, first := w.changedThroughLinks(); n > 0 {
-		w.beat.changeHeartbeat(false, func(b *protocol.Heartbeat) { b.Changed, b.ChangedFirst = n, first[:min(len(first), most)] })
-		w.logNote("%s", changedNote(n, first))
+		w.Beat.ChangeHeartbeat(false, func(b *protocol.Heartbeat) { b.Changed, b.ChangedFirst = n, first[:min(len(first), most)] })
+		w.LogNote("%s", changedNote(n, first))
 	}
 }
-
-// isMap says whether the job is one.
-func (n *node) isMap() bool { return n.job.Spec.Verb == job.Map }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/control"
@@ -106,12 +107,12 @@ func TestAMapThatIsCancelledWhileItWaitsForRoomEnds(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	j := p.submitMap(job.Spec{Program: "echo", Args: []string{"{}"}, Limits: job.Limits{CPUs: 1}}, 9, nil)
-	asked := make(chan Wish, 1)
-	w := p.start(j, func(c *Config) {
-		c.Machine.Room = func(ctx context.Context, w Wish, _ func(string)) (Room, error) {
+	asked := make(chan node.Wish, 1)
+	w := p.start(j, func(c *node.Config) {
+		c.Machine.Room = func(ctx context.Context, w node.Wish, _ func(string)) (node.Room, error) {
 			asked <- w
 			<-ctx.Done()
-			return Room{}, context.Cause(ctx)
+			return node.Room{}, context.Cause(ctx)
 		}
 	})
 	if wish := <-asked; wish.CPUs != 2 || wish.Nodes != 1 {
@@ -172,7 +173,7 @@ func TestAMapsAgentLeavesWhenItIsAsked(t *testing.T) {
 		rep, _ := p.ofMap(j)
 		return rep.Flight > 0
 	})
-	w.notice <- Notice{Asked: true, Why: "asked to stop"}
+	w.notice <- node.Notice{Asked: true, Why: "asked to stop"}
 	w.leave(0)
 	p.environ = append(p.environ, "FAST=1")
 	p.start(j, nil).leave(0)

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,8 +15,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/agent/launcher"
-	"github.com/drover-run/drover/internal/agent/maprunner/stream"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -60,25 +58,14 @@ func (p *program) treeGone() <-chan struct{} {
 	return p.ended
 }
 
-// callerEnviron is what the program's environment begins with: what the caller has,
-// without the folder the caller was in.
-func (n *node) callerEnviron() []string {
-	return slices.DeleteFunc(slices.Clone(n.Machine.Environ), func(kv string) bool {
-		// A program that calls drover inside a job starts another one.
-		return slices.ContainsFunc([]string{"PWD=", "OLDPWD=", "OMPI_", "PMIX_", "PMI_", "HYDI_", launcher.DeskVariable + "=",
-			stream.Variable + "=", markVariable + "="},
-			func(own string) bool { return strings.HasPrefix(kv, own) })
-	})
-}
-
 // contractFacts is what the contract is made of, as the program is to see it.
 func (a *agent) contractFacts(o runagent.Order) (contract.Facts, error) {
-	spec := a.job.Spec
+	spec := a.Job.Spec
 	f := a.space.folderFacts(a.space.programRoot())
-	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.job.Short), a.job.ID, spec.Project, spec.Task
+	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.Job.Short), a.Job.ID, spec.Project, spec.Task
 	f.Attempt, f.Args, f.Env = o.Attempt, spec.Args, spec.Env
 	f.Hyperparameters, f.Entrypoint = spec.Hyperparameters, spec.Entrypoint
-	f.Program = orElse(a.job.Code.Script, spec.Program)
+	f.Program = orElse(a.Job.Code.Script, spec.Program)
 	f.Hosts, f.Rank = contract.Hosts(spec.Nodes), o.Rank
 	f.Machine, f.Region, f.CPUs = spec.MachineType(), a.Machine.Region, a.Machine.CPUs
 	if spec.CPUs > 0 {
@@ -121,12 +108,12 @@ func (a *agent) launchProgram(ctx context.Context, o runagent.Order) error {
 	}
 	a.program, a.stdinRead = p, true
 	a.member.Started()
-	a.beat.changeNow(func(b *protocol.Heartbeat) {
+	a.Beat.ChangeNow(func(b *protocol.Heartbeat) {
 		b.Phase, b.Attempt, b.Rank, b.Since = "running", o.Attempt, o.Rank, p.started.UTC()
 	})
 	p.saver = a.startSaver(ctx)
-	if d := time.Duration(a.job.Spec.Timeout); d > 0 {
-		grace := time.Duration(a.job.Spec.Grace)
+	if d := time.Duration(a.Job.Spec.Timeout); d > 0 {
+		grace := time.Duration(a.Job.Spec.Grace)
 		p.limit = time.AfterFunc(d, func() {
 			p.late.Store(true)
 			a.space.writeNotice(fmt.Sprintf("time limit of %s reached", d), grace)
@@ -175,7 +162,7 @@ func (w *workspace) writeNotice(why string, grace time.Duration) {
 
 // leaveNotice writes the file; "" takes it away.
 func (w *workspace) leaveNotice(text string) {
-	base := w.root
+	base := w.Root
 	if base == wholeMachine { // else a link that the program put there could lead anywhere
 		base = filepath.Dir(w.hostPaths().Notice)
 	}
@@ -202,7 +189,7 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 	if err != nil {
 		return nil, err
 	}
-	under := a.root // where the program's "/" is
+	under := a.Root // where the program's "/" is
 	if !a.space.view {
 		under = ""
 	}
@@ -210,14 +197,14 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 		return nil, err
 	}
 	p := &program{attempt: o.Attempt, rank: o.Rank, ended: make(chan struct{})}
-	environ := append(facts.Defaults(), a.callerEnviron()...)
+	environ := append(facts.Defaults(), a.CallerEnviron()...)
 	environ = append(environ, a.ready.env.Environ...)
 	environ = append(environ, facts.Environ()...)
-	environ = a.withSecrets(environ)
+	environ = a.WithSecrets(environ)
 	if environ, err = a.withModule(environ, a.space.codePathInView()); err != nil {
 		return nil, err
 	}
-	environ = append(environ, markVariable+"=1")
+	environ = append(environ, node.MarkVariable+"=1")
 	if environ, err = p.startDesk(a, o, environ); err != nil {
 		return nil, err
 	}
@@ -227,7 +214,7 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 	}
 	if err == nil {
 		c.Limits = a.programLimits()
-		c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.id, o.Attempt), ":", "-")
+		c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.Id, o.Attempt), ":", "-")
 		a.remains.noteUnsaved(o, a.state.gens != nil)
 		err = a.remains.leaveMark(c.Token)
 	}
@@ -315,10 +302,10 @@ func (p *program) startProcess(ctx context.Context, a *agent, c proc.Command) er
 		errR.Close()
 		return err
 	}
-	a.logNote("started %s as attempt %d, node %d, process %d", strings.Join(shown(c.Args), " "), p.attempt, p.rank, p.proc.Pid())
-	out := a.out
+	a.LogNote("started %s as attempt %d, node %d, process %d", strings.Join(shown(c.Args), " "), p.attempt, p.rank, p.proc.Pid())
+	out := a.Out
 	if why := p.proc.Limits().Why; why != "" {
-		a.logNote("limits: the kernel does not enforce all of them: %s", why)
+		a.LogNote("limits: the kernel does not enforce all of them: %s", why)
 	}
 	p.meter = a.startMeter(ctx, p)
 	pump := func(s record.Stream, r *os.File, in io.Reader) {
@@ -331,7 +318,7 @@ func (p *program) startProcess(ctx context.Context, a *agent, c proc.Command) er
 	gone := make(chan struct{})
 	p.pumps.Go(func() { pump(record.Stdout, outR, &pipe{f: outR, gone: gone}) })
 	p.pumps.Go(func() {
-		last := a.redact.Writer(&p.tail)
+		last := a.Redact.Writer(&p.tail)
 		pump(record.Stderr, errR, io.TeeReader(&pipe{f: errR, gone: gone}, last))
 		_ = last.Close() // a tail takes everything
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/agent/maprunner/stream"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -75,11 +76,11 @@ func (m mark) treeTokens() (all []string) {
 // leaveMark writes it; token is that of the program's tree.
 func (r *remains) leaveMark(token string) error {
 	r.token = token
-	b, err := json.Marshal(mark{Host: r.Machine.Self, Token: token, Slots: r.slots, Unsaved: r.unsaved})
+	b, err := json.Marshal(mark{Host: r.Machine.Self, Token: token, Slots: r.Slots, Unsaved: r.unsaved})
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(r.own, markName)
+	file := filepath.Join(r.Own, markName)
 	if err := os.WriteFile(file+".new", b, 0o600); err != nil {
 		return err
 	}
@@ -91,10 +92,10 @@ func (r *remains) leaveMark(token string) error {
 func (r *remains) noteUnsaved(o runagent.Order, saves bool) {
 	r.unsaved = nil
 	if saves {
-		r.unsaved = &unsaved{Store: r.World.Store.String(), Project: r.Path.Project, Task: r.Path.Task, Job: r.job.ID, Place: r.place,
-			Attempt: o.Attempt, Rank: o.Rank, Agent: r.id, Code: store.Digest(r.job.Code.Blob), View: r.space.view, Layered: r.space.layered}
-		if r.root != r.own {
-			r.unsaved.Root = r.root
+		r.unsaved = &unsaved{Store: r.World.Store.String(), Project: r.Path.Project, Task: r.Path.Task, Job: r.Job.ID, Place: r.Place,
+			Attempt: o.Attempt, Rank: o.Rank, Agent: r.Id, Code: store.Digest(r.Job.Code.Blob), View: r.space.view, Layered: r.space.layered}
+		if r.Root != r.Own {
+			r.unsaved.Root = r.Root
 		}
 	}
 }
@@ -153,7 +154,7 @@ type Left struct {
 func LeftFolders(work string, gone func(protocol.Host) (gone, known bool)) (all []Left) {
 	for _, d := range deadFolders(work, gone) {
 		if d.Unsaved != nil {
-			all = append(all, Left{Dir: d.dir, Store: d.Unsaved.Store, Job: d.Unsaved.jobPath(), Bytes: folderSize(context.Background(), d.dir)})
+			all = append(all, Left{Dir: d.dir, Store: d.Unsaved.Store, Job: d.Unsaved.jobPath(), Bytes: node.FolderSize(context.Background(), d.dir)})
 		}
 	}
 	return all
@@ -238,7 +239,7 @@ func (r *remains) saveDeadAgents(ctx context.Context) {
 		}
 		if err != nil {
 			stay = append(stay, d)
-			r.logNote("what attempt %d of job %s left is not saved, and stays in %s: %v", d.Unsaved.Attempt, shortID(d.Unsaved.Job), d.dir, err)
+			r.LogNote("what attempt %d of job %s left is not saved, and stays in %s: %v", d.Unsaved.Attempt, shortID(d.Unsaved.Job), d.dir, err)
 		}
 	}
 	r.dead = stay
@@ -256,16 +257,16 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 		return err
 	}
 	// The same folders as the dead agent saw them.
-	n := &node{Config: r.Config, id: u.Agent, job: was, own: d.dir, root: cmp.Or(u.Root, d.dir), out: r.out, beat: r.beat}
-	space := &workspace{node: n, view: u.View, layered: u.Layered}
-	dead := &rankState{node: n, space: space, gens: gens}
+	n := &node.Node{Config: r.Config, Id: u.Agent, Job: was, Own: d.dir, Root: cmp.Or(u.Root, d.dir), Out: r.Out, Beat: r.Beat}
+	space := &workspace{Node: n, view: u.View, layered: u.Layered}
+	dead := &rankState{Node: n, space: space, gens: gens}
 	if err := dead.readNewestSaved(ctx, newest); err != nil {
 		return err
 	}
-	r.logNote("saving what attempt %d of job %s left in %s", u.Attempt, shortID(u.Job), d.dir)
+	r.LogNote("saving what attempt %d of job %s left in %s", u.Attempt, shortID(u.Job), d.dir)
 	s := dead.makeSaver(u.Rank)
 	if s.files.skipFile != nil && !u.Layered {
-		shipped, err := os.MkdirTemp(r.own, "code-before-")
+		shipped, err := os.MkdirTemp(r.Own, "code-before-")
 		if err != nil {
 			return err
 		}

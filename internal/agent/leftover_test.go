@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/states"
@@ -19,7 +20,7 @@ import (
 )
 
 // dies is an agent with a process that is gone to all others, which has saved nothing yet.
-func dies(c *Config) { c.Machine.Self, c.Machine.SaveEvery = stranger(), time.Hour }
+func dies(c *node.Config) { c.Machine.Self, c.Machine.SaveEvery = stranger(), time.Hour }
 
 // die ends an agent as kill -9 would: it records nothing, and its folder stays.
 func (w *worker) die() {
@@ -92,7 +93,7 @@ func TestWhatTheTargetHasLostIsThereForTheNextAttempt(t *testing.T) {
 		t.Fatalf("lost are %+v", left)
 	}
 	write(t, strings.TrimSuffix(done, "/done"), map[string]string{"done": ""})
-	p.start(j, func(c *Config) { c.Machine.Lost = lost }).leave(0)
+	p.start(j, func(c *node.Config) { c.Machine.Lost = lost }).leave(0)
 	if out := p.said(j, record.Stdout); !strings.HasSuffix(out, "c1\ns1\nf1\none\nx\n") {
 		t.Errorf("they found %q", out)
 	}
@@ -115,9 +116,9 @@ func TestWhatADeadAgentLeftCoversNoNewerGeneration(t *testing.T) {
 	w := p.start(j, dies)
 	up.wait()
 	w.die()
-	second := p.start(j, func(c *Config) { c.Machine.Work = other })
+	second := p.start(j, func(c *node.Config) { c.Machine.Work = other })
 	up.wait()
-	second.notice <- Notice{Asked: true, Why: "asked to stop"}
+	second.notice <- node.Notice{Asked: true, Why: "asked to stop"}
 	second.leave(0)
 	write(t, strings.TrimSuffix(done, "/done"), map[string]string{"done": ""})
 	if rep := p.run(j); rep.State != job.Succeeded || rep.Run.Attempt() != 3 {
@@ -158,7 +159,7 @@ func TestWhatADeadAgentLeftStaysUntilItsJobHasEnded(t *testing.T) {
 	}
 	_, err = control.CancelJob(t.Context(), p.World, j.Path(), "cli-1", "enough")
 	p.check(err)
-	p.start(j, func(c *Config) { c.Machine.Work = t.TempDir() }).leave(0) // it settles the job
+	p.start(j, func(c *node.Config) { c.Machine.Work = t.TempDir() }).leave(0) // it settles the job
 	another()
 	p.nothingLeft()
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/record"
@@ -60,7 +61,7 @@ func testProgram(t *testing.T) string {
 }
 
 // own is an agent on a machine that has /opt/ml and /state as folders like any other.
-func own(c *Config) { c.Machine.Root = "/" }
+func own(c *node.Config) { c.Machine.Root = "/" }
 
 func TestAMachineWhoseFoldersAreThePrograms(t *testing.T) {
 	if !onMachineOfItsOwn(t) {
@@ -80,7 +81,7 @@ echo $SM_MODEL_DIR $DROVER_STATE_DIR; echo m >/opt/ml/model/m; echo s >/state/s;
 	if out, want := p.said(j, record.Stdout), "/opt/ml/code\nyes\n/opt/ml/model /state\n"; out != want {
 		t.Errorf("it says %q, want %q", out, want)
 	}
-	for _, top := range owned {
+	for _, top := range node.Owned {
 		if left, err := os.ReadDir(top); err != nil || len(left) != 0 {
 			t.Errorf("%s has %v, %v when the agent has gone; want an empty folder", top, left, err)
 		}
@@ -121,7 +122,7 @@ func TestAMachineOfItsOwnKeepsWhatADeadAgentLeft(t *testing.T) {
 	spec := shell(stepping, up)
 	spec.Env["DONE"] = done
 	j := p.submit(spec, map[string]string{"shipped": "one\n"})
-	w := p.start(j, func(c *Config) { dies(c); own(c) })
+	w := p.start(j, func(c *node.Config) { dies(c); own(c) })
 	up.wait()
 	w.die()
 	write(t, filepath.Dir(done), map[string]string{"done": ""})

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"math"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +19,7 @@ import (
 
 // programLimits are what the program's tree may use.
 func (a *agent) programLimits() resource.Limits {
-	spec := a.job.Spec
+	spec := a.Job.Spec
 	return resource.Limits{CPUs: spec.CPUs, Cores: a.ready.room.Cores, Memory: int64(spec.Memory), Processes: spec.Processes}
 }
 
@@ -51,15 +48,15 @@ const (
 func (a *agent) startMeter(ctx context.Context, p *program) *meter {
 	m := &meter{gone: make(chan struct{})}
 	var err error
-	if m.finder, err = metric.NewExtractor(a.job.Spec.Metrics); err != nil {
-		a.logNote("metrics: %v", err) // an older drover knew an expression that this one does not
-	} else if w, err := a.newWriter(ctx, protocol.MetricsPrefix(a.Path), p.attempt, p.rank); err == nil {
+	if m.finder, err = metric.NewExtractor(a.Job.Spec.Metrics); err != nil {
+		a.LogNote("metrics: %v", err) // an older drover knew an expression that this one does not
+	} else if w, err := a.NewWriter(ctx, protocol.MetricsPrefix(a.Path), p.attempt, p.rank); err == nil {
 		m.metrics = metric.NewMetricWriter(w)
-		m.finder.Redact(a.redact)
+		m.finder.Redact(a.Redact)
 	} else {
 		a.Log.Warn("metrics are not recorded", "err", err)
 	}
-	if m.usage, err = a.newWriter(ctx, protocol.UsagePrefix(a.Path), p.attempt, p.rank); err != nil {
+	if m.usage, err = a.NewWriter(ctx, protocol.UsagePrefix(a.Path), p.attempt, p.rank); err != nil {
 		a.Log.Warn("usage is not recorded", "err", err)
 	}
 	ctx, quit := context.WithCancel(ctx)
@@ -70,7 +67,7 @@ func (a *agent) startMeter(ctx context.Context, p *program) *meter {
 		for n := 0; store.System.Sleep(ctx, lookEvery) == nil; n++ {
 			if n%sampleEvery == 0 {
 				s.recordSample(ctx)
-			} else if a.job.Spec.Disk > 0 {
+			} else if a.Job.Spec.Disk > 0 {
 				s.measureDisk(ctx, time.Now())
 			}
 		}
@@ -127,13 +124,13 @@ func (m *meter) storeMetrics(ctx context.Context, a *agent) {
 	<-m.gone
 	if m.metrics != nil {
 		if note := m.finder.Note(); note != "" {
-			a.logNote("metrics: %s", note)
+			a.LogNote("metrics: %s", note)
 		}
 		if err := m.metrics.Close(ctx); err != nil {
 			a.Log.Warn("metrics not stored", "err", err)
 		}
 		if n := m.metrics.Dropped(); n > 0 {
-			a.logNote("metrics: %d values were dropped, the store was too slow", n)
+			a.LogNote("metrics: %d values were dropped, the store was too slow", n)
 		}
 	}
 	if m.usage != nil {
@@ -171,7 +168,7 @@ func (s *sampler) recordSample(ctx context.Context) {
 		return
 	}
 	rate := func(is, was int64) int64 { return int64(float64(max(is-was, 0)) / span) }
-	one := metric.Sample{Time: now.UTC(), CPU: max((u.CPU-s.was.CPU).Seconds(), 0) / span, Memory: u.Memory, MemoryLimit: int64(s.a.job.Spec.Memory),
+	one := metric.Sample{Time: now.UTC(), CPU: max((u.CPU-s.was.CPU).Seconds(), 0) / span, Memory: u.Memory, MemoryLimit: int64(s.a.Job.Spec.Memory),
 		DiskRead: rate(u.Read, s.was.Read), DiskWritten: rate(u.Written, s.was.Written)}
 	if s.a.Machine.Traffic != nil {
 		if in, out, err := s.a.Machine.Traffic(); err == nil {
@@ -201,47 +198,16 @@ func (s *sampler) measureDisk(ctx context.Context, now time.Time) {
 	if now.Before(s.diskNext) {
 		return
 	}
-	s.disk = s.a.usedDisk(ctx)
+	s.disk = s.a.UsedDisk(ctx)
 	if ctx.Err() != nil {
 		return // it was not all looked at
 	}
 	s.diskNext = now.Add(diskShare * time.Since(now))
-	limit := int64(s.a.job.Spec.Disk)
+	limit := int64(s.a.Job.Spec.Disk)
 	if limit == 0 || s.disk <= limit || s.p.full.Load() > 0 {
 		return
 	}
 	s.p.full.Store(s.disk)
 	s.a.space.writeNotice(fmt.Sprintf("disk limit of %s reached", job.Bytes(limit).Words()), 0)
 	s.p.proc.Kill()
-}
-
-// usedDisk is what this agent and its program have written on the machine, in bytes: code,
-// inputs, outputs and what the agent keeps itself.
-func (n *node) usedDisk(ctx context.Context) (used int64) {
-	used = folderSize(ctx, n.own)
-	if n.root == n.own {
-		return used
-	}
-	for _, top := range owned {
-		used += min(folderSize(ctx, filepath.Join(n.root, top)), math.MaxInt64-used)
-	}
-	return used
-}
-
-// folderSize is the bytes of the files in a folder, holes and all, as they would be
-// stored; a file with two names counts twice. What vanishes meanwhile, or may not be
-// read, counts for nothing. It ends early with ctx.
-func folderSize(ctx context.Context, dir string) (n int64) {
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if ctx.Err() != nil {
-			return fs.SkipAll
-		}
-		if err == nil && d.Type().IsRegular() {
-			if info, err := d.Info(); err == nil {
-				n += min(info.Size(), math.MaxInt64-n)
-			}
-		}
-		return nil
-	})
-	return n
 }

@@ -9,21 +9,17 @@ import (
 	"github.com/drover-run/drover/internal/agent/module"
 )
 
-// markVariable says to the module that a line of metrics may begin with
-// record.MetricMark: it is taken out again on its way to the log.
-const markVariable = "DROVER_METRICS"
-
 // withModule leaves our modules in the agent's folder, and adds that to PYTHONPATH, after
 // the folders of the code that Python is to look in, where code is the code folder as the
 // program sees it: at its end, so that a module of that name in the script's folder, or where the caller
 // has Python look, comes first.
 func (a *agent) withModule(environ []string, code string) ([]string, error) {
-	dir := filepath.Join(a.own, "python")
+	dir := filepath.Join(a.Own, "python")
 	if err := module.Lay(dir); err != nil {
 		return nil, fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "prepare program")
 	}
 	var folders []string
-	for _, rel := range a.job.Code.Paths {
+	for _, rel := range a.Job.Code.Paths {
 		folders = append(folders, filepath.Join(code, filepath.FromSlash(rel)))
 	}
 	dir = strings.Join(append(folders, dir), string(filepath.ListSeparator))

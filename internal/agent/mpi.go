@@ -42,11 +42,11 @@ var _ launcher.Desk = (*desk)(nil)
 
 // startDesk opens it, and tells the program's environment where.
 func (p *program) startDesk(a *agent, o runagent.Order, environ []string) ([]string, error) {
-	if a.job.Spec.Launcher != job.MPI {
+	if a.Job.Spec.Launcher != job.MPI {
 		return environ, nil
 	}
 	d := &desk{a: a, program: p, attempt: o.Attempt, rank: o.Rank, hosts: contract.Hosts(len(o.Joins)), joins: o.Joins}
-	socket, addr, err := launcher.Listen(filepath.Join(a.own, "desk"), d)
+	socket, addr, err := launcher.Listen(filepath.Join(a.Own, "desk"), d)
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +89,11 @@ func (d *desk) Call(ctx context.Context, host, line string) (status int, err err
 		return 0, fault.New(fault.Invalid, "Use one of "+fmt.Sprint(d.hosts)+".", "call %s: it is not another node of this job", host)
 	}
 	w, p := d.a.World, d.a.Path
-	n, err := runagent.PostCall(ctx, w, p, d.attempt, rank, 0, d.a.id, line)
+	n, err := runagent.PostCall(ctx, w, p, d.attempt, rank, 0, d.a.Id, line)
 	if err != nil {
 		return 0, err
 	}
-	for pause := d.pollInterval(); ; pause = min(2*pause, d.a.poll) {
+	for pause := d.pollInterval(); ; pause = min(2*pause, d.a.Poll) {
 		answer, ok, err := runagent.ReadAnswer(ctx, w, p, d.attempt, rank, n)
 		if err != nil || ok {
 			return answer.Status, err
@@ -116,11 +116,11 @@ func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int)
 			return err
 		}
 		if ok {
-			d.a.logNote("node 0 starts here: %.200s", call.Line)
+			d.a.LogNote("node 0 starts here: %.200s", call.Line)
 			number := n
 			running.Go(func() {
 				status := run(ctx, call.Line)
-				if err := runagent.PostAnswer(context.WithoutCancel(ctx), w, p, d.attempt, d.rank, number, d.a.id, status); err != nil {
+				if err := runagent.PostAnswer(context.WithoutCancel(ctx), w, p, d.attempt, d.rank, number, d.a.Id, status); err != nil {
 					d.a.Log.Warn("call not answered", "err", err)
 				}
 			})
@@ -130,7 +130,7 @@ func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int)
 		if err := w.Store.Clock().Sleep(ctx, pause); err != nil {
 			return nil // the server is gone
 		}
-		pause = min(2*pause, d.a.poll)
+		pause = min(2*pause, d.a.Poll)
 	}
 }
 
@@ -143,7 +143,7 @@ func (d *desk) Alarm(status int) {
 	d.program.alarmed.CompareAndSwap(0, int64(status))
 	d.program.wait.CompareAndSwap(nil, time.AfterFunc(alarmTime, func() { // stopped when the tree is gone
 		d.program.stuck.Store(true)
-		d.program.proc.Stop(time.Duration(d.a.job.Spec.Grace))
+		d.program.proc.Stop(time.Duration(d.a.Job.Spec.Grace))
 	}))
 }
 
@@ -180,7 +180,7 @@ func (l *commands) mpiCommand(ctx context.Context, c proc.Command, f contract.Fa
 // followFirst ends this node's part when node 0 has: mpiexec's end is the end of
 // the program, and its status the program's. It says whether it did.
 func (a *agent) followFirst(ctx context.Context) (bool, error) {
-	if a.program == nil || a.job.Spec.Launcher != job.MPI || a.program.rank == 0 {
+	if a.program == nil || a.Job.Spec.Launcher != job.MPI || a.program.rank == 0 {
 		return false, nil
 	}
 	if first, ok := a.member.ExitOf(0); !ok || first.Verdict != protocol.Done {

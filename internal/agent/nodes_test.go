@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/agent/launcher"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -26,7 +27,7 @@ func TestWhereThereIsNoViewTheVariablesSay(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	j := p.submit(shell(`echo $SM_MODEL_DIR; echo m >$SM_MODEL_DIR/m; cp $SM_INPUT_CONFIG_DIR/resourceconfig.json $SM_OUTPUT_DATA_DIR/`), nil)
-	w := p.start(j, func(c *Config) {
+	w := p.start(j, func(c *node.Config) {
 		start := c.Machine.Start
 		c.Machine.Start = func(ctx context.Context, cmd proc.Command) (*proc.Process, error) {
 			if cmd.View != nil {
@@ -57,7 +58,7 @@ func TestWhatTheMachineUsesIsNotHidden(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	j := p.submit(shell("echo $SM_MODEL_DIR"), nil)
-	p.start(j, func(c *Config) { c.Machine.Drover = "/opt/ml/bin/drover" }).leave(0)
+	p.start(j, func(c *node.Config) { c.Machine.Drover = "/opt/ml/bin/drover" }).leave(0)
 	if out := p.said(j, record.Stdout); !strings.HasPrefix(out, p.work) {
 		t.Errorf("its model folder is %q", out)
 	}
@@ -125,7 +126,7 @@ func TestWhatAProgramDoesToItsFoldersIsItsOwn(t *testing.T) {
 
 func TestNodesMeetWhereTheyReachEachOther(t *testing.T) {
 	t.Parallel()
-	a := newAgent(Config{})
+	a := newAgent(node.Config{})
 	a.Machine.Interface, a.Machine.Loopback = "eth7", "lo"
 	joins := func(stacks ...string) (all []protocol.Join) {
 		for i, s := range stacks {
@@ -163,7 +164,7 @@ func TestEachAttemptHasAPortOfItsOwn(t *testing.T) {
 	given, held := 0, map[int]bool{}
 	p := newPlace(t)
 	j := p.submit(job.Spec{Verb: job.Shell, Program: "exit 1", Retries: 2}, nil)
-	p.start(j, func(c *Config) {
+	p.start(j, func(c *node.Config) {
 		c.Machine.Port = func() (int, func(), error) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -185,11 +186,11 @@ func TestACallIsRunOnItsNode(t *testing.T) {
 	p := newPlace(t)
 	j := p.submit(job.Spec{Program: "true", Nodes: 3}, nil)
 	end := func(rank, attempt int) *desk {
-		a := newAgent(Config{World: p.World, Path: j.Path()})
-		a.id, a.poll = fmt.Sprint("agent-", rank), 10*time.Millisecond
+		a := newAgent(node.Config{World: p.World, Path: j.Path()})
+		a.Id, a.Poll = fmt.Sprint("agent-", rank), 10*time.Millisecond
 		a.Machine.Near = true
-		a.job = j
-		a.out = quiet(t, p)
+		a.Job = j
+		a.Out = quiet(t, p)
 		return &desk{a: a, attempt: attempt, rank: rank, hosts: contract.Hosts(3), joins: make([]protocol.Join, 3)}
 	}
 	ctx, stop := context.WithCancel(t.Context())

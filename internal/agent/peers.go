@@ -40,7 +40,7 @@ func (r *rendezvous) releasePort() {
 // processesPerNode is how many processes a launcher starts here: what was said, else one
 // for each GPU, else one, as SageMaker does.
 func (r *rendezvous) processesPerNode() int {
-	spec := r.job.Spec
+	spec := r.Job.Spec
 	switch {
 	case spec.Launcher == job.Alone || spec.Launcher == job.TF:
 		return 1
@@ -67,7 +67,7 @@ func (r *rendezvous) resolvePeers(o runagent.Order) (peers []contract.Peer, ifac
 	if together {
 		iface = r.Machine.Loopback
 	}
-	if len(o.Joins) == 1 && r.job.Spec.Launcher == job.Alone {
+	if len(o.Joins) == 1 && r.Job.Spec.Launcher == job.Alone {
 		iface = "" // no node to reach: the name that SageMaker's machines have will do
 	}
 	for _, j := range o.Joins {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -188,7 +189,7 @@ func write(t *testing.T, dir string, files map[string]string) {
 // worker is one agent that was started.
 type worker struct {
 	p      *place
-	notice chan Notice
+	notice chan node.Notice
 	ended  chan struct{}
 	stop   context.CancelFunc // as if it had been killed: it records nothing
 	status int
@@ -199,11 +200,11 @@ type worker struct {
 }
 
 // start starts an agent on a job.
-func (p *place) start(j job.Job, change func(*Config)) *worker {
+func (p *place) start(j job.Job, change func(*node.Config)) *worker {
 	p.t.Helper()
-	w := &worker{p: p, notice: make(chan Notice, 2), ended: make(chan struct{})}
-	c := Config{World: p.World, Path: j.Path(), Placement: 1, Index: p.index, Log: slog.New(slog.NewTextHandler(p.t.Output(), nil)),
-		Machine: Machine{Self: protocol.Host(process.Self()), Name: "desk", Address: "127.0.0.1", CPUs: 2, Work: p.work,
+	w := &worker{p: p, notice: make(chan node.Notice, 2), ended: make(chan struct{})}
+	c := node.Config{World: p.World, Path: j.Path(), Placement: 1, Index: p.index, Log: slog.New(slog.NewTextHandler(p.t.Output(), nil)),
+		Machine: node.Machine{Self: protocol.Host(process.Self()), Name: "desk", Address: "127.0.0.1", CPUs: 2, Work: p.work,
 			Cache: p.t.TempDir(), Environ: p.environ, Notice: w.notice, Near: true,
 			Start: func(ctx context.Context, c proc.Command) (*proc.Process, error) {
 				started, err := proc.Start(ctx, c)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/job"
@@ -22,12 +23,6 @@ import (
 // it is another user's, the agent kills its program at once and the attempt ends as
 // interrupted, which counts against no program; the next attempt has another port.
 
-// Listener is a socket that listens on a TCP port of this machine.
-type Listener struct {
-	UID    int
-	Socket uint64 // its inode
-}
-
 // How often the agent looks. At first often: another user that wants the port takes it as
 // soon as it is free, and nodes may connect some tenths of a second later.
 const (
@@ -41,7 +36,7 @@ const (
 type portWatch struct {
 	taken chan struct{} // closed when another user listens on one; read why then
 
-	listeners func(port int) ([]Listener, error)
+	listeners func(port int) ([]node.Listener, error)
 	holds     func(socket uint64) bool // the program's tree has that socket
 	quit      context.CancelFunc
 	gone      chan struct{}
@@ -81,7 +76,7 @@ func (a *agent) watchPorts(o runagent.Order, p *program) *portWatch {
 // of node 0, where all are told to meet, if this node shares its network; and its own,
 // where a launcher, or a program that makes its own way, is told each node's.
 func (r *rendezvous) meetingPorts(o runagent.Order) (ports []int) {
-	spec := r.job.Spec
+	spec := r.Job.Spec
 	if len(o.Joins) == 1 && spec.Launcher == job.Alone {
 		return nil // such a program is told of none
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/host"
 	"github.com/drover-run/drover/job"
 )
@@ -46,7 +47,7 @@ func TestASquatterOfThePortIsFoundOut(t *testing.T) {
 	p := newPlace(t)
 	j := p.submit(job.Spec{Verb: job.Shell, Nodes: 2, Program: `test $DROVER_ATTEMPT = 2 || exec sleep 1000`}, nil)
 	var once sync.Once // the port that is freed first: both nodes are told of each
-	start := func(c *Config) {
+	start := func(c *node.Config) {
 		c.Machine.Stack, c.Machine.Loopback = "one", "lo"
 		c.Machine.Port = func() (int, func(), error) {
 			port, release, err := host.Port()
@@ -62,10 +63,10 @@ func TestASquatterOfThePortIsFoundOut(t *testing.T) {
 				})
 			}, nil
 		}
-		c.Machine.Listeners = func(port int) (all []Listener, err error) {
+		c.Machine.Listeners = func(port int) (all []node.Listener, err error) {
 			found, err := host.Listeners(port)
 			for _, l := range found {
-				all = append(all, Listener(l))
+				all = append(all, node.Listener(l))
 			}
 			return all, err
 		}

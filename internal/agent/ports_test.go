@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/record"
@@ -17,7 +18,7 @@ import (
 type portBook struct {
 	mu     sync.Mutex
 	given  []int
-	answer func(port int, nth int) []Listener // nth: of the ports given, from 0
+	answer func(port int, nth int) []node.Listener // nth: of the ports given, from 0
 }
 
 func (b *portBook) Port() (int, func(), error) {
@@ -27,11 +28,13 @@ func (b *portBook) Port() (int, func(), error) {
 	return b.given[len(b.given)-1], func() {}, nil
 }
 
-func (b *portBook) Listeners(port int) ([]Listener, error) { return b.answer(port, port-20001), nil }
+func (b *portBook) Listeners(port int) ([]node.Listener, error) {
+	return b.answer(port, port-20001), nil
+}
 
-func foreign(nth, below int) []Listener {
+func foreign(nth, below int) []node.Listener {
 	if nth < below {
-		return []Listener{{UID: os.Geteuid() + 1, Socket: 1 << 62}}
+		return []node.Listener{{UID: os.Geteuid() + 1, Socket: 1 << 62}}
 	}
 	return nil
 }
@@ -41,7 +44,7 @@ func (p *place) onNetwork(j job.Job, b *portBook) {
 	p.t.Helper()
 	var all []*worker
 	for range j.Spec.Nodes {
-		all = append(all, p.start(j, func(c *Config) {
+		all = append(all, p.start(j, func(c *node.Config) {
 			c.Machine.Stack, c.Machine.Loopback, c.Machine.Port, c.Machine.Listeners = "one", "lo", b.Port, b.Listeners
 		}))
 	}
@@ -66,7 +69,7 @@ func TestAPortThatAnotherUserTookEndsTheAttemptForAll(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	spec := job.Spec{Verb: job.Shell, Nodes: 2, Program: `test $DROVER_ATTEMPT = 2 || exec sleep 1000`}
-	b := &portBook{answer: func(_, nth int) []Listener { return foreign(nth, 2) }}
+	b := &portBook{answer: func(_, nth int) []node.Listener { return foreign(nth, 2) }}
 	j := p.submit(spec, nil)
 	p.onNetwork(j, b)
 	p.wasInterrupted(j)
@@ -80,7 +83,7 @@ func TestAProgramIsNotBlamedForAPortThatAnotherUserTook(t *testing.T) {
 	spec := job.Spec{Program: "/bin/sh", Launcher: job.TF, Env: map[string]string{"GATE": ending.Path},
 		Args: []string{"-c", `test $DROVER_ATTEMPT = 2 || { echo >$GATE; exit 1; }`}}
 	var once sync.Once
-	b := &portBook{answer: func(_, nth int) []Listener {
+	b := &portBook{answer: func(_, nth int) []node.Listener {
 		once.Do(ending.wait)
 		return foreign(nth, 1)
 	}}
@@ -93,14 +96,14 @@ func TestAProgramIsNotBlamedForAPortThatAnotherUserTook(t *testing.T) {
 // another user is its own, too.
 func TestAPortThatTheProgramTookIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	for name, first := range map[string]Listener{"this user": {UID: os.Geteuid(), Socket: 1 << 62}, "the program's socket": {UID: os.Geteuid() + 1, Socket: 7}} {
+	for name, first := range map[string]node.Listener{"this user": {UID: os.Geteuid(), Socket: 1 << 62}, "the program's socket": {UID: os.Geteuid() + 1, Socket: 7}} {
 		looks := 0
-		w := &portWatch{ports: []int{20001}, holds: func(socket uint64) bool { return socket == 7 }, listeners: func(int) ([]Listener, error) {
+		w := &portWatch{ports: []int{20001}, holds: func(socket uint64) bool { return socket == 7 }, listeners: func(int) ([]node.Listener, error) {
 			if looks++; looks == 1 {
 				return nil, nil
 			}
 			if looks == 2 {
-				return []Listener{first}, nil
+				return []node.Listener{first}, nil
 			}
 			return foreign(0, 1), nil
 		}}
@@ -117,7 +120,7 @@ func TestAPortThatTheProgramTookIsLeftAlone(t *testing.T) {
 
 func TestWhereListenersAreNotKnownNothingEnds(t *testing.T) {
 	t.Parallel()
-	w := &portWatch{ports: []int{20001}, listeners: func(int) ([]Listener, error) { return nil, errors.ErrUnsupported }}
+	w := &portWatch{ports: []int{20001}, listeners: func(int) ([]node.Listener, error) { return nil, errors.ErrUnsupported }}
 	if why := w.checkPorts(); why != "" || !w.programListens() {
 		t.Errorf("it goes on looking, or ends: %q", why)
 	}
@@ -147,8 +150,8 @@ func TestPortsThatProgramsMeetAt(t *testing.T) {
 		"one node that is told of none": {job.Alone, 0, []protocol.Join{at(1, "a")}, nil},
 		"where there are no ports":      {job.Torch, 0, []protocol.Join{at(0, "a"), at(0, "a")}, nil},
 	} {
-		a := newAgent(Config{})
-		a.job.Spec.Launcher = row.launcher
+		a := newAgent(node.Config{})
+		a.Job.Spec.Launcher = row.launcher
 		got := a.meeting.meetingPorts(runagent.Order{Rank: row.rank, Joins: row.joins})
 		if len(got) != len(row.want) || len(got) > 0 && (got[0] != row.want[0] || got[len(got)-1] != row.want[len(got)-1]) {
 			t.Errorf("%s: %v, want %v", name, got, row.want)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/env/packages"
@@ -29,7 +30,7 @@ type prepared struct {
 	inputs map[string]string // name -> folder
 	shares map[string]int    // name -> the rank of the share that is there, or wholeInput
 	failed error             // why the program cannot start at all
-	room   Room              // what of the machine is this node's
+	room   node.Room         // what of the machine is this node's
 	hold   func()            // lets the environment be removed; nil: it is not held
 	used   bool              // an attempt has run in the code folder
 }
@@ -52,7 +53,7 @@ func (a *agent) prepareMachine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.logNote("prepared in %.2fs", time.Since(began).Seconds())
+	a.LogNote("prepared in %.2fs", time.Since(began).Seconds())
 	return nil
 }
 
@@ -60,7 +61,7 @@ func (a *agent) prepareFiles(ctx context.Context) error {
 	if err := a.ready.failed; err != nil {
 		return err // its secrets are not here
 	}
-	a.noteSecrets()
+	a.NoteSecrets()
 	a.remains.saveDeadAgents(ctx)
 	if err := a.space.emptyMachine(); err != nil {
 		return err
@@ -81,17 +82,17 @@ func (a *agent) reserveResources(ctx context.Context) (err error) {
 	if a.Machine.Room == nil {
 		return nil
 	}
-	spec := a.job.Spec
-	w := Wish{Job: a.job.ID, Label: "job " + a.job.Short, Nodes: spec.Nodes, CPUs: spec.CPUs, Memory: int64(spec.Memory), GPUs: spec.GPUs,
+	spec := a.Job.Spec
+	w := node.Wish{Job: a.Job.ID, Label: "job " + a.Job.Short, Nodes: spec.Nodes, CPUs: spec.CPUs, Memory: int64(spec.Memory), GPUs: spec.GPUs,
 		Queue: spec.Queue, Priority: spec.Priority, Now: spec.Now, Share: spec.Share}
-	if a.isMap() {
+	if a.IsMap() {
 		w = a.items.wishForSlots(w)
 	}
 	a.ready.room, err = a.Machine.Room(ctx, w, func(why string) {
-		a.logNote("%s", why)
-		a.beat.changeNow(func(b *protocol.Heartbeat) { b.Phase, b.Queue = protocol.Queued, why })
+		a.LogNote("%s", why)
+		a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Phase, b.Queue = protocol.Queued, why })
 	})
-	a.beat.changeNow(func(b *protocol.Heartbeat) {
+	a.Beat.ChangeNow(func(b *protocol.Heartbeat) {
 		b.Queue = ""
 		if b.Phase == protocol.Queued {
 			b.Phase = "preparing"
@@ -117,10 +118,10 @@ func (a *agent) fetchCode(ctx context.Context) error {
 			return fault.Wrap(err, fault.Full, "Free some space and run it again.", "make folder %s", dir)
 		}
 	}
-	if err := a.space.unpackCode(ctx, store.Digest(a.job.Code.Blob), code); err != nil {
+	if err := a.space.unpackCode(ctx, store.Digest(a.Job.Code.Blob), code); err != nil {
 		return fmt.Errorf("fetch code: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Join(code, filepath.FromSlash(a.job.Code.Sub)), 0o755); err != nil { // it may have no file that is shipped
+	if err := os.MkdirAll(filepath.Join(code, filepath.FromSlash(a.Job.Code.Sub)), 0o755); err != nil { // it may have no file that is shipped
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "make the working folder")
 	}
 	var err error
@@ -131,26 +132,26 @@ func (a *agent) fetchCode(ctx context.Context) error {
 // installPackages installs the Linux packages that the code names, if the person
 // has said so.
 func (p *preparation) installPackages(ctx context.Context) error {
-	if !p.job.Spec.Packages || p.job.Spec.NoEnv {
+	if !p.Job.Spec.Packages || p.Job.Spec.NoEnv {
 		return nil
 	}
 	names, err := packages.Read(p.envRequest())
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	p.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "installing packages" })
-	return packages.Install(ctx, names, p.callerEnviron(), func(line string) { p.logNote("%s", line) })
+	p.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "installing packages" })
+	return packages.Install(ctx, names, p.CallerEnviron(), func(line string) { p.LogNote("%s", line) })
 }
 
 // envRequest is what the script is and has around it.
 func (p *preparation) envRequest() requirements.Request {
-	spec, code := p.job.Spec, p.job.Code
+	spec, code := p.Job.Spec, p.Job.Code
 	dir := p.space.hostPaths().Code
 	if code.Partial && p.space.placeExists() { // what says which packages are needed was not shipped
 		dir = code.Root
 	}
-	return programs.For(requirements.Request{Dir: dir, Sub: code.Sub, Python: cmp.Or(p.job.Interpreter, spec.Python),
-		NoEnv: spec.NoEnv, Environ: p.callerEnviron(), Cache: p.Machine.Cache, Job: p.root}, code.Script, code.Python, spec.Program)
+	return programs.For(requirements.Request{Dir: dir, Sub: code.Sub, Python: cmp.Or(p.Job.Interpreter, spec.Python),
+		NoEnv: spec.NoEnv, Environ: p.CallerEnviron(), Cache: p.Machine.Cache, Job: p.Root}, code.Script, code.Python, spec.Program)
 }
 
 // prepareEnv finds or builds what the script runs in.
@@ -164,23 +165,23 @@ func (p *preparation) prepareEnv(ctx context.Context) error {
 	}
 	began := time.Now()
 	if plan.Build {
-		p.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "building environment" })
-		p.logNote("environment: %s", plan.Why)
+		p.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "building environment" })
+		p.LogNote("environment: %s", plan.Why)
 	}
 	if p.ready.hold, err = plan.Hold(ctx); err != nil {
 		return err
 	}
-	p.ready.env, err = env.Build(ctx, plan, func(line string) { p.logNote("%s", line) })
+	p.ready.env, err = env.Build(ctx, plan, func(line string) { p.LogNote("%s", line) })
 	if err != nil {
 		return err
 	}
 	switch {
 	case plan.Build:
-		p.logNote("environment built in %.1fs", time.Since(began).Seconds())
+		p.LogNote("environment built in %.1fs", time.Since(began).Seconds())
 	case plan.Source != requirements.SourceNone:
-		p.logNote("environment: %s", plan.Why)
+		p.LogNote("environment: %s", plan.Why)
 	}
-	p.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "" })
+	p.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "" })
 	return nil
 }
 
@@ -190,13 +191,13 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 	a.prepared = nil
 	if err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 		a.ready.failed = err
-		a.logNote("not started: %v", err)
+		a.LogNote("not started: %v", err)
 	}
 	if err == nil || a.ready.failed != nil {
 		a.space.decideView(a.ready.env.Interpreter)
 		a.space.wantLayers()
 		a.member.Ready()
-		a.beat.changeNow(func(b *protocol.Heartbeat) { b.Phase = "waiting" })
+		a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "waiting" })
 	}
 	return nil
 }
@@ -230,9 +231,9 @@ func (a *agent) setUpAttempt(ctx context.Context, o runagent.Order) error {
 
 // restoreRank takes the rank's state over and lays out what it begins with.
 func (a *agent) restoreRank(ctx context.Context, o runagent.Order) error {
-	me := protocol.Restored{Job: a.job.ID, Place: a.place, Attempt: o.Attempt, Agent: a.id}
+	me := protocol.Restored{Job: a.Job.ID, Place: a.Place, Attempt: o.Attempt, Agent: a.Id}
 	complete := func(s protocol.Saved) (bool, error) { return a.state.allBlobsExist(ctx, s) }
-	gens, saved, err := states.RestoreState(ctx, a.World, a.Path, o.Rank, me, a.job.Since, complete)
+	gens, saved, err := states.RestoreState(ctx, a.World, a.Path, o.Rank, me, a.Job.Since, complete)
 	if errors.Is(err, states.ErrFenced) {
 		a.fenced = true
 		return nil
@@ -246,7 +247,7 @@ func (a *agent) restoreRank(ctx context.Context, o runagent.Order) error {
 	}
 	state := *saved
 	switch {
-	case a.job.Spec.Rules == job.SSM:
+	case a.Job.Spec.Rules == job.SSM:
 		state, err = a.state.sharedState(ctx, o)
 		if errors.Is(err, states.ErrFenced) {
 			a.fenced, a.state.gens = true, nil
@@ -280,10 +281,10 @@ const (
 
 // stateSince is the first place with a state that counts.
 func (s *rankState) stateSince() int {
-	if s.job.StateSince == 0 && !s.job.Spec.CleanState {
+	if s.Job.StateSince == 0 && !s.Job.Spec.CleanState {
 		return -1 // what was put before the first job is there
 	}
-	return s.job.StateSince
+	return s.Job.StateSince
 }
 
 // restoreFolder restores one of the two folders, with the list d, and remembers what is in
@@ -310,7 +311,7 @@ func (s *rankState) restoreFolder(ctx context.Context, which int, d store.Digest
 // noteRestored tells of a folder that was restored.
 func (s *rankState) noteRestored(what string, listing tree.Tree, from protocol.Saved) {
 	if n := len(listing.Files); n > 0 {
-		s.logNote("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), listing.Bytes(), whose(from))
+		s.LogNote("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), listing.Bytes(), whose(from))
 	}
 }
 
@@ -366,18 +367,18 @@ func (a *agent) removeFolder(removed bool) {
 	}
 	switch {
 	case a.keep:
-		_ = os.Remove(filepath.Join(a.own, markName)) // or the next agent would sweep it away
+		_ = os.Remove(filepath.Join(a.Own, markName)) // or the next agent would sweep it away
 		return
 	case a.remains.unsaved != nil && !a.over && !removed:
 		return // for the next agent of this task
 	}
-	if a.root != a.own { // first of all, or what is half emptied would be saved
-		_ = os.Remove(filepath.Join(a.own, markName))
+	if a.Root != a.Own { // first of all, or what is half emptied would be saved
+		_ = os.Remove(filepath.Join(a.Own, markName))
 	}
 	if err := a.space.emptyMachine(); err != nil {
 		a.Log.Warn("folders stay", "err", err)
 	}
-	if err := removeFolder(a.own); err != nil {
-		a.Log.Warn("folder stays", "dir", a.own, "err", err)
+	if err := removeFolder(a.Own); err != nil {
+		a.Log.Warn("folder stays", "dir", a.Own, "err", err)
 	}
 }

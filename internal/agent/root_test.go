@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/record"
@@ -36,7 +37,7 @@ func TestAMachineOfItsOwnIsUsedAsItIs(t *testing.T) {
 	spec := job.Spec{Verb: job.Shell, Secrets: map[string]string{"KEY": "env:NOT_HERE"},
 		Program: `stat -c %i /state; ls /state; echo $SM_MODEL_DIR $INDEX; test "$KEY" = sesame-open && echo told; echo s >/state/s`}
 	j := p.submit(spec, nil)
-	p.start(j, func(c *Config) {
+	p.start(j, func(c *node.Config) {
 		c.Machine.Root, c.Machine.Hosts = root, hosts
 		c.Machine.Secrets = map[string]string{"KEY": "sesame-open", "INDEX": "here"}
 		start := c.Machine.Start
@@ -77,7 +78,7 @@ func TestAMachineOfItsOwnThatStarvesSaysSo(t *testing.T) {
 			p := newPlace(t)
 			j := p.submit(job.Spec{Verb: job.Shell, Program: "kill -9 $$", Limits: job.Limits{Memory: c.memory}}, nil)
 			calls := 0
-			p.start(j, func(conf *Config) {
+			p.start(j, func(conf *node.Config) {
 				conf.Machine.Starved = func() int64 { n := c.counts[min(calls, 1)]; calls++; return n }
 			}).leave(0)
 			if exit := p.look(j).Run.Exits[0]; exit.Code != 137 || !strings.Contains(exit.Reason, c.reason) {
@@ -91,7 +92,7 @@ func TestASecretThatTheTargetDidNotBringIsABug(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	j := p.submit(job.Spec{Verb: job.Shell, Program: "echo ran", Secrets: map[string]string{"KEY": "env:HOME"}}, nil)
-	p.start(j, func(c *Config) { c.Machine.Secrets = map[string]string{"OTHER": "x"} }).leave(0)
+	p.start(j, func(c *node.Config) { c.Machine.Secrets = map[string]string{"OTHER": "x"} }).leave(0)
 	if out := p.said(j, record.Stdout); out != "" {
 		t.Errorf("it ran: %q", out)
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
@@ -34,7 +35,7 @@ func (a *agent) haltProgram(ctx context.Context, o runagent.Order) error {
 	if p == nil {
 		return a.recordExit(ctx, protocol.Exit{Verdict: protocol.Halted, Reason: o.Why})
 	}
-	a.logNote("ending the program: %s", o.Why)
+	a.LogNote("ending the program: %s", o.Why)
 	exit := a.endProgram(o.Why)
 	if exit.Verdict != protocol.TimedOut { // its own limit came first
 		exit.Verdict, exit.Reason = protocol.Halted, o.Why
@@ -44,7 +45,7 @@ func (a *agent) haltProgram(ctx context.Context, o runagent.Order) error {
 
 // stopSignal is what a program gets before SIGTERM when a person asks it to end, and there is
 // time for both; 0: nothing.
-func stopSignal(spec job.Spec, n Notice) syscall.Signal {
+func stopSignal(spec job.Spec, n node.Notice) syscall.Signal {
 	if sig := unix.SignalNum(spec.FirstSignal()); n.Asked && n.Left >= spec.StopTime() && sig != syscall.SIGTERM {
 		return sig
 	}
@@ -53,12 +54,12 @@ func stopSignal(spec job.Spec, n Notice) syscall.Signal {
 
 // interruptProgram gives the program its stop signal, as Ctrl-C does at a terminal, and waits
 // until it has ended, its grace is over, or there is no time left for that.
-func (a *agent) interruptProgram(n Notice) {
-	sig := stopSignal(a.job.Spec, n)
+func (a *agent) interruptProgram(n node.Notice) {
+	sig := stopSignal(a.Job.Spec, n)
 	if sig == 0 {
 		return
 	}
-	p, grace := a.program, time.Duration(a.job.Spec.Grace)
+	p, grace := a.program, time.Duration(a.Job.Spec.Grace)
 	a.space.writeNotice(n.Why, 2*grace)
 	p.interrupt(sig)
 	over := time.NewTimer(grace)
@@ -74,8 +75,8 @@ func (a *agent) interruptProgram(n Notice) {
 // returns once its tree is gone.
 func (a *agent) endProgram(why string) protocol.Exit {
 	p := a.program
-	a.space.writeNotice(why, time.Duration(a.job.Spec.Grace))
-	p.askToStop(time.Duration(a.job.Spec.Grace))
+	a.space.writeNotice(why, time.Duration(a.Job.Spec.Grace))
+	p.askToStop(time.Duration(a.Job.Spec.Grace))
 	<-p.ended
 	return a.exits.programExit(p)
 }
@@ -96,15 +97,15 @@ func (a *agent) recordExit(ctx context.Context, exit protocol.Exit) error {
 		}
 		p.ports.stopWatching()
 		if why := p.ports.checkPorts(); why != "" && exit.Verdict == protocol.Interrupted {
-			a.logNote("interrupted: %s", why)
+			a.LogNote("interrupted: %s", why)
 		}
 		p.meter.storeMetrics(ctx, a)
-		a.beat.changeNow(func(b *protocol.Heartbeat) { b.Phase = "saving" })
+		a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "saving" })
 		a.program = nil
 		err := a.untilStopped(ctx, func(ctx context.Context) error { return a.storeLeft(ctx, p, &exit) })
 		switch {
 		case err == nil:
-		case errors.Is(err, errRemoved):
+		case errors.Is(err, node.ErrRemoved):
 			return nil // the member's next Poll says so
 		case errors.Is(err, errGivenUp):
 			exit = a.exitWithoutResults(exit, err)
@@ -116,10 +117,10 @@ func (a *agent) recordExit(ctx context.Context, exit protocol.Exit) error {
 			return err
 		}
 	}
-	exit = a.redactExit(exit)
+	exit = a.RedactExit(exit)
 	attempt, rank := a.member.Joined()
-	a.logNote("attempt %d, node %d: %s", attempt, rank, exitText(exit))
-	if err := a.out.Flush(ctx); err != nil {
+	a.LogNote("attempt %d, node %d: %s", attempt, rank, exitText(exit))
+	if err := a.Out.Flush(ctx); err != nil {
 		return fmt.Errorf("store logs: %w", err)
 	}
 	err := a.patiently(ctx, func() error { return a.member.Ended(ctx, exit) })
@@ -154,7 +155,7 @@ func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *p
 	if err != nil {
 		return err
 	}
-	if err := removal.NameOutputs(ctx, o.World, o.Path, attempt, rank, o.id, exit.Outputs); err != nil {
+	if err := removal.NameOutputs(ctx, o.World, o.Path, attempt, rank, o.Id, exit.Outputs); err != nil {
 		return err
 	}
 	err = sweeps.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(ctx context.Context, _ []store.Digest) error {
@@ -227,7 +228,7 @@ func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt t
 		}
 		return tree.Tree{}, nil
 	}
-	opt.Settled, opt.MaxBytes = true, o.maxStoredBytes()
+	opt.Settled, opt.MaxBytes = true, o.MaxStoredBytes()
 	listing, err := tree.Save(ctx, in, folder, opt)
 	if errors.Is(err, fs.ErrPermission) {
 		unlock(ctx, folder)
@@ -242,13 +243,13 @@ func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt t
 // saveResults stores output/data, or the results of a processing job: below
 // their names, unless there is but the one that has no name.
 func (o *outputs) saveResults(ctx context.Context, in *watched) (tree.Tree, error) {
-	results := o.job.Spec.Results
+	results := o.Job.Spec.Results
 	if len(results) == 0 {
 		return o.saveFolder(ctx, in, o.space.hostPaths().OutputData, tree.SaveOptions{As: o.space.programPaths().OutputData})
 	}
 	var all tree.Tree
 	for _, r := range results {
-		from := filepath.Join(o.root, r.From)
+		from := filepath.Join(o.Root, r.From)
 		listing, err := o.saveFolder(ctx, in, from, tree.SaveOptions{As: o.space.pathInView(from)})
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", r.Name, err)
@@ -279,12 +280,12 @@ func (r *exits) programExit(p *program) protocol.Exit {
 	}
 	if note := changedNote(r.space.changedThroughLinks()); note != "" {
 		exit.Notes = append(exit.Notes, note)
-		r.logNote("%s", note)
+		r.LogNote("%s", note)
 	}
 	switch {
 	case p.late.Load():
 		exit.Verdict, exit.Code = protocol.TimedOut, fault.ExitTimeLimit
-		exit.Reason = fmt.Sprintf("time limit of %s reached", r.job.Spec.Timeout)
+		exit.Reason = fmt.Sprintf("time limit of %s reached", r.Job.Spec.Timeout)
 		exit.Hint = "Give it more with --timeout, or run it again: it continues from its checkpoint."
 	case p.stuck.Load():
 		exit.Verdict, exit.Code, exit.Signal = protocol.Broke, int(p.alarmed.Load()), ""
@@ -298,7 +299,7 @@ func (r *exits) programExit(p *program) protocol.Exit {
 		exit.Verdict = protocol.Broke
 		exit.Trace = p.tail.String()
 		exit.Reason = r.failureReason(exit)
-	case r.job.Spec.Verb != job.Process:
+	case r.Job.Spec.Verb != job.Process:
 		// To SageMaker a job that leaves a failure file has failed, whatever its status.
 		if text := firstText(r.space.hostPaths().Failure); text != "" {
 			exit.Verdict, exit.Code, exit.Reason, exit.Trace = protocol.Broke, 1, text, p.tail.String()
@@ -311,7 +312,7 @@ func (r *exits) programExit(p *program) protocol.Exit {
 
 // starvedKills is Machine.Starved for a job with a limit that it can tell of.
 func (r *exits) starvedKills() int64 {
-	if r.Machine.Starved == nil || r.job.Spec.Memory == 0 {
+	if r.Machine.Starved == nil || r.Job.Spec.Memory == 0 {
 		return 0
 	}
 	return r.Machine.Starved()
@@ -319,7 +320,7 @@ func (r *exits) starvedKills() int64 {
 
 // exitBeyondLimits is the exit of a program that wanted more than its limits allow.
 func (r *exits) exitBeyondLimits(exit *protocol.Exit, x proc.Exit, p *program) {
-	spec := r.job.Spec
+	spec := r.Job.Spec
 	exit.Verdict, exit.Code, exit.Signal, exit.Trace = protocol.Broke, 137, "", p.tail.String()
 	switch {
 	case x.OOM:
@@ -363,7 +364,7 @@ func (r *exits) failureReason(e protocol.Exit) string {
 	if text := firstText(r.space.hostPaths().Failure); text != "" {
 		return text
 	}
-	if text := firstText(r.space.hostPaths().Message); text != "" && r.job.Spec.Verb == job.Process {
+	if text := firstText(r.space.hostPaths().Message); text != "" && r.Job.Spec.Verb == job.Process {
 		return text
 	}
 	status := fmt.Sprintf("exit status %d", e.Code)

@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -22,10 +21,6 @@ import (
 // errGivenUp is why storing ended before it was done: the job was stopped, and the
 // time that is left then was over.
 var errGivenUp = errors.New("the job was stopped while it was being stored")
-
-// errRemoved is why storing ended when the job was removed: nothing is written for
-// it any more, and the exit is not either (E6).
-var errRemoved = errors.New("the job was removed")
 
 // minStoreTime is how long storing may take after a program that has used all of
 // its grace. It must be shorter than the ledger's stopGrace, after which others
@@ -46,7 +41,7 @@ func (a *agent) untilStopped(ctx context.Context, do func(ctx context.Context) e
 	defer giveUp(nil)
 	done := make(chan error, 1)
 	go func() { done <- do(work) }() // waited for in each case
-	tick := time.NewTicker(a.poll)
+	tick := time.NewTicker(a.Poll)
 	defer tick.Stop()
 	for {
 		if !a.stopped.IsZero() && !time.Now().Before(a.storeUntil(began)) {
@@ -54,7 +49,7 @@ func (a *agent) untilStopped(ctx context.Context, do func(ctx context.Context) e
 		}
 		select {
 		case err := <-done:
-			if cause := context.Cause(work); err != nil && (errors.Is(cause, errGivenUp) || errors.Is(cause, errRemoved)) {
+			if cause := context.Cause(work); err != nil && (errors.Is(cause, errGivenUp) || errors.Is(cause, node.ErrRemoved)) {
 				return cause
 			}
 			return err
@@ -67,7 +62,7 @@ func (a *agent) untilStopped(ctx context.Context, do func(ctx context.Context) e
 			continue // do meets the same store, and its error is the one to tell
 		}
 		if o.Do == runagent.Leave {
-			giveUp(errRemoved)
+			giveUp(node.ErrRemoved)
 		}
 		a.noteStopTime(o)
 	}
@@ -82,7 +77,7 @@ func (a *agent) noteStopTime(o runagent.Order) {
 
 // storeUntil is when storing that began then is given up. The job was stopped.
 func (a *agent) storeUntil(began time.Time) time.Time {
-	grace := time.Duration(a.job.Spec.Grace)
+	grace := time.Duration(a.Job.Spec.Grace)
 	until, least := a.stopped.Add(grace), began.Add(min(grace, minStoreTime))
 	if least.After(until) {
 		return least
@@ -105,7 +100,7 @@ func (a *agent) storeTimer(began time.Time) <-chan time.Time {
 // storeLeft stores the state and the outputs of a program that has ended. What is
 // beyond a limit is tree.ErrLimit, once all else is stored.
 func (a *agent) storeLeft(ctx context.Context, p *program, exit *protocol.Exit) error {
-	over := exit.Verdict == protocol.Done && a.job.Spec.Nodes == 1 // nodes of several may have to run once more
+	over := exit.Verdict == protocol.Done && a.Job.Spec.Nodes == 1 // nodes of several may have to run once more
 	refused := a.patiently(ctx, func() error { return p.saver.saveFinally(ctx, over) })
 	if refused != nil && !errors.Is(refused, tree.ErrLimit) {
 		return refused
@@ -135,38 +130,21 @@ func (a *agent) exitOfRefusedResults(e protocol.Exit, err error) protocol.Exit {
 		e.Notes = append(e.Notes, err.Error())
 		return e
 	}
-	hint := cmp.Or(fault.Hint(err), fmt.Sprintf("If that is what it should hold: --disk %s.", wholeMegabytes(2*min(a.maxStoredBytes(), 1<<60))))
+	hint := cmp.Or(fault.Hint(err), fmt.Sprintf("If that is what it should hold: --disk %s.", wholeMegabytes(2*min(a.MaxStoredBytes(), 1<<60))))
 	e.Verdict, e.Code, e.Reason, e.Hint, e.Trace = protocol.Broke, 1, err.Error(), hint, ""
-	e.Notes = append(e.Notes, "it ended with 0, and what was not stored is kept in "+a.root)
+	e.Notes = append(e.Notes, "it ended with 0, and what was not stored is kept in "+a.Root)
 	a.keep = true // it may be days of work
 	return e
-}
-
-// maxStoredBytes is the most bytes that one of the program's folders may hold to be
-// stored, holes and all: --disk, or the size of the file system that it lies on,
-// which only holes and hard links can exceed. 0 is no limit.
-func (n *node) maxStoredBytes() int64 {
-	if disk := int64(n.job.Spec.Disk); disk > 0 {
-		return disk
-	}
-	if n.Machine.Disk > 0 {
-		return n.Machine.Disk
-	}
-	var st syscall.Statfs_t
-	if syscall.Statfs(n.root, &st) != nil || st.Blocks > math.MaxInt64/uint64(max(st.Bsize, 1)) {
-		return 0
-	}
-	return int64(st.Blocks) * int64(st.Bsize)
 }
 
 // measureLeft looks at --disk once more when the program has ended: one of less
 // than lookEvery was never looked at while it ran.
 func (r *exits) measureLeft(p *program) {
-	limit := int64(r.job.Spec.Disk)
+	limit := int64(r.Job.Spec.Disk)
 	if limit == 0 || p.full.Load() > 0 {
 		return
 	}
-	if used := r.usedDisk(context.Background()); used > limit {
+	if used := r.UsedDisk(context.Background()); used > limit {
 		p.full.Store(used)
 	}
 }
@@ -177,7 +155,7 @@ func (a *agent) exitOfUnstoredResults(e protocol.Exit, err error) protocol.Exit 
 	select {
 	case n := <-a.notice:
 		a.notice <- n // the loop leaves by it
-		return protocol.Exit{Verdict: n.verdictOnProgram(), Reason: err.Error()}
+		return protocol.Exit{Verdict: n.VerdictOnProgram(), Reason: err.Error()}
 	default:
 	}
 	switch e.Verdict {
@@ -187,7 +165,7 @@ func (a *agent) exitOfUnstoredResults(e protocol.Exit, err error) protocol.Exit 
 	}
 	e.Verdict, e.Code = protocol.Setup, fault.ExitDrover
 	e.Reason, e.Hint = err.Error(), fault.Hint(err)
-	e.Notes = append(e.Notes, "its outputs were not stored and are kept in "+a.root)
+	e.Notes = append(e.Notes, "its outputs were not stored and are kept in "+a.Root)
 	a.keep = true // it may be days of work
 	return e
 }
@@ -204,8 +182,8 @@ func (a *agent) patiently(ctx context.Context, do func() error) error {
 			return err
 		}
 		if pause == time.Second {
-			a.logNote("waiting for room: %v", err)
-			a.beat.changeNow(func(b *protocol.Heartbeat) { b.Note = "waiting for room: " + err.Error() })
+			a.LogNote("waiting for room: %v", err)
+			a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "waiting for room: " + err.Error() })
 		}
 		select {
 		case n := <-a.Machine.Notice:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
@@ -80,7 +81,7 @@ func TestNothingIsStoredThatIsLargerThanItsFileSystem(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	j := p.submit(job.Spec{Verb: job.Shell, Program: `truncate -s 3M "$SM_MODEL_DIR/sparse"`, NoMounts: true}, nil)
-	p.start(j, func(c *Config) { c.Machine.Disk = 2 << 20 }).leave(0)
+	p.start(j, func(c *node.Config) { c.Machine.Disk = 2 << 20 }).leave(0)
 	s := p.look(j).Run.Settled
 	if s.State != job.Failed || !strings.Contains(s.Reason, `3.1 MB, above 2.1 MB; the largest file is "sparse"`) || !strings.Contains(s.Hint, "--disk 64M") {
 		t.Errorf("it settled as %+v", s)
@@ -117,7 +118,7 @@ func TestACancelEndsASave(t *testing.T) {
 				p.bucket.set(func() { p.bucket.create = blocked })
 			}
 			j := p.submit(job.Spec{Verb: job.Shell, Program: row.script, NoMounts: true, Grace: job.Duration(time.Second)}, nil)
-			w := p.start(j, func(c *Config) { c.Machine.Disk = 1 << 50 })
+			w := p.start(j, func(c *node.Config) { c.Machine.Disk = 1 << 50 })
 			phase := "saving"
 			if row.stop {
 				phase = "running"

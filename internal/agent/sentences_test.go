@@ -3,14 +3,15 @@ package agent
 import (
 	"testing"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/job"
 )
 
 func TestAProgramThatIsBeyondItsLimitsSaysWhichAndHowToRaiseIt(t *testing.T) {
-	a := newAgent(Config{})
-	a.job.Spec = job.Spec{Limits: job.Limits{Memory: 1 << 30, Processes: 8, Disk: 1 << 30}}
+	a := newAgent(node.Config{})
+	a.Job.Spec = job.Spec{Limits: job.Limits{Memory: 1 << 30, Processes: 8, Disk: 1 << 30}}
 	for reason, row := range map[string]struct {
 		exit  proc.Exit
 		peak  int64

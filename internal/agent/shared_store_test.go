@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
@@ -63,7 +64,7 @@ func TestManyAgentsSpareTheirFolder(t *testing.T) {
 			p.World.Store = store.New(b, store.Options{})
 			mark := filepath.Join(t.TempDir(), "began")
 			j := p.submitMap(job.Spec{Program: "work.sh", Args: []string{"{}"}, Env: map[string]string{"MARK": mark}, Items: job.Items{Workers: c.workers}}, 1, map[string]string{"work.sh": "touch $MARK; exec sleep 1000"})
-			w := p.start(j, func(to *Config) { to.Machine.Shared = c.shared })
+			w := p.start(j, func(to *node.Config) { to.Machine.Shared = c.shared })
 			for begin := time.Now(); ; {
 				if _, err := os.Stat(mark); err == nil {
 					break
@@ -81,7 +82,7 @@ func TestManyAgentsSpareTheirFolder(t *testing.T) {
 			if often := each > 2; often == c.spares {
 				t.Errorf("it asks the store %.1f times a second", each)
 			}
-			w.notice <- Notice{Asked: true, Why: "the test is over"}
+			w.notice <- node.Notice{Asked: true, Why: "the test is over"}
 		})
 	}
 }

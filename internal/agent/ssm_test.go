@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/bundle/union"
 	"github.com/drover-run/drover/internal/contract"
@@ -117,8 +118,8 @@ cat $SSM_STATE/algo-1/s $SSM_STATE/algo-2/s $SSM_STATE/*.txt >$SM_MODEL_DIR/$SM_
 	a, b := p.start(j, nil), p.start(j, nil)
 	first.wait()
 	second.wait()
-	a.notice <- Notice{Asked: true, Why: "asked to stop"}
-	b.notice <- Notice{Asked: true, Why: "asked to stop"}
+	a.notice <- node.Notice{Asked: true, Why: "asked to stop"}
+	b.notice <- node.Notice{Asked: true, Why: "asked to stop"}
 	a.leave(0)
 	b.leave(0)
 	rep := p.all(j)

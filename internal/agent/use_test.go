@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -47,17 +48,17 @@ func TestAProgramWaitsForRoomAndGivesItBack(t *testing.T) {
 	p := newPlace(t)
 	j := p.submit(job.Spec{Program: "true", Limits: job.Limits{CPUs: 1}, GPUs: 2, Queue: "night", Priority: 3}, nil)
 	granted, released := make(chan struct{}), make(chan struct{})
-	var wish Wish
-	w := p.start(j, func(c *Config) {
-		c.Machine.Room = func(ctx context.Context, w Wish, told func(string)) (Room, error) {
+	var wish node.Wish
+	w := p.start(j, func(c *node.Config) {
+		c.Machine.Room = func(ctx context.Context, w node.Wish, told func(string)) (node.Room, error) {
 			wish = w
 			told("waits for 1 core: job abcd holds 2 of 2")
 			select {
 			case <-granted:
 			case <-ctx.Done():
-				return Room{}, context.Cause(ctx)
+				return node.Room{}, context.Cause(ctx)
 			}
-			return Room{Cores: []int{0}, GPUs: 2, Pinned: "0,1", Release: func() { close(released) }}, nil
+			return node.Room{Cores: []int{0}, GPUs: 2, Pinned: "0,1", Release: func() { close(released) }}, nil
 		}
 	})
 	p.until("it waits", func() bool {
@@ -70,7 +71,7 @@ func TestAProgramWaitsForRoomAndGivesItBack(t *testing.T) {
 	if rep := p.look(j); rep.State != job.Succeeded {
 		t.Errorf("it is %s: %+v", rep.State, rep.Run.Settled)
 	}
-	want := Wish{Job: j.ID, Label: "job " + j.Short, Nodes: 1, CPUs: 1, GPUs: 2, Queue: "night", Priority: 3}
+	want := node.Wish{Job: j.ID, Label: "job " + j.Short, Nodes: 1, CPUs: 1, GPUs: 2, Queue: "night", Priority: 3}
 	if diff := cmp.Diff(want, wish); diff != "" {
 		t.Errorf("it wished for (-want +got):\n%s", diff)
 	}
@@ -81,12 +82,12 @@ func TestACancelEndsTheWaitForRoom(t *testing.T) {
 	p := newPlace(t)
 	j := p.submit(job.Spec{Program: "true"}, nil)
 	left := make(chan struct{})
-	w := p.start(j, func(c *Config) {
-		c.Machine.Room = func(ctx context.Context, _ Wish, told func(string)) (Room, error) {
+	w := p.start(j, func(c *node.Config) {
+		c.Machine.Room = func(ctx context.Context, _ node.Wish, told func(string)) (node.Room, error) {
 			told("waits")
 			<-ctx.Done()
 			close(left)
-			return Room{}, context.Cause(ctx)
+			return node.Room{}, context.Cause(ctx)
 		}
 	})
 	p.until("it waits", func() bool { rep := p.look(j); return len(rep.Living) == 1 && rep.Living[0].Queue != "" })
@@ -104,9 +105,9 @@ func TestARefusedRoomFailsTheJob(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	j := p.submit(job.Spec{Program: "true"}, nil)
-	p.start(j, func(c *Config) {
-		c.Machine.Room = func(context.Context, Wish, func(string)) (Room, error) {
-			return Room{}, errors.New("reserve 9 cores: this machine has 2")
+	p.start(j, func(c *node.Config) {
+		c.Machine.Room = func(context.Context, node.Wish, func(string)) (node.Room, error) {
+			return node.Room{}, errors.New("reserve 9 cores: this machine has 2")
 		}
 	}).leave(0)
 	if s := p.look(j).Run.Settled; s == nil || !strings.Contains(s.Reason, "this machine has 2") {
@@ -121,7 +122,7 @@ func TestAProgramThatIsToEndFindsANotice(t *testing.T) {
 	j := p.submit(job.Spec{Verb: job.Shell, Program: script, NoMounts: true}, nil)
 	w := p.start(j, nil)
 	p.until("it runs", func() bool { return p.printed(j) != "" })
-	w.notice <- Notice{Why: "the machine goes"}
+	w.notice <- node.Notice{Why: "the machine goes"}
 	w.leave(exitLater)
 	if text := p.printed(j); !strings.Contains(text, "the machine goes\nends at 20") {
 		t.Errorf("it read %q", text)

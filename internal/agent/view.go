@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc/mount"
@@ -18,21 +19,18 @@ import (
 // /opt/ml and /state where the machine gives it a view of its own, or is the
 // agent's own (Machine.Root), else where they are; the variables say so in any case.
 
-// owned are the top folders of the contract that a view shows.
-var owned = []string{"/opt/ml", "/state"}
-
 // wholeMachine is the Machine.Root of a machine that is the agent's own.
 const wholeMachine = "/"
 
 // hostPaths are where this agent finds the program's folders.
-func (w *workspace) hostPaths() contract.Paths { return w.folderFacts(w.root).Paths() }
+func (w *workspace) hostPaths() contract.Paths { return w.folderFacts(w.Root).Paths() }
 
 // programPaths are the same folders as the program sees them.
 func (w *workspace) programPaths() contract.Paths { return w.folderFacts(w.programRoot()).Paths() }
 
 // folderFacts is the part of the facts that folders follow from.
 func (w *workspace) folderFacts(root string) contract.Facts {
-	spec := w.job.Spec
+	spec := w.Job.Spec
 	return contract.Facts{Root: root, Process: spec.Verb == job.Process, Results: spec.Results, SSM: spec.Rules == job.SSM}
 }
 
@@ -40,15 +38,15 @@ func (w *workspace) programRoot() string {
 	if w.view {
 		return ""
 	}
-	return w.root
+	return w.Root
 }
 
 // pathInView is a path of ours as the program sees it.
 func (w *workspace) pathInView(path string) string {
 	if rest, ok := strings.CutPrefix(path, w.hostPaths().Code+"/"); ok && w.layered {
-		return filepath.Join(w.job.Code.Root, rest)
+		return filepath.Join(w.Job.Code.Root, rest)
 	}
-	if rest, ok := strings.CutPrefix(path, w.root+"/"); ok && w.view {
+	if rest, ok := strings.CutPrefix(path, w.Root+"/"); ok && w.view {
 		return "/" + rest
 	}
 	return path
@@ -56,7 +54,7 @@ func (w *workspace) pathInView(path string) string {
 
 // decideView decides whether the program gets a view of its own, before it is tried.
 func (w *workspace) decideView(interpreter string) {
-	w.view = !w.job.Spec.NoMounts
+	w.view = !w.Job.Spec.NoMounts
 	if !w.view || w.Machine.Root != "" {
 		return
 	}
@@ -81,7 +79,7 @@ func hidden(file string) string {
 	if err != nil {
 		real = file // it is not there, or will be
 	}
-	for _, top := range owned {
+	for _, top := range node.Owned {
 		for _, name := range []string{file, real} {
 			if name == top || strings.HasPrefix(name, top+"/") {
 				return top
@@ -94,7 +92,7 @@ func hidden(file string) string {
 // withoutView goes on where folders are: the program is told by its variables.
 func (w *workspace) withoutView(why string) {
 	w.view = false
-	w.logNote("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables name the folders", why)
+	w.LogNote("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables name the folders", why)
 }
 
 // programView are the view of one node. A node with peers finds their names in /etc/hosts.
@@ -106,8 +104,8 @@ func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*m
 		return nil, nil
 	}
 	v := &mount.View{}
-	for _, top := range owned {
-		source := filepath.Join(w.root, top)
+	for _, top := range node.Owned {
+		source := filepath.Join(w.Root, top)
 		if err := os.MkdirAll(source, 0o755); err != nil { // not every contract has folders in each
 			return nil, fmt.Errorf("make folder: %w", err)
 		}
@@ -116,9 +114,9 @@ func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*m
 	if w.layered {
 		v.Overlays = append(v.Overlays, w.layeredPlace())
 	}
-	if w.job.Spec.Launcher == job.MPI {
+	if w.Job.Spec.Launcher == job.MPI {
 		// MPIs name their shared memory by process ids, and each node counts from 1.
-		shm := filepath.Join(w.own, "shm")
+		shm := filepath.Join(w.Own, "shm")
 		if err := os.Mkdir(shm, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("make shared memory: %w", err)
 		}
@@ -132,7 +130,7 @@ func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*m
 	if text == nil {
 		return v, nil
 	}
-	file := filepath.Join(w.own, "hosts")
+	file := filepath.Join(w.Own, "hosts")
 	if err := os.WriteFile(file, text, 0o644); err != nil {
 		return nil, fmt.Errorf("write hosts: %w", err)
 	}

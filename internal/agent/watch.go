@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
@@ -31,7 +32,7 @@ const (
 // saver saves checkpoints, state and the files that the program makes beside itself
 // while it runs.
 type saver struct {
-	*node
+	*node.Node
 	rank  int
 	gens  *states.Generations
 	quit  context.CancelFunc
@@ -87,12 +88,12 @@ func (f *folder) noteNewest(k kept) {
 
 // makeSaver makes a saver of what a program keeps, which saves when it is asked to.
 func (r *rankState) makeSaver(rank int) *saver {
-	s := &saver{node: r.node, rank: rank, gens: r.gens, in: &watched{Store: r.World.Store, w: r.World}, pause: max(r.Machine.SaveEvery, saveAtLeast)}
+	s := &saver{Node: r.Node, rank: rank, gens: r.gens, in: &watched{Store: r.World.Store, w: r.World}, pause: max(r.Machine.SaveEvery, saveAtLeast)}
 	s.checkpoints = folder{path: r.space.hostPaths().Checkpoints, as: r.space.programPaths().Checkpoints}
-	s.state = folder{path: r.space.hostPaths().State, as: r.space.programPaths().State, bare: r.job.Spec.Rules == job.SSM} // S3 has none
+	s.state = folder{path: r.space.hostPaths().State, as: r.space.programPaths().State, bare: r.Job.Spec.Rules == job.SSM} // S3 has none
 	s.files = r.space.workFiles().savedFolder()
 	for i, f := range s.savedFolders() {
-		f.left, f.maxBytes = r.space.leftFolder, r.maxStoredBytes()
+		f.left, f.maxBytes = r.space.leftFolder, r.MaxStoredBytes()
 		f.noteNewest(r.restored[i])
 	}
 	return s
@@ -129,7 +130,7 @@ func (a *agent) startSaver(ctx context.Context) *saver {
 func (s *saver) noteRefused(err error) {
 	if text := err.Error(); text != s.refused {
 		s.refused = text
-		s.logNote("checkpoint not saved: %s", text)
+		s.LogNote("checkpoint not saved: %s", text)
 	}
 }
 
@@ -178,7 +179,7 @@ func (s *saver) saveGeneration(ctx context.Context, settled bool) error {
 		return refused
 	}
 	err := s.gens.Save(ctx, protocol.Saved{Checkpoints: s.checkpoints.blob, State: s.state.blob, Files: s.files.blob,
-		Code: store.Digest(s.job.Code.Blob), Bytes: all.bytes})
+		Code: store.Digest(s.Job.Code.Blob), Bytes: all.bytes})
 	if err != nil {
 		return err
 	}
@@ -208,16 +209,16 @@ type stored struct {
 // that has grown, and counts as no checkpoint.
 func (s *saver) noteSaved(all stored) {
 	who := ""
-	if s.job.Spec.Nodes > 1 {
+	if s.Job.Spec.Nodes > 1 {
 		who = fmt.Sprintf("node %d ", s.rank)
 	}
 	if !all.kept {
-		s.logNote("%ssaved files of the working folder: %d bytes", who, all.bytes)
+		s.LogNote("%ssaved files of the working folder: %d bytes", who, all.bytes)
 		return
 	}
 	s.saved++
-	s.beat.changeNow(func(b *protocol.Heartbeat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
-	s.logNote("%ssaved checkpoint %d: %d bytes", who, s.saved, all.bytes)
+	s.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
+	s.LogNote("%ssaved checkpoint %d: %d bytes", who, s.saved, all.bytes)
 }
 
 // setNextPause sets the pause before the next look from what this one cost.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/job"
 )
 
@@ -24,8 +25,8 @@ func TestWithoutRoomForTheModuleTheAgentSaysWhatToFree(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := newAgent(Config{})
-	a.own = file
+	a := newAgent(node.Config{})
+	a.Own = file
 	_, err := a.withModule(nil, "")
 	if err == nil || !strings.HasPrefix(err.Error(), "prepare program: ") || fault.Hint(err) != "Free some space, or set XDG_STATE_HOME to a folder with room." || fault.KindOf(err) != fault.Full {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))
@@ -40,7 +41,7 @@ func TestAnAgentWithoutAFolderSaysWhatToFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	below := filepath.Join(file, "agent")
-	w := p.start(p.submit(job.Spec{Verb: job.Shell, Program: "echo ran"}, nil), func(c *Config) { c.Machine.Root = below })
+	w := p.start(p.submit(job.Spec{Verb: job.Shell, Program: "echo ran"}, nil), func(c *node.Config) { c.Machine.Root = below })
 	<-w.ended
 	if w.err == nil || !strings.Contains(w.err.Error(), "start agent: make "+below+": ") || fault.KindOf(w.err) != fault.Full ||
 		fault.Hint(w.err) != "Free some space, or set TMPDIR to a folder with room." {

@@ -151,7 +151,7 @@ func (s *rankState) layOutFiles(ctx context.Context, from protocol.Saved) error 
 	s.noteRestored("files of the working folder", listing, from)
 	if n := len(stay); n > 0 {
 		names := slices.Sorted(maps.Keys(stay))
-		s.logNote("%d %s of the new code %s as shipped, and what the program had made of %s is not restored: %s",
+		s.LogNote("%d %s of the new code %s as shipped, and what the program had made of %s is not restored: %s",
 			n, plural(n, "file"), verb(n, "stays", "stay"), verb(n, "it", "them"), someOf(names))
 	}
 	return nil
@@ -192,7 +192,7 @@ func treeWithout(t tree.Tree, names map[string]bool) tree.Tree {
 // newInCode are the names of a tree that the code has now and had not, or otherwise,
 // when the tree was saved: the user has changed them since.
 func (s *rankState) newInCode(ctx context.Context, w workFiles, t tree.Tree, from protocol.Saved) (map[string]bool, error) {
-	now := store.Digest(s.job.Code.Blob)
+	now := store.Digest(s.Job.Code.Blob)
 	if now == from.Code || now == "" {
 		return nil, nil
 	}
@@ -212,7 +212,7 @@ func (s *rankState) newInCode(ctx context.Context, w workFiles, t tree.Tree, fro
 	if err != nil || len(shared) == 0 {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(s.own, "code-before-")
+	dir, err := os.MkdirTemp(s.Own, "code-before-")
 	if err != nil {
 		return nil, err
 	}

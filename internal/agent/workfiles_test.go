@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/record"
@@ -34,7 +35,7 @@ func TestFilesOfTheWorkingFolderAreThereForTheNextAttempt(t *testing.T) {
 	j := p.submit(shell(counting, up), counted)
 	w := p.start(j, nil)
 	up.wait()
-	w.notice <- Notice{Asked: true, Why: "asked to stop"}
+	w.notice <- node.Notice{Asked: true, Why: "asked to stop"}
 	w.leave(0)
 	rep := p.run(j)
 	if rep.State != job.Succeeded || rep.Run.Attempt() != 2 {
@@ -124,8 +125,8 @@ func TestEachNodeFindsItsOwnFilesAgain(t *testing.T) {
 	one, two := p.start(j, nil), p.start(j, nil)
 	up.wait()
 	up.wait()
-	one.notice <- Notice{Asked: true, Why: "asked to stop"}
-	two.notice <- Notice{Asked: true, Why: "asked to stop"}
+	one.notice <- node.Notice{Asked: true, Why: "asked to stop"}
+	two.notice <- node.Notice{Asked: true, Why: "asked to stop"}
 	one.leave(0)
 	two.leave(0)
 	one, two = p.start(j, nil), p.start(j, nil)

@@ -1,4 +1,4 @@
-package agent
+package node
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// heart writes the agent's heartbeat: every ledger.Heartbeat, and at once when
+// Heart writes the agent's heartbeat: every ledger.Heartbeat, and at once when
 // what it says has changed, so that a person sees the phase they are waiting for;
 // but with rest between two, where a request costs something.
-type heart struct {
-	rest time.Duration
+type Heart struct {
+	Rest time.Duration
 
 	w   protocol.World
 	p   job.Path
@@ -29,15 +29,15 @@ type heart struct {
 	gone    chan struct{}
 }
 
-func newHeart(w protocol.World, p job.Path, b protocol.Heartbeat, log *slog.Logger) *heart {
-	return &heart{w: w, p: p, beat: b, log: log, changed: make(chan struct{}, 1), gone: make(chan struct{})}
+func NewHeart(w protocol.World, p job.Path, b protocol.Heartbeat, log *slog.Logger) *Heart {
+	return &Heart{w: w, p: p, beat: b, log: log, changed: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
-// changeNow changes what the next heartbeat says, and makes it come now.
-func (h *heart) changeNow(change func(*protocol.Heartbeat)) { h.changeHeartbeat(true, change) }
+// ChangeNow changes what the next heartbeat says, and makes it come now.
+func (h *Heart) ChangeNow(change func(*protocol.Heartbeat)) { h.ChangeHeartbeat(true, change) }
 
-// changeHeartbeat is set for what may wait until the next heartbeat is due, unless now.
-func (h *heart) changeHeartbeat(now bool, change func(*protocol.Heartbeat)) {
+// ChangeHeartbeat is set for what may wait until the next heartbeat is due, unless now.
+func (h *Heart) ChangeHeartbeat(now bool, change func(*protocol.Heartbeat)) {
 	h.mu.Lock()
 	change(&h.beat)
 	h.mu.Unlock()
@@ -50,7 +50,7 @@ func (h *heart) changeHeartbeat(now bool, change func(*protocol.Heartbeat)) {
 	}
 }
 
-func (h *heart) startHeartbeats(ctx context.Context) {
+func (h *Heart) StartHeartbeats(ctx context.Context) {
 	ctx, h.quit = context.WithCancel(ctx)
 	go func() {
 		defer close(h.gone)
@@ -62,7 +62,7 @@ func (h *heart) startHeartbeats(ctx context.Context) {
 			select {
 			case <-tick.C:
 			case <-h.changed:
-				if store.System.Sleep(ctx, h.rest-time.Since(sent)) != nil {
+				if store.System.Sleep(ctx, h.Rest-time.Since(sent)) != nil {
 					return
 				}
 			case <-ctx.Done():
@@ -72,7 +72,7 @@ func (h *heart) startHeartbeats(ctx context.Context) {
 	}()
 }
 
-func (h *heart) sendHeartbeat(ctx context.Context) {
+func (h *Heart) sendHeartbeat(ctx context.Context) {
 	h.mu.Lock()
 	h.beat.Counter++
 	b := h.beat
@@ -85,8 +85,8 @@ func (h *heart) sendHeartbeat(ctx context.Context) {
 	}
 }
 
-// stopHeartbeats ends the heartbeats with a last one that says so.
-func (h *heart) stopHeartbeats(ctx context.Context) {
+// StopHeartbeats ends the heartbeats with a last one that says so.
+func (h *Heart) StopHeartbeats(ctx context.Context) {
 	h.quit()
 	<-h.gone
 	h.mu.Lock()
