@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/agent"
+	"github.com/drover-run/drover/internal/agent/workspace"
 )
 
 // runEnter is "drover enter JOB PLACEMENT INDEX -- WORDS", with which every target's
@@ -39,7 +39,7 @@ func (p *program) enterAgent(args []string) (int, error) {
 	if real, err := filepath.EvalSymlinks(work); err == nil { // a user may keep it on another disk
 		work = real
 	}
-	roots := agent.Roots(work, ".", job, placement, index)
+	roots := workspace.Roots(work, ".", job, placement, index)
 	for _, t := range p.targets {
 		if t.Beside == nil {
 			continue
@@ -47,12 +47,12 @@ func (p *program) enterAgent(args []string) (int, error) {
 		switch a := t.Beside(); {
 		case a == nil:
 		case a.Root != "" && a.Root != "/":
-			return agent.Enter([]agent.Root{{Base: a.Root, Path: "."}}, args[4:])
+			return workspace.Enter([]workspace.Root{{Base: a.Root, Path: "."}}, args[4:])
 		case a.Scratch != "":
-			roots = append(roots, agent.Roots(scratchBase(a.Scratch), scratchWork, job, placement, index)...)
+			roots = append(roots, workspace.Roots(scratchBase(a.Scratch), scratchWork, job, placement, index)...)
 		}
 	}
-	return agent.Enter(roots, args[4:])
+	return workspace.Enter(roots, args[4:])
 }
 
 // notForHands is the error of a command line that no target makes.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/node"
+	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
@@ -46,7 +47,7 @@ const (
 // of the ledger decides. Each of its parts has one job.
 type agent struct {
 	*node.Node
-	space   *workspace
+	space   *workspace.Workspace
 	state   *rankState
 	remains *remains
 	outs    *outputs
@@ -75,7 +76,7 @@ type agent struct {
 // newAgent makes an agent and its parts, before it has read anything.
 func newAgent(c node.Config) *agent {
 	n := &node.Node{Config: c}
-	space := &workspace{Node: n}
+	space := &workspace.Workspace{Node: n}
 	a := &agent{Node: n, space: space, prepared: make(chan error, 1), notice: make(chan node.Notice, 1)}
 	a.state = &rankState{Node: n, space: space}
 	a.remains = &remains{Node: n, space: space}
@@ -314,11 +315,11 @@ func (a *agent) readIdentity(ctx context.Context) error {
 	}
 	a.Place = place
 	a.Id = liveness.NewAgentID(a.World, a.Placement, a.Index)
-	if a.Own = a.Machine.Root; a.Own == "" || a.Own == wholeMachine {
+	if a.Own = a.Machine.Root; a.Own == "" || a.Own == workspace.WholeMachine {
 		a.Own = filepath.Join(a.Machine.Work, j.ID, a.Id)
 	}
-	if a.Root = a.Own; a.Machine.Root == wholeMachine {
-		a.Root = wholeMachine
+	if a.Root = a.Own; a.Machine.Root == workspace.WholeMachine {
+		a.Root = workspace.WholeMachine
 	}
 	if err := os.MkdirAll(a.Own, 0o700); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "start agent: make %s", a.Own)

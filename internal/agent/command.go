@@ -65,9 +65,9 @@ func orElse(s, other string) string {
 // userCommand is the user's program, its folder and its environment.
 func (l *commands) userCommand(ctx context.Context, environ []string) (proc.Command, error) {
 	spec := l.Job.Spec
-	r := programs.Request{Dir: l.space.hostPaths().Code, Sub: l.Job.Code.Sub, Script: l.Job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: l.ready.env.Interpreter}
+	r := programs.Request{Dir: l.space.HostPaths().Code, Sub: l.Job.Code.Sub, Script: l.Job.Code.Script, Args: spec.Args, Environ: environ, Interpreter: l.ready.env.Interpreter}
 	if l.beginsAtRoot() {
-		r.At = l.space.programPaths().Code
+		r.At = l.space.ProgramPaths().Code
 	}
 	switch {
 	case len(spec.Entrypoint) > 0:
@@ -87,7 +87,7 @@ func (l *commands) userCommand(ctx context.Context, environ []string) (proc.Comm
 
 // startedCommand is how a command line is started.
 func (l *commands) startedCommand(c programs.Command, environ []string) proc.Command {
-	file := l.space.pathInView(c.Path)
+	file := l.space.PathInView(c.Path)
 	return proc.Command{Path: file, Args: append([]string{orElse(c.Name, file)}, c.Args...), Dir: l.workingFolder(), Env: environ}
 }
 
@@ -103,7 +103,7 @@ func (l *commands) workingFolder() string {
 	if l.beginsAtRoot() {
 		return "/"
 	}
-	return filepath.Join(l.space.codePathInView(), filepath.FromSlash(l.Job.Code.Sub))
+	return filepath.Join(l.space.CodePathInView(), filepath.FromSlash(l.Job.Code.Sub))
 }
 
 // withEntrypoint has the words before a processing job's program start it: the
@@ -113,7 +113,7 @@ func (l *commands) withEntrypoint(ctx context.Context, r programs.Request) (prog
 	words := l.Job.Spec.Entrypoint
 	program := l.Job.Spec.Program
 	if r.Script != "" {
-		program = path.Join(l.space.programPaths().Code, r.Script)
+		program = path.Join(l.space.ProgramPaths().Code, r.Script)
 	}
 	r.Args = slices.Concat(words[1:], []string{program}, r.Args)
 	r.Name, r.Script = words[0], ""

@@ -2,17 +2,16 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/agent/node"
+	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/mount"
 	"github.com/drover-run/drover/internal/record"
@@ -221,12 +220,12 @@ func TestWithoutLayersSmallFilesAreCopiesAndAChangeOfOthersIsTold(t *testing.T) 
 	c := p.checkout()
 	large := filepath.Join(c.root, "large.pt")
 	write(t, c.root, map[string]string{"large.pt": ""})
-	p.check(os.Truncate(large, mostCopied+1))
+	p.check(os.Truncate(large, workspace.MostCopied+1))
 	j := p.submitIn(c, shell("echo job >ignored.bin; echo job >>large.pt"), "")
 	w := p.start(j, refusing)
 	w.leave(0)
 	rep := p.look(j)
-	if info, err := os.Stat(large); err != nil || info.Size() != mostCopied+5 {
+	if info, err := os.Stat(large); err != nil || info.Size() != workspace.MostCopied+5 {
 		t.Errorf("%v: %d bytes", err, info.Size())
 	}
 	p.check(os.Remove(large))
@@ -239,58 +238,4 @@ func TestWithoutLayersSmallFilesAreCopiesAndAChangeOfOthersIsTold(t *testing.T) 
 		t.Errorf("notes %q, want %q", notes, want)
 	}
 	p.nothingLeft()
-}
-
-// Copies end where their bytes are used up; what cannot be read is a link.
-func TestCopiesAreBounded(t *testing.T) {
-	t.Parallel()
-	from, to := t.TempDir(), t.TempDir()
-	write(t, from, map[string]string{"a": "1234", "b": "1234", "c": "1"})
-	l := linker{from: from, to: to, left: 9, bytes: 5, linked: snapshot{}}
-	p := os.Chtimes(filepath.Join(from, "a"), time.Time{}, time.Unix(1000, 0))
-	if err := errors.Join(p, os.Chmod(filepath.Join(from, "a"), 0o754), l.linkMissing(".")); err != nil {
-		t.Fatal(err)
-	}
-	kinds := map[string]bool{} // by name: it is a link
-	for _, name := range []string{"a", "b", "c"} {
-		info, err := os.Lstat(filepath.Join(to, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		kinds[name] = info.Mode()&os.ModeSymlink != 0
-		if name == "a" && (info.Mode().Perm() != 0o754 || !info.ModTime().Equal(time.Unix(1000, 0))) {
-			t.Errorf("a is %s of %s", info.Mode(), info.ModTime())
-		}
-	}
-	if diff := cmp.Diff(map[string]bool{"a": false, "b": true, "c": false}, kinds); diff != "" {
-		t.Error(diff)
-	}
-	if _, ok := l.linked[filepath.Join(from, "b")]; !ok || len(l.linked) != 1 {
-		t.Errorf("linked: %v", l.linked)
-	}
-}
-
-// A folder with very many names, or of packages, is one link.
-func TestLinksAreBounded(t *testing.T) {
-	t.Parallel()
-	from, to := t.TempDir(), t.TempDir()
-	write(t, from, map[string]string{"big/1": "", "big/2": "", "big/3": "", "venv/pyvenv.cfg": "", "node_modules/a/b": "", "few/1": "", "__pycache__/x.pyc": "", "own/x": ""})
-	l := linker{from: from, to: to, left: 2, skip: []string{filepath.Join(from, "own")}}
-	if err := l.linkMissing("."); err != nil {
-		t.Fatal(err)
-	}
-	kinds := map[string]bool{} // by name: it is a link
-	entries, err := os.ReadDir(to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		kinds[e.Name()] = e.Type()&os.ModeSymlink != 0
-	}
-	if diff := cmp.Diff(map[string]bool{"big": true, "venv": true, "node_modules": true, "few": false}, kinds); diff != "" {
-		t.Error(diff)
-	}
-	if _, refused := refusedLayers(errors.New("another")); refused {
-		t.Error("another error is a refusal")
-	}
 }

@@ -28,7 +28,7 @@ func (p *preparation) fetchInputs(ctx context.Context, rank int) error {
 		if p.isSharded(in) != (rank != wholeInput) {
 			continue
 		}
-		dir := filepath.Join(p.space.hostPaths().Data, in.Name)
+		dir := filepath.Join(p.space.HostPaths().Data, in.Name)
 		if in.To != "" {
 			dir = filepath.Join(p.Root, in.To)
 		}

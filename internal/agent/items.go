@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/env/programs"
-	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 )
 
@@ -47,7 +45,7 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 	hands.Go(func() { kit <- a.itemKit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
 	return maprunner.Run(ctx, maprunner.Config{World: a.World, Job: a.Job, ID: a.Id, Self: a.Machine.Self, Slots: a.Slots, Near: a.Machine.Near,
 		Root: a.Own, Token: token, Out: a.Out, Redact: a.Redact, Note: a.Out.Note, ChangeHeartbeat: a.Beat.ChangeHeartbeat, Log: a.Log,
-		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Prepared: kit, Patience: a.Machine.Patience, MaxStored: a.MaxStoredBytes(), OpenPlace: a.Machine.OpenPlace, JobRemoved: func() { a.Vanish(node.ErrRemoved) }, NoteLeftovers: a.space.leftovers, WriteNotice: a.warnItems,
+		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Prepared: kit, Patience: a.Machine.Patience, MaxStored: a.MaxStoredBytes(), OpenPlace: a.Machine.OpenPlace, JobRemoved: func() { a.Vanish(node.ErrRemoved) }, NoteLeftovers: a.space.Leftovers, WriteNotice: a.warnItems,
 		CancelPreparation: func() { drop(errors.New("no item runs any more")) }})
 }
 
@@ -55,11 +53,11 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 func (a *agent) warnItems(why string, left time.Duration) {
 	switch {
 	case why == "":
-		a.space.leaveNotice("")
+		a.space.LeaveNotice("")
 	case left == 0:
-		a.space.leaveNotice(why + "\n")
+		a.space.LeaveNotice(why + "\n")
 	default:
-		a.space.writeNotice(why, left)
+		a.space.WriteNotice(why, left)
 	}
 }
 
@@ -95,14 +93,14 @@ func (a *agent) itemKit(ctx context.Context, err error) maprunner.Prepared {
 	if err != nil {
 		return maprunner.Prepared{Failed: err}
 	}
-	if a.space.placeExists() {
-		a.space.noteLinks("items of a map have no view of the machine")
-		if err := a.space.linkUnshipped(); err != nil {
+	if a.space.PlaceExists() {
+		a.space.NoteLinks("items of a map have no view of the machine")
+		if err := a.space.LinkUnshipped(); err != nil {
 			return maprunner.Prepared{Failed: err}
 		}
 	}
 	spec := a.Job.Spec
-	code := a.space.hostPaths().Code
+	code := a.space.HostPaths().Code
 	k := maprunner.Prepared{Dir: filepath.Join(code, filepath.FromSlash(a.Job.Code.Sub)), Environ: a.items.itemEnviron(), Cores: a.ready.room.Cores, GPUs: a.items.gpusBySlot(), Memory: cmp.Or(a.items.memoryPerItem(), a.Machine.Memory)}
 	if k.Environ, err = a.withModule(k.Environ, code); err != nil {
 		return maprunner.Prepared{Failed: err}
@@ -119,7 +117,7 @@ func (a *agent) itemKit(ctx context.Context, err error) maprunner.Prepared {
 		return maprunner.Prepared{Failed: err}
 	}
 	k.Path, k.Name, k.Args = found.Path, found.Name, found.Args
-	a.space.writeDoor(0, k.Dir, k.Environ)
+	a.space.WriteDoor(0, k.Dir, k.Environ)
 	return k
 }
 
@@ -127,7 +125,7 @@ func (a *agent) itemKit(ctx context.Context, err error) maprunner.Prepared {
 // of the contract has a meaning for one item of many.
 func (i *itemSetup) itemEnviron() []string {
 	spec := i.Job.Spec
-	f := i.space.folderFacts(i.Root)
+	f := i.space.FolderFacts(i.Root)
 	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, i.Job.Short), i.Job.ID, spec.Project, spec.Task
 	f.Program, f.Env = orElse(i.Job.Code.Script, spec.Program), spec.Env
 	f.Hosts, f.Machine, f.Region = contract.Hosts(1), spec.MachineType(), i.Machine.Region
@@ -183,37 +181,4 @@ func (i *itemSetup) memoryPerItem() int64 {
 	spec := i.Job.Spec
 	largest := spec.Memory.Stepped(spec.MemoryStep, spec.Retries, job.Bytes(i.Machine.Memory))
 	return max(int64(spec.Memory)*int64(i.Slots), int64(largest))
-}
-
-// leftovers tells of files that items have left in their working folder, which
-// no person will see: with it, they are thrown away.
-func (w *workspace) leftovers() {
-	files, n, first := w.workFiles(), 0, ""
-	// What cannot be read is not told of.
-	_ = filepath.WalkDir(files.dir, func(file string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return nil
-		}
-		rel, err := filepath.Rel(files.dir, file)
-		name := filepath.ToSlash(rel)
-		if err != nil || neverSaved(name) {
-			return nil
-		}
-		if is, err := d.Info(); err != nil || files.shipped != nil && files.shipped(name, is) {
-			return nil
-		}
-		if n++; n == 1 {
-			first = rel
-		}
-		return nil
-	})
-	const most = 200 // bytes of a name in a heartbeat
-	if n > 0 {
-		w.Beat.ChangeHeartbeat(false, func(b *protocol.Heartbeat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
-		w.LogNote("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, plural(n, "file"), first)
-	}
-	if n, first := w.changedThroughLinks(); n > 0 {
-		w.Beat.ChangeHeartbeat(false, func(b *protocol.Heartbeat) { b.Changed, b.ChangedFirst = n, first[:min(len(first), most)] })
-		w.LogNote("%s", changedNote(n, first))
-	}
 }

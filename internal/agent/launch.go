@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/node"
+	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runagent"
@@ -61,7 +62,7 @@ func (p *program) treeGone() <-chan struct{} {
 // contractFacts is what the contract is made of, as the program is to see it.
 func (a *agent) contractFacts(o runagent.Order) (contract.Facts, error) {
 	spec := a.Job.Spec
-	f := a.space.folderFacts(a.space.programRoot())
+	f := a.space.FolderFacts(a.space.ProgramRoot())
 	f.Job, f.ID, f.Project, f.Task = contract.JobName(spec.Project, spec.Task, a.Job.Short), a.Job.ID, spec.Project, spec.Task
 	f.Attempt, f.Args, f.Env = o.Attempt, spec.Args, spec.Env
 	f.Hyperparameters, f.Entrypoint = spec.Hyperparameters, spec.Entrypoint
@@ -78,7 +79,7 @@ func (a *agent) contractFacts(o runagent.Order) (contract.Facts, error) {
 		f.Shards[in.Name] = in.Sharded
 	}
 	for name, dir := range a.ready.inputs {
-		f.Inputs[name] = a.space.pathInView(dir)
+		f.Inputs[name] = a.space.PathInView(dir)
 	}
 	var err error
 	f.Peers, f.Interface, err = a.meeting.resolvePeers(o)
@@ -92,14 +93,14 @@ func (a *agent) launchProgram(ctx context.Context, o runagent.Order) error {
 		return a.recordExit(ctx, setupExit(err))
 	}
 	p, err := a.startProgram(ctx, o)
-	if why, refused := refusedLayers(err); refused {
-		if err = a.space.withoutLayers(why); err == nil {
+	if why, refused := workspace.RefusedLayers(err); refused {
+		if err = a.space.WithoutLayers(why); err == nil {
 			p, err = a.startProgram(ctx, o)
 		}
 	}
-	if why, refused := refusedView(err); refused {
-		a.space.withoutView(why)
-		if err = a.space.withoutLayers(a.space.whyNoLayers()); err == nil {
+	if why, refused := workspace.RefusedView(err); refused {
+		a.space.WithoutView(why)
+		if err = a.space.WithoutLayers(a.space.WhyNoLayers()); err == nil {
 			p, err = a.startProgram(ctx, o)
 		}
 	}
@@ -116,7 +117,7 @@ func (a *agent) launchProgram(ctx context.Context, o runagent.Order) error {
 		grace := time.Duration(a.Job.Spec.Grace)
 		p.limit = time.AfterFunc(d, func() {
 			p.late.Store(true)
-			a.space.writeNotice(fmt.Sprintf("time limit of %s reached", d), grace)
+			a.space.WriteNotice(fmt.Sprintf("time limit of %s reached", d), grace)
 			p.askToStop(grace)
 		})
 	}
@@ -153,36 +154,6 @@ func (p *program) interrupt(sig syscall.Signal) {
 	}
 }
 
-// writeNotice leaves the notice that the program may look for (DROVER_NOTICE): it appears
-// whole, and before the program is asked to end. A program without room for it has
-// SIGTERM.
-func (w *workspace) writeNotice(why string, grace time.Duration) {
-	w.leaveNotice(fmt.Sprintf("%s\nends at %s\n", strings.ReplaceAll(why, "\n", " "), time.Now().Add(grace).UTC().Format(time.RFC3339)))
-}
-
-// leaveNotice writes the file; "" takes it away.
-func (w *workspace) leaveNotice(text string) {
-	base := w.Root
-	if base == wholeMachine { // else a link that the program put there could lead anywhere
-		base = filepath.Dir(w.hostPaths().Notice)
-	}
-	root, err := os.OpenRoot(base) // the program may have put links there
-	if err != nil {
-		return
-	}
-	defer root.Close()
-	name, err := filepath.Rel(base, w.hostPaths().Notice)
-	if err != nil {
-		return
-	}
-	_ = root.Remove(name + ".new")
-	if text == "" {
-		_ = root.Remove(name)
-	} else if root.WriteFile(name+".new", []byte(text), 0o644) == nil {
-		_ = root.Rename(name+".new", name)
-	}
-}
-
 // startProgram starts it; in vain, nothing of it is left.
 func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, error) {
 	facts, err := a.contractFacts(o)
@@ -190,7 +161,7 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 		return nil, err
 	}
 	under := a.Root // where the program's "/" is
-	if !a.space.view {
+	if !a.space.View {
 		under = ""
 	}
 	if err := facts.Write(under); err != nil {
@@ -201,7 +172,7 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 	environ = append(environ, a.ready.env.Environ...)
 	environ = append(environ, facts.Environ()...)
 	environ = a.WithSecrets(environ)
-	if environ, err = a.withModule(environ, a.space.codePathInView()); err != nil {
+	if environ, err = a.withModule(environ, a.space.CodePathInView()); err != nil {
 		return nil, err
 	}
 	environ = append(environ, node.MarkVariable+"=1")
@@ -210,7 +181,7 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 	}
 	c, err := a.cmd.programCommand(ctx, facts, environ)
 	if err == nil {
-		c.View, err = a.space.programView(facts, o.Joins)
+		c.View, err = a.space.ProgramView(facts, o.Joins)
 	}
 	if err == nil {
 		c.Limits = a.programLimits()
@@ -224,10 +195,10 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 	}
 	if err == nil {
 		p.ports = a.watchPorts(o, p)
-		a.space.writeDoor(p.proc.Pid(), c.Dir, environ)
+		a.space.WriteDoor(p.proc.Pid(), c.Dir, environ)
 		select {
 		case <-p.ended: // it was quicker than the door
-			a.space.removeDoor()
+			a.space.RemoveDoor()
 		default:
 		}
 	}
@@ -334,7 +305,7 @@ func (p *program) startProcess(ctx context.Context, a *agent, c proc.Command) er
 		}
 		p.pumps.Wait()
 		p.desk.closeDesk()
-		a.space.removeDoor()
+		a.space.RemoveDoor()
 		close(p.ended)
 	}()
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/internal/agent/maprunner/stream"
 	"github.com/drover-run/drover/internal/agent/node"
+	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -93,7 +94,7 @@ func (r *remains) noteUnsaved(o runagent.Order, saves bool) {
 	r.unsaved = nil
 	if saves {
 		r.unsaved = &unsaved{Store: r.World.Store.String(), Project: r.Path.Project, Task: r.Path.Task, Job: r.Job.ID, Place: r.Place,
-			Attempt: o.Attempt, Rank: o.Rank, Agent: r.Id, Code: store.Digest(r.Job.Code.Blob), View: r.space.view, Layered: r.space.layered}
+			Attempt: o.Attempt, Rank: o.Rank, Agent: r.Id, Code: store.Digest(r.Job.Code.Blob), View: r.space.View, Layered: r.space.Layered}
 		if r.Root != r.Own {
 			r.unsaved.Root = r.Root
 		}
@@ -258,7 +259,7 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 	}
 	// The same folders as the dead agent saw them.
 	n := &node.Node{Config: r.Config, Id: u.Agent, Job: was, Own: d.dir, Root: cmp.Or(u.Root, d.dir), Out: r.Out, Beat: r.Beat}
-	space := &workspace{Node: n, view: u.View, layered: u.Layered}
+	space := &workspace.Workspace{Node: n, View: u.View, Layered: u.Layered}
 	dead := &rankState{Node: n, space: space, gens: gens}
 	if err := dead.readNewestSaved(ctx, newest); err != nil {
 		return err
@@ -271,7 +272,7 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 			return err
 		}
 		defer tree.RemoveAll(shipped)
-		if err := r.space.unpackCode(ctx, u.Code, shipped); err != nil {
+		if err := r.space.UnpackCode(ctx, u.Code, shipped); err != nil {
 			return err
 		}
 		if s.files.skipFile, err = sameAs(shipped, s.files.path); err != nil {
@@ -320,12 +321,12 @@ func sameAs(shipped, dir string) (func(name string, is fs.FileInfo) bool, error)
 	}
 	defer now.Close()
 	same := map[string]bool{}
-	before, err := takeSnapshot(shipped)
+	before, err := workspace.TakeSnapshot(shipped)
 	if err != nil {
 		return nil, err
 	}
 	for name := range before {
-		if same[name], err = sameEntry(was, now, name); err != nil && !errors.Is(err, fs.ErrPermission) {
+		if same[name], err = workspace.SameEntry(was, now, name); err != nil && !errors.Is(err, fs.ErrPermission) {
 			return nil, err
 		}
 	}

@@ -208,6 +208,6 @@ func (s *sampler) measureDisk(ctx context.Context, now time.Time) {
 		return
 	}
 	s.p.full.Store(s.disk)
-	s.a.space.writeNotice(fmt.Sprintf("disk limit of %s reached", job.Bytes(limit).Words()), 0)
+	s.a.space.WriteNotice(fmt.Sprintf("disk limit of %s reached", job.Bytes(limit).Words()), 0)
 	s.p.proc.Kill()
 }

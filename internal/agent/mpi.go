@@ -170,7 +170,7 @@ func (l *commands) mpiCommand(ctx context.Context, c proc.Command, f contract.Fa
 		// So an exception in one process ends all of them, not only that one.
 		line = append([]string{interpreter, "-m", "mpi4py"}, line[1:]...)
 	}
-	o := launcher.MPIOptions{Tool: tool, Hosts: f.Hosts, Procs: f.Procs, Interface: f.Interface, Named: l.space.view, Argv: line}
+	o := launcher.MPIOptions{Tool: tool, Hosts: f.Hosts, Procs: f.Procs, Interface: f.Interface, Named: l.space.View, Argv: line}
 	for _, p := range f.Peers {
 		o.Addresses = append(o.Addresses, p.Address)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/node"
+	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/env/packages"
@@ -63,7 +64,7 @@ func (a *agent) prepareFiles(ctx context.Context) error {
 	}
 	a.NoteSecrets()
 	a.remains.saveDeadAgents(ctx)
-	if err := a.space.emptyMachine(); err != nil {
+	if err := a.space.EmptyMachine(); err != nil {
 		return err
 	}
 	if err := a.fetchCode(ctx); err != nil {
@@ -104,28 +105,28 @@ func (a *agent) reserveResources(ctx context.Context) (err error) {
 // fetchCode makes the contract's folders anew, lays the code out and remembers what
 // it looked like. Inputs stay.
 func (a *agent) fetchCode(ctx context.Context) error {
-	p, code := a.space.hostPaths(), a.space.hostPaths().Code
+	p, code := a.space.HostPaths(), a.space.HostPaths().Code
 	for _, dir := range append(p.Results, code, p.Model, p.Output, p.Checkpoints, p.State, p.Before, p.Notice) { // nothing of the attempt before
 		if dir == "" {
 			continue
 		}
-		if err := a.space.clearFolder(dir); err != nil {
+		if err := a.space.ClearFolder(dir); err != nil {
 			return fmt.Errorf("clear folder: %w", err)
 		}
 	}
-	for _, dir := range a.space.hostPaths().Folders() {
+	for _, dir := range a.space.HostPaths().Folders() {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fault.Wrap(err, fault.Full, "Free some space and run it again.", "make folder %s", dir)
 		}
 	}
-	if err := a.space.unpackCode(ctx, store.Digest(a.Job.Code.Blob), code); err != nil {
+	if err := a.space.UnpackCode(ctx, store.Digest(a.Job.Code.Blob), code); err != nil {
 		return fmt.Errorf("fetch code: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Join(code, filepath.FromSlash(a.Job.Code.Sub)), 0o755); err != nil { // it may have no file that is shipped
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "make the working folder")
 	}
 	var err error
-	a.space.pristine, err = takeSnapshot(code)
+	a.space.Pristine, err = workspace.TakeSnapshot(code)
 	return err
 }
 
@@ -146,8 +147,8 @@ func (p *preparation) installPackages(ctx context.Context) error {
 // envRequest is what the script is and has around it.
 func (p *preparation) envRequest() requirements.Request {
 	spec, code := p.Job.Spec, p.Job.Code
-	dir := p.space.hostPaths().Code
-	if code.Partial && p.space.placeExists() { // what says which packages are needed was not shipped
+	dir := p.space.HostPaths().Code
+	if code.Partial && p.space.PlaceExists() { // what says which packages are needed was not shipped
 		dir = code.Root
 	}
 	return programs.For(requirements.Request{Dir: dir, Sub: code.Sub, Python: cmp.Or(p.Job.Interpreter, spec.Python),
@@ -194,8 +195,8 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 		a.LogNote("not started: %v", err)
 	}
 	if err == nil || a.ready.failed != nil {
-		a.space.decideView(a.ready.env.Interpreter)
-		a.space.wantLayers()
+		a.space.DecideView(a.ready.env.Interpreter)
+		a.space.WantLayers()
 		a.member.Ready()
 		a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "waiting" })
 	}
@@ -220,7 +221,7 @@ func (a *agent) setUpAttempt(ctx context.Context, o runagent.Order) error {
 		}
 	}
 	a.ready.used = true
-	if err := a.space.layOutPlace(); err != nil {
+	if err := a.space.LayOutPlace(); err != nil {
 		return a.recordExit(ctx, setupExit(err))
 	}
 	if err := a.prep.fetchInputs(ctx, o.Rank); err != nil {
@@ -259,9 +260,9 @@ func (a *agent) restoreRank(ctx context.Context, o runagent.Order) error {
 	case state.Place < a.state.stateSince():
 		state.State = ""
 	}
-	err = a.state.restoreFolder(ctx, restoredCheckpoints, saved.Checkpoints, a.space.hostPaths().Checkpoints, *saved)
+	err = a.state.restoreFolder(ctx, restoredCheckpoints, saved.Checkpoints, a.space.HostPaths().Checkpoints, *saved)
 	if err == nil {
-		err = a.state.restoreFolder(ctx, restoredState, state.State, a.space.hostPaths().State, state)
+		err = a.state.restoreFolder(ctx, restoredState, state.State, a.space.HostPaths().State, state)
 	}
 	if err == nil {
 		err = a.state.layOutFiles(ctx, *saved)
@@ -297,7 +298,7 @@ func (s *rankState) restoreFolder(ctx context.Context, which int, d store.Digest
 	if err == nil {
 		err = tree.Restore(ctx, s.World.Store, listing, dir)
 	}
-	if before := s.space.hostPaths().Before; err == nil && which == restoredState && before != "" && len(listing.Files) > 0 {
+	if before := s.space.HostPaths().Before; err == nil && which == restoredState && before != "" && len(listing.Files) > 0 {
 		err = tree.Restore(ctx, s.World.Store, listing, before)
 	}
 	if err != nil {
@@ -311,7 +312,7 @@ func (s *rankState) restoreFolder(ctx context.Context, which int, d store.Digest
 // noteRestored tells of a folder that was restored.
 func (s *rankState) noteRestored(what string, listing tree.Tree, from protocol.Saved) {
 	if n := len(listing.Files); n > 0 {
-		s.LogNote("restored %s: %d %s, %d bytes, %s", what, n, plural(n, "file"), listing.Bytes(), whose(from))
+		s.LogNote("restored %s: %d %s, %d bytes, %s", what, n, workspace.Plural(n, "file"), listing.Bytes(), whose(from))
 	}
 }
 
@@ -324,13 +325,6 @@ func whose(s protocol.Saved) string {
 		return "stored with drover put"
 	}
 	return fmt.Sprintf("saved by attempt %d of job %s", s.Attempt, s.Job[:min(job.MinShort, len(s.Job))])
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
 }
 
 // allBlobsExist says whether every blob of a generation is there.
@@ -375,7 +369,7 @@ func (a *agent) removeFolder(removed bool) {
 	if a.Root != a.Own { // first of all, or what is half emptied would be saved
 		_ = os.Remove(filepath.Join(a.Own, markName))
 	}
-	if err := a.space.emptyMachine(); err != nil {
+	if err := a.space.EmptyMachine(); err != nil {
 		a.Log.Warn("folders stay", "err", err)
 	}
 	if err := removeFolder(a.Own); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/node"
+	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
@@ -60,7 +61,7 @@ func (a *agent) interruptProgram(n node.Notice) {
 		return
 	}
 	p, grace := a.program, time.Duration(a.Job.Spec.Grace)
-	a.space.writeNotice(n.Why, 2*grace)
+	a.space.WriteNotice(n.Why, 2*grace)
 	p.interrupt(sig)
 	over := time.NewTimer(grace)
 	defer over.Stop()
@@ -75,7 +76,7 @@ func (a *agent) interruptProgram(n node.Notice) {
 // returns once its tree is gone.
 func (a *agent) endProgram(why string) protocol.Exit {
 	p := a.program
-	a.space.writeNotice(why, time.Duration(a.Job.Spec.Grace))
+	a.space.WriteNotice(why, time.Duration(a.Job.Spec.Grace))
 	p.askToStop(time.Duration(a.Job.Spec.Grace))
 	<-p.ended
 	return a.exits.programExit(p)
@@ -170,19 +171,19 @@ func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *p
 // of a processing job, and the files it created or changed beside itself. refused
 // says which of them is beyond a limit, the first of several.
 func (o *outputs) storeOutputs(ctx context.Context, in *watched, exit *protocol.Exit) (need []store.Digest, refused, err error) {
-	p := o.space.hostPaths()
+	p := o.space.HostPaths()
 	exit.Outputs = map[string]store.Digest{}
 	kinds := []struct {
 		name    string
 		listing func() (tree.Tree, error)
 	}{
 		{"model", func() (tree.Tree, error) {
-			return o.saveFolder(ctx, in, p.Model, tree.SaveOptions{As: o.space.pathInView(p.Model)})
+			return o.saveFolder(ctx, in, p.Model, tree.SaveOptions{As: o.space.PathInView(p.Model)})
 		}},
 		{"output", func() (tree.Tree, error) { return o.saveResults(ctx, in) }},
 		{"files", func() (tree.Tree, error) {
-			w := o.space.workFiles()
-			listing, err := o.saveFolder(ctx, in, w.dir, tree.SaveOptions{As: w.as, Skip: neverSaved, SkipFile: w.shipped})
+			w := o.space.WorkFiles()
+			listing, err := o.saveFolder(ctx, in, w.Dir, tree.SaveOptions{As: w.As, Skip: workspace.NeverSaved, SkipFile: w.Shipped})
 			listing.Dirs = nil // the script's own folders, with nothing new in them
 			return listing, err
 		}},
@@ -220,7 +221,7 @@ func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt t
 	if dir == "" {
 		return tree.Tree{}, nil
 	}
-	folder, why := o.space.leftFolder(dir)
+	folder, why := o.space.LeftFolder(dir)
 	if folder == "" {
 		if why != "" {
 			why = opt.As + ": " + why
@@ -231,7 +232,7 @@ func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt t
 	opt.Settled, opt.MaxBytes = true, o.MaxStoredBytes()
 	listing, err := tree.Save(ctx, in, folder, opt)
 	if errors.Is(err, fs.ErrPermission) {
-		unlock(ctx, folder)
+		workspace.Unlock(ctx, folder)
 		listing, err = tree.Save(ctx, in, folder, opt)
 	}
 	if errors.Is(err, fs.ErrPermission) { // the program's own doing, or its user's: its exit is not lost for that
@@ -245,12 +246,12 @@ func (o *outputs) saveFolder(ctx context.Context, in *watched, dir string, opt t
 func (o *outputs) saveResults(ctx context.Context, in *watched) (tree.Tree, error) {
 	results := o.Job.Spec.Results
 	if len(results) == 0 {
-		return o.saveFolder(ctx, in, o.space.hostPaths().OutputData, tree.SaveOptions{As: o.space.programPaths().OutputData})
+		return o.saveFolder(ctx, in, o.space.HostPaths().OutputData, tree.SaveOptions{As: o.space.ProgramPaths().OutputData})
 	}
 	var all tree.Tree
 	for _, r := range results {
 		from := filepath.Join(o.Root, r.From)
-		listing, err := o.saveFolder(ctx, in, from, tree.SaveOptions{As: o.space.pathInView(from)})
+		listing, err := o.saveFolder(ctx, in, from, tree.SaveOptions{As: o.space.PathInView(from)})
 		if err != nil {
 			return all, fmt.Errorf("%s: %w", r.Name, err)
 		}
@@ -278,7 +279,7 @@ func (r *exits) programExit(p *program) protocol.Exit {
 	if x.Left > 0 {
 		exit.Notes = append(exit.Notes, leftNote(x.Left))
 	}
-	if note := changedNote(r.space.changedThroughLinks()); note != "" {
+	if note := workspace.ChangedNote(r.space.ChangedThroughLinks()); note != "" {
 		exit.Notes = append(exit.Notes, note)
 		r.LogNote("%s", note)
 	}
@@ -301,12 +302,12 @@ func (r *exits) programExit(p *program) protocol.Exit {
 		exit.Reason = r.failureReason(exit)
 	case r.Job.Spec.Verb != job.Process:
 		// To SageMaker a job that leaves a failure file has failed, whatever its status.
-		if text := firstText(r.space.hostPaths().Failure); text != "" {
+		if text := firstText(r.space.HostPaths().Failure); text != "" {
 			exit.Verdict, exit.Code, exit.Reason, exit.Trace = protocol.Broke, 1, text, p.tail.String()
 			exit.Notes = append(exit.Notes, "it exited with status 0, but left a failure file")
 		}
 	}
-	exit.Message = firstText(r.space.hostPaths().Message)
+	exit.Message = firstText(r.space.HostPaths().Message)
 	return p.notBlamed(exit)
 }
 
@@ -361,17 +362,17 @@ func signalName(s syscall.Signal) string {
 // failureReason is one line about a failure: what the program wrote into its failure
 // file, else the exception of its traceback, else its exit status.
 func (r *exits) failureReason(e protocol.Exit) string {
-	if text := firstText(r.space.hostPaths().Failure); text != "" {
+	if text := firstText(r.space.HostPaths().Failure); text != "" {
 		return text
 	}
-	if text := firstText(r.space.hostPaths().Message); text != "" && r.Job.Spec.Verb == job.Process {
+	if text := firstText(r.space.HostPaths().Message); text != "" && r.Job.Spec.Verb == job.Process {
 		return text
 	}
 	status := fmt.Sprintf("exit status %d", e.Code)
 	if e.Signal != "" {
 		status = "ended by " + e.Signal
 	}
-	if t, ok := lastTraceback(e.Trace, r.space.codePathInView()); ok {
+	if t, ok := lastTraceback(e.Trace, r.space.CodePathInView()); ok {
 		return t.String() + " (" + status + ")"
 	}
 	return status

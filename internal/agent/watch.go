@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/internal/agent/node"
+	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
@@ -89,11 +90,11 @@ func (f *folder) noteNewest(k kept) {
 // makeSaver makes a saver of what a program keeps, which saves when it is asked to.
 func (r *rankState) makeSaver(rank int) *saver {
 	s := &saver{Node: r.Node, rank: rank, gens: r.gens, in: &watched{Store: r.World.Store, w: r.World}, pause: max(r.Machine.SaveEvery, saveAtLeast)}
-	s.checkpoints = folder{path: r.space.hostPaths().Checkpoints, as: r.space.programPaths().Checkpoints}
-	s.state = folder{path: r.space.hostPaths().State, as: r.space.programPaths().State, bare: r.Job.Spec.Rules == job.SSM} // S3 has none
-	s.files = r.space.workFiles().savedFolder()
+	s.checkpoints = folder{path: r.space.HostPaths().Checkpoints, as: r.space.ProgramPaths().Checkpoints}
+	s.state = folder{path: r.space.HostPaths().State, as: r.space.ProgramPaths().State, bare: r.Job.Spec.Rules == job.SSM} // S3 has none
+	s.files = savedFolder(r.space.WorkFiles())
 	for i, f := range s.savedFolders() {
-		f.left, f.maxBytes = r.space.leftFolder, r.MaxStoredBytes()
+		f.left, f.maxBytes = r.space.LeftFolder, r.MaxStoredBytes()
 		f.noteNewest(r.restored[i])
 	}
 	return s
@@ -267,7 +268,7 @@ func (f *folder) saveFiles(ctx context.Context, s *watched, settled bool) (store
 		return stored{}, fs.ErrNotExist // what was stored of it last stands
 	}
 	if settled {
-		unlock(ctx, path)
+		workspace.Unlock(ctx, path)
 	}
 	listing, err := tree.Save(ctx, s, path, tree.SaveOptions{Settled: settled, As: f.as, Skip: f.skip, SkipFile: f.skipFile, Cache: &f.cache, MaxBytes: f.maxBytes, Last: f.last})
 	if err != nil {
@@ -312,4 +313,10 @@ func (f *folder) recordNames(listing tree.Tree) (fresh int64) {
 		}
 	}
 	return fresh
+}
+
+// savedFolder is what the saver saves of these files. Folders in which nothing is new are those
+// of the code.
+func savedFolder(w workspace.WorkFiles) folder {
+	return folder{path: w.Dir, as: w.As, bare: true, skip: workspace.NeverSaved, skipFile: w.Shipped, last: map[string]tree.File{}}
 }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/node"
+	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/job"
 )
 
 func TestNothingToAttachToSaysWhereToLook(t *testing.T) {
 	t.Parallel()
-	_, err := Enter(Roots(t.TempDir(), "work", "job", 1, 0), nil)
+	_, err := workspace.Enter(workspace.Roots(t.TempDir(), "work", "job", 1, 0), nil)
 	if err == nil || err.Error() != "attach: nothing runs there now" || fault.Hint(err) != "Try again in a moment, or see drover worker ls." || fault.KindOf(err) != fault.Missing {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/internal/agent/node"
+	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/internal/record"
@@ -156,12 +157,12 @@ func BenchmarkALookAtManyFiles(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	s, err := takeSnapshot(dir)
+	s, err := workspace.TakeSnapshot(dir)
 	if err != nil {
 		b.Fatal(err)
 	}
-	w := workFiles{dir: dir, as: dir, code: dir, shipped: s.holdsUnchanged}
-	f := w.savedFolder()
+	w := workspace.WorkFiles{Dir: dir, As: dir, Code: dir, Shipped: s.HoldsUnchanged}
+	f := savedFolder(w)
 	f.left = func(dir string) (string, string) { return dir, "" }
 	b.ResetTimer()
 	for b.Loop() {

@@ -1,4 +1,4 @@
-package agent
+package workspace
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 // a file, a fifo or a link in its place. None of that may lose its exit, hold the
 // agent up, or bring home what is not its own.
 
-// leftFolder finds the folder that the program left where dir was. It is "" with a
+// LeftFolder finds the folder that the program left where dir was. It is "" with a
 // sentence for people when there is none, and without one when it was removed.
 // A link is followed as the program sees it, to folders of this agent alone.
-func (w *workspace) leftFolder(dir string) (folder, why string) {
+func (w *Workspace) LeftFolder(dir string) (folder, why string) {
 	ours := w.realFolders()
 	if len(ours) == 0 {
 		return "", ""
@@ -59,7 +59,7 @@ func (w *workspace) leftFolder(dir string) (folder, why string) {
 
 // realFolders are those in which this agent's program writes, without symbolic links: the
 // agent's own first, and the machine's where they are the program's.
-func (w *workspace) realFolders() (dirs []string) {
+func (w *Workspace) realFolders() (dirs []string) {
 	all := []string{w.Own}
 	if w.Root != w.Own {
 		for _, top := range node.Owned {
@@ -78,21 +78,21 @@ func (w *workspace) realFolders() (dirs []string) {
 }
 
 // resolveLink is where a link in folder leads, as the program sees it.
-func (w *workspace) resolveLink(folder, target string) string {
+func (w *Workspace) resolveLink(folder, target string) string {
 	if !filepath.IsAbs(target) {
 		return filepath.Join(folder, target)
 	}
 	for _, top := range node.Owned {
-		if w.view && (target == top || strings.HasPrefix(target, top+"/")) {
+		if w.View && (target == top || strings.HasPrefix(target, top+"/")) {
 			return filepath.Join(w.Root, target)
 		}
 	}
 	return target
 }
 
-// unlock lets us read what a plain user's program has locked its user out of: the user owns
+// Unlock lets us read what a plain user's program has locked its user out of: the user owns
 // it. What stays locked shows when it is read. It ends early with ctx.
-func unlock(ctx context.Context, dir string) {
+func Unlock(ctx context.Context, dir string) {
 	// Walked from the top: each folder is told of before it is read.
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		switch {
@@ -110,10 +110,10 @@ func unlock(ctx context.Context, dir string) {
 	})
 }
 
-// clearFolder removes a folder of the contract with all that is in it; where the machine
+// ClearFolder removes a folder of the contract with all that is in it; where the machine
 // shows it as it is (Machine.Root), only what is in it, or the machine would go on
 // showing the folder that was.
-func (w *workspace) clearFolder(dir string) error {
+func (w *Workspace) ClearFolder(dir string) error {
 	shown := false
 	for _, top := range node.Owned {
 		shown = shown || w.Machine.Root != "" && dir == filepath.Join(w.Root, top)
@@ -126,7 +126,7 @@ func (w *workspace) clearFolder(dir string) error {
 	}
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrPermission) {
-		unlock(context.Background(), dir)
+		Unlock(context.Background(), dir)
 		entries, err = os.ReadDir(dir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -140,14 +140,14 @@ func (w *workspace) clearFolder(dir string) error {
 	return nil
 }
 
-// emptyMachine empties the folders of the contract where they are the machine's own: an
+// EmptyMachine empties the folders of the contract where they are the machine's own: an
 // agent before this one may have left files there.
-func (w *workspace) emptyMachine() error {
+func (w *Workspace) EmptyMachine() error {
 	if w.Root == w.Own {
 		return nil
 	}
 	for _, top := range node.Owned {
-		if err := w.clearFolder(filepath.Join(w.Root, top)); err != nil {
+		if err := w.ClearFolder(filepath.Join(w.Root, top)); err != nil {
 			return fault.Wrap(err, fault.Denied, "Run the agent as a user that may write there.", "empty folder %s", top)
 		}
 	}

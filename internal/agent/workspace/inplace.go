@@ -1,4 +1,4 @@
-package agent
+package workspace
 
 import (
 	"errors"
@@ -24,8 +24,8 @@ import (
 // shipped, and links to the others. Items of a map always do: they have no view of the
 // machine.
 
-// placeExists says whether this machine has the place where the code stands.
-func (w *workspace) placeExists() bool {
+// PlaceExists says whether this machine has the place where the code stands.
+func (w *Workspace) PlaceExists() bool {
 	code := w.Job.Code
 	if !code.InPlace || code.Root == "" || w.Machine.Root != "" || w.Job.Host != w.Machine.Name {
 		return false
@@ -34,24 +34,24 @@ func (w *workspace) placeExists() bool {
 	return err == nil && info.IsDir()
 }
 
-// wantLayers decides whether the program gets layers, before they are tried.
-func (w *workspace) wantLayers() {
-	w.layered = false
-	switch why := w.whyNoLayers(); {
+// WantLayers decides whether the program gets layers, before they are tried.
+func (w *Workspace) WantLayers() {
+	w.Layered = false
+	switch why := w.WhyNoLayers(); {
 	case !w.Job.Code.InPlace:
-	case !w.placeExists():
+	case !w.PlaceExists():
 		w.LogNote("%s is not on this machine: the program runs in a copy of what was shipped", w.Job.Code.Root)
 	case why != "":
-		w.noteLinks(why)
+		w.NoteLinks(why)
 	default:
-		w.layered = true
+		w.Layered = true
 	}
 }
 
-// whyNoLayers says why there can be none; "" is that they may be tried.
-func (w *workspace) whyNoLayers() string {
+// WhyNoLayers says why there can be none; "" is that they may be tried.
+func (w *Workspace) WhyNoLayers() string {
 	root := w.Job.Code.Root
-	if !w.view {
+	if !w.View {
 		return "the program has no view of its own"
 	}
 	if top := hidden(root); top != "" {
@@ -66,7 +66,7 @@ func (w *workspace) whyNoLayers() string {
 }
 
 // ownFolders are those in which drover itself works, without symbolic links.
-func (w *workspace) ownFolders() (dirs []string) {
+func (w *Workspace) ownFolders() (dirs []string) {
 	for _, dir := range []string{w.Own, w.Machine.Work, w.World.Store.String()} {
 		if !filepath.IsAbs(dir) {
 			continue // a store that is no folder
@@ -79,29 +79,29 @@ func (w *workspace) ownFolders() (dirs []string) {
 	return dirs
 }
 
-// noteLinks tells why the program runs in a copy.
-func (w *workspace) noteLinks(why string) {
-	w.LogNote("the program runs in a copy of %s (%s), with links to files that were not shipped and are above %d MB: to write to such a file changes your own", w.Job.Code.Root, why, mostCopied>>20)
+// NoteLinks tells why the program runs in a copy.
+func (w *Workspace) NoteLinks(why string) {
+	w.LogNote("the program runs in a copy of %s (%s), with links to files that were not shipped and are above %d MB: to write to such a file changes your own", w.Job.Code.Root, why, MostCopied>>20)
 }
 
 // upperFolder and work are the folders of the program's own layer.
-func (w *workspace) upperFolder() string       { return filepath.Join(w.Own, "layer", "upper") }
-func (w *workspace) overlayWorkFolder() string { return filepath.Join(w.Own, "layer", "work") }
+func (w *Workspace) upperFolder() string       { return filepath.Join(w.Own, "layer", "upper") }
+func (w *Workspace) overlayWorkFolder() string { return filepath.Join(w.Own, "layer", "work") }
 
-// layOutPlace makes ready, for one attempt, what the program finds beside its code.
-func (w *workspace) layOutPlace() error {
+// LayOutPlace makes ready, for one attempt, what the program finds beside its code.
+func (w *Workspace) LayOutPlace() error {
 	switch {
-	case w.layered:
+	case w.Layered:
 		return w.makeLayer()
-	case w.placeExists():
-		return w.linkUnshipped()
+	case w.PlaceExists():
+		return w.LinkUnshipped()
 	}
 	return nil
 }
 
 // makeLayer makes the program's own layer anew. The folder that it sees has the rights
 // and the owner of this one.
-func (w *workspace) makeLayer() error {
+func (w *Workspace) makeLayer() error {
 	const hint = "Free some space and run it again."
 	info, err := os.Stat(w.Job.Code.Root)
 	if err != nil {
@@ -122,23 +122,23 @@ func (w *workspace) makeLayer() error {
 }
 
 // layeredPlace are the program's place as its view shows it.
-func (w *workspace) layeredPlace() mount.Overlay {
+func (w *Workspace) layeredPlace() mount.Overlay {
 	root := w.Job.Code.Root
-	return mount.Overlay{Target: root, Lower: []string{w.hostPaths().Code, root}, Upper: w.upperFolder(), Work: w.overlayWorkFolder(), Also: []string{w.programPaths().Code}}
+	return mount.Overlay{Target: root, Lower: []string{w.HostPaths().Code, root}, Upper: w.upperFolder(), Work: w.overlayWorkFolder(), Also: []string{w.ProgramPaths().Code}}
 }
 
-// codePathInView is where the program sees the folder that was shipped.
-func (w *workspace) codePathInView() string {
-	if w.layered {
+// CodePathInView is where the program sees the folder that was shipped.
+func (w *Workspace) CodePathInView() string {
+	if w.Layered {
 		return w.Job.Code.Root
 	}
-	return w.programPaths().Code
+	return w.ProgramPaths().Code
 }
 
 // isInLowerLayer says of a file in the program's own layer that the layers below have it, too:
 // it was opened for writing and not changed. What was removed is nothing to save, and a
 // repository's own files are the user's.
-func (w *workspace) isInLowerLayer(name string, is fs.FileInfo) bool {
+func (w *Workspace) isInLowerLayer(name string, is fs.FileInfo) bool {
 	if is.Mode()&fs.ModeCharDevice != 0 {
 		return true
 	}
@@ -156,28 +156,28 @@ func (w *workspace) isInLowerLayer(name string, is fs.FileInfo) bool {
 	return false
 }
 
-// refusedLayers says why the machine gave no layers, if that is what err is about.
-func refusedLayers(err error) (why string, refused bool) {
+// RefusedLayers says why the machine gave no layers, if that is what err is about.
+func RefusedLayers(err error) (why string, refused bool) {
 	if !errors.Is(err, mount.ErrNoOverlay) {
 		return "", false
 	}
 	return strings.TrimPrefix(err.Error(), mount.ErrNoOverlay.Error()+": "), true
 }
 
-// withoutLayers goes on in the folder that the code was laid out in. What was restored
+// WithoutLayers goes on in the folder that the code was laid out in. What was restored
 // into the layer is there then.
-func (w *workspace) withoutLayers(why string) error {
-	if !w.layered {
+func (w *Workspace) WithoutLayers(why string) error {
+	if !w.Layered {
 		return nil
 	}
 	from := w.upperFolder()
-	w.layered = false
-	w.noteLinks(why)
-	if err := w.linkUnshipped(); err != nil {
+	w.Layered = false
+	w.NoteLinks(why)
+	if err := w.LinkUnshipped(); err != nil {
 		return err
 	}
-	files := w.workFiles()
-	root, err := os.OpenRoot(files.dir)
+	files := w.WorkFiles()
+	root, err := os.OpenRoot(files.Dir)
 	if err != nil {
 		return fmt.Errorf("restore files of the working folder: %w", err)
 	}
@@ -190,7 +190,7 @@ func (w *workspace) withoutLayers(why string) error {
 		if err != nil {
 			return err
 		}
-		in, _, err := inTheWay(root, filepath.ToSlash(rel))
+		in, _, err := InTheWay(root, filepath.ToSlash(rel))
 		if err == nil && in != "" {
 			err = root.RemoveAll(in)
 		}
@@ -200,7 +200,7 @@ func (w *workspace) withoutLayers(why string) error {
 		if err != nil {
 			return fmt.Errorf("restore files of the working folder: %w", err)
 		}
-		return os.Rename(file, filepath.Join(files.dir, rel))
+		return os.Rename(file, filepath.Join(files.Dir, rel))
 	})
 }
 
@@ -211,26 +211,26 @@ const (
 	// A file of up to mostCopied bytes is copied, until the copies of an agent come to
 	// allCopied: then a program that writes to it does not change the user's own. The
 	// copies of all take half a second.
-	mostCopied = 16 << 20
+	MostCopied = 16 << 20
 	allCopied  = 128 << 20
 )
 
-// linkUnshipped puts all that was not shipped into the folder that the code was laid out
+// LinkUnshipped puts all that was not shipped into the folder that the code was laid out
 // in, as copies or links, and remembers what the folder looks like then. Folders are
 // made: so what the program makes in a folder is its own.
-func (w *workspace) linkUnshipped() (err error) {
-	l := linker{from: w.Job.Code.Root, to: w.hostPaths().Code, left: mostLinked, bytes: allCopied, skip: w.ownFolders(), linked: snapshot{}}
-	if err := l.linkMissing("."); err != nil {
+func (w *Workspace) LinkUnshipped() (err error) {
+	l := Linker{From: w.Job.Code.Root, To: w.HostPaths().Code, Left: mostLinked, Bytes: allCopied, Skip: w.ownFolders(), Linked: Snapshot{}}
+	if err := l.LinkMissing("."); err != nil {
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "link what was not shipped")
 	}
-	w.linked = l.linked
-	w.pristine, err = takeSnapshot(l.to)
+	w.linked = l.Linked
+	w.Pristine, err = TakeSnapshot(l.To)
 	return err
 }
 
-// changedThroughLinks counts the user's own files that have changed since they were
+// ChangedThroughLinks counts the user's own files that have changed since they were
 // linked; first is one of them. The program has changed them, or the user.
-func (w *workspace) changedThroughLinks() (n int, first string) {
+func (w *Workspace) ChangedThroughLinks() (n int, first string) {
 	for name, was := range w.linked {
 		is, err := os.Stat(name)
 		if err == nil && is.Size() == was.Size() && is.ModTime().Equal(was.ModTime()) {
@@ -243,46 +243,46 @@ func (w *workspace) changedThroughLinks() (n int, first string) {
 	return n, first
 }
 
-// changedNote says which of the user's own files a program has changed; "" when none.
-func changedNote(n int, first string) string {
+// ChangedNote says which of the user's own files a program has changed; "" when none.
+func ChangedNote(n int, first string) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("files of yours changed: %d %s that the program had as links, such as %s", n, plural(n, "file"), first)
+	return fmt.Sprintf("files of yours changed: %d %s that the program had as links, such as %s", n, Plural(n, "file"), first)
 }
 
-type linker struct {
-	from, to string
-	left     int      // links and copies
-	bytes    int64    // of copies
-	skip     []string // folders
-	linked   snapshot // the files that are links, by their paths
+type Linker struct {
+	From, To string
+	Left     int      // links and copies
+	Bytes    int64    // of copies
+	Skip     []string // folders
+	Linked   Snapshot // the files that are links, by their paths
 }
 
-// linkMissing links to what a folder has and the copy has not.
-func (l *linker) linkMissing(dir string) error {
-	entries, err := os.ReadDir(filepath.Join(l.from, dir))
+// LinkMissing links to what a folder has and the copy has not.
+func (l *Linker) LinkMissing(dir string) error {
+	entries, err := os.ReadDir(filepath.Join(l.From, dir))
 	if err != nil {
 		return nil // nor can the program read it
 	}
 	for _, e := range entries {
 		name := filepath.Join(dir, e.Name())
-		from, to := filepath.Join(l.from, name), filepath.Join(l.to, name)
-		if slices.Contains(l.skip, from) || neverSaved(filepath.ToSlash(name)) {
+		from, to := filepath.Join(l.From, name), filepath.Join(l.To, name)
+		if slices.Contains(l.Skip, from) || NeverSaved(filepath.ToSlash(name)) {
 			continue
 		}
 		there, err := os.Lstat(to)
 		switch {
 		case err == nil && there.IsDir() && e.IsDir():
-			err = l.linkMissing(name)
+			err = l.LinkMissing(name)
 		case err == nil:
 		case !errors.Is(err, fs.ErrNotExist):
 		case e.IsDir() && !l.isSingleLink(from):
 			if err = os.Mkdir(to, 0o755); err == nil {
-				err = l.linkMissing(name)
+				err = l.LinkMissing(name)
 			}
 		default:
-			l.left--
+			l.Left--
 			err = l.placeFile(from, to)
 		}
 		if err != nil {
@@ -293,20 +293,20 @@ func (l *linker) linkMissing(dir string) error {
 }
 
 // placeFile copies a small file, and links to anything else.
-func (l *linker) placeFile(from, to string) error {
+func (l *Linker) placeFile(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil || !info.Mode().IsRegular() {
 		return os.Symlink(from, to)
 	}
-	if n := info.Size(); n <= mostCopied && n <= l.bytes && copyWhole(from, to, info) == nil {
-		l.bytes -= n
+	if n := info.Size(); n <= MostCopied && n <= l.Bytes && copyWhole(from, to, info) == nil {
+		l.Bytes -= n
 		return nil
 	}
 	// It is large, or the program cannot read it, or the disk is full.
 	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	l.linked[from] = info
+	l.Linked[from] = info
 	return os.Symlink(from, to)
 }
 
@@ -335,7 +335,7 @@ func copyWhole(from, to string, info fs.FileInfo) error {
 }
 
 // isSingleLink says of a folder that it becomes one link.
-func (l *linker) isSingleLink(dir string) bool {
+func (l *Linker) isSingleLink(dir string) bool {
 	if filepath.Base(dir) == "node_modules" {
 		return true
 	}
@@ -347,6 +347,6 @@ func (l *linker) isSingleLink(dir string) bool {
 		return true
 	}
 	defer f.Close()
-	names, _ := f.Readdirnames(max(1, l.left+1)) // what cannot be read is linked
-	return len(names) > l.left
+	names, _ := f.Readdirnames(max(1, l.Left+1)) // what cannot be read is linked
+	return len(names) > l.Left
 }

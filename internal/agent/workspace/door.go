@@ -1,4 +1,4 @@
-package agent
+package workspace
 
 import (
 	"encoding/json"
@@ -32,15 +32,15 @@ type door struct {
 }
 
 const (
-	doorName = "door"
+	DoorName = "door"
 	maxDoor  = 32 << 20 // bytes; kernels hold an environment to a fraction of that
 )
 
-// writeDoor leaves the door. Without one attaching is not possible, and nothing else is lost.
-func (w *workspace) writeDoor(pid int, dir string, environ []string) {
+// WriteDoor leaves the door. Without one attaching is not possible, and nothing else is lost.
+func (w *Workspace) WriteDoor(pid int, dir string, environ []string) {
 	d := door{Agent: process.Self(), Dir: dir}
 	var err error
-	if w.view && w.Machine.Root == "" && pid > 0 {
+	if w.View && w.Machine.Root == "" && pid > 0 {
 		if d.View, err = process.Of(pid); err != nil {
 			return // it has ended already
 		}
@@ -64,14 +64,14 @@ func (w *workspace) writeDoor(pid int, dir string, environ []string) {
 		b, err = json.Marshal(d)
 	}
 	if err == nil {
-		err = os.WriteFile(filepath.Join(w.Own, doorName), b, 0o600)
+		err = os.WriteFile(filepath.Join(w.Own, DoorName), b, 0o600)
 	}
 	if err != nil {
 		w.Log.Warn("attaching is not possible", "err", err)
 	}
 }
 
-func (w *workspace) removeDoor() { _ = os.Remove(filepath.Join(w.Own, doorName)) }
+func (w *Workspace) RemoveDoor() { _ = os.Remove(filepath.Join(w.Own, DoorName)) }
 
 // last is an environment by name: of two values the later counts.
 func last(environ []string) map[string]string {
@@ -127,7 +127,7 @@ func Enter(roots []Root, words []string) (status int, err error) {
 func findDoor(roots []Root) (door, error) {
 	var refused error
 	for _, root := range roots {
-		b, err := private.ReadOwned(root.Base, path.Join(root.Path, doorName), maxDoor)
+		b, err := private.ReadOwned(root.Base, path.Join(root.Path, DoorName), maxDoor)
 		var d door // of each by itself: no door adds to another
 		if err == nil {
 			err = json.Unmarshal(b, &d)

@@ -1,4 +1,4 @@
-package agent
+package workspace
 
 import (
 	"encoding/json"
@@ -21,7 +21,7 @@ func leaveDoor(t *testing.T, base, agent string, id process.Identity, status str
 	}
 	b, err := json.Marshal(door{Agent: id, Dir: "/", Env: []string{"STATUS=" + status}})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, doorName), b, 0o600)
+		err = os.WriteFile(filepath.Join(dir, DoorName), b, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package agent
+package workspace
 
 import (
 	"errors"
@@ -19,43 +19,40 @@ import (
 // /opt/ml and /state where the machine gives it a view of its own, or is the
 // agent's own (Machine.Root), else where they are; the variables say so in any case.
 
-// wholeMachine is the Machine.Root of a machine that is the agent's own.
-const wholeMachine = "/"
+// HostPaths are where this agent finds the program's folders.
+func (w *Workspace) HostPaths() contract.Paths { return w.FolderFacts(w.Root).Paths() }
 
-// hostPaths are where this agent finds the program's folders.
-func (w *workspace) hostPaths() contract.Paths { return w.folderFacts(w.Root).Paths() }
+// ProgramPaths are the same folders as the program sees them.
+func (w *Workspace) ProgramPaths() contract.Paths { return w.FolderFacts(w.ProgramRoot()).Paths() }
 
-// programPaths are the same folders as the program sees them.
-func (w *workspace) programPaths() contract.Paths { return w.folderFacts(w.programRoot()).Paths() }
-
-// folderFacts is the part of the facts that folders follow from.
-func (w *workspace) folderFacts(root string) contract.Facts {
+// FolderFacts is the part of the facts that folders follow from.
+func (w *Workspace) FolderFacts(root string) contract.Facts {
 	spec := w.Job.Spec
 	return contract.Facts{Root: root, Process: spec.Verb == job.Process, Results: spec.Results, SSM: spec.Rules == job.SSM}
 }
 
-func (w *workspace) programRoot() string {
-	if w.view {
+func (w *Workspace) ProgramRoot() string {
+	if w.View {
 		return ""
 	}
 	return w.Root
 }
 
-// pathInView is a path of ours as the program sees it.
-func (w *workspace) pathInView(path string) string {
-	if rest, ok := strings.CutPrefix(path, w.hostPaths().Code+"/"); ok && w.layered {
+// PathInView is a path of ours as the program sees it.
+func (w *Workspace) PathInView(path string) string {
+	if rest, ok := strings.CutPrefix(path, w.HostPaths().Code+"/"); ok && w.Layered {
 		return filepath.Join(w.Job.Code.Root, rest)
 	}
-	if rest, ok := strings.CutPrefix(path, w.Root+"/"); ok && w.view {
+	if rest, ok := strings.CutPrefix(path, w.Root+"/"); ok && w.View {
 		return "/" + rest
 	}
 	return path
 }
 
-// decideView decides whether the program gets a view of its own, before it is tried.
-func (w *workspace) decideView(interpreter string) {
-	w.view = !w.Job.Spec.NoMounts
-	if !w.view || w.Machine.Root != "" {
+// DecideView decides whether the program gets a view of its own, before it is tried.
+func (w *Workspace) DecideView(interpreter string) {
+	w.View = !w.Job.Spec.NoMounts
+	if !w.View || w.Machine.Root != "" {
 		return
 	}
 	home := ""
@@ -66,7 +63,7 @@ func (w *workspace) decideView(interpreter string) {
 	}
 	for _, used := range []string{interpreter, w.Machine.Drover, w.Machine.Work, w.Machine.Cache, home} {
 		if top := hidden(used); top != "" {
-			w.withoutView(fmt.Sprintf("%s is in %s, which the program would see as its own", used, top))
+			w.WithoutView(fmt.Sprintf("%s is in %s, which the program would see as its own", used, top))
 			return
 		}
 	}
@@ -89,18 +86,18 @@ func hidden(file string) string {
 	return ""
 }
 
-// withoutView goes on where folders are: the program is told by its variables.
-func (w *workspace) withoutView(why string) {
-	w.view = false
+// WithoutView goes on where folders are: the program is told by its variables.
+func (w *Workspace) WithoutView(why string) {
+	w.View = false
 	w.LogNote("no private /opt/ml here (%s): SM_MODEL_DIR and the other variables name the folders", why)
 }
 
-// programView are the view of one node. A node with peers finds their names in /etc/hosts.
-func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*mount.View, error) {
+// ProgramView are the view of one node. A node with peers finds their names in /etc/hosts.
+func (w *Workspace) ProgramView(facts contract.Facts, joins []protocol.Join) (*mount.View, error) {
 	if w.Machine.Root != "" {
 		return nil, w.nameHosts(facts)
 	}
-	if !w.view {
+	if !w.View {
 		return nil, nil
 	}
 	v := &mount.View{}
@@ -111,7 +108,7 @@ func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*m
 		}
 		v.Binds = append(v.Binds, mount.Bind{Source: source, Target: top})
 	}
-	if w.layered {
+	if w.Layered {
 		v.Overlays = append(v.Overlays, w.layeredPlace())
 	}
 	if w.Job.Spec.Launcher == job.MPI {
@@ -143,7 +140,7 @@ func (w *workspace) programView(facts contract.Facts, joins []protocol.Join) (*m
 
 // nameHosts gives the nodes their names on a machine of our own. Its file is what
 // the machine has mounted, so that it is written in place.
-func (w *workspace) nameHosts(facts contract.Facts) error {
+func (w *Workspace) nameHosts(facts contract.Facts) error {
 	if w.Machine.Hosts == "" {
 		return nil
 	}
@@ -172,8 +169,8 @@ func shared(joins []protocol.Join, rank int) bool {
 	return false
 }
 
-// refusedView says why the machine gave no view, if that is what err is about.
-func refusedView(err error) (why string, refused bool) {
+// RefusedView says why the machine gave no view, if that is what err is about.
+func RefusedView(err error) (why string, refused bool) {
 	if !errors.Is(err, mount.ErrNoView) {
 		return "", false
 	}
