@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/driver/slurm/slurmd"
 	"github.com/drover-run/drover/job"
 )
@@ -42,7 +43,7 @@ func (d *stage) another(t *testing.T) *stage {
 func minderOf(t *testing.T, d *stage, i int) (minder, agent int) {
 	t.Helper()
 	dir, _ := d.placementFolder(d.handle)
-	agent = heard(dir, i).Up.PID
+	agent = records.Heard(dir, i).Up.PID
 	return parentOf(t, agent), agent
 }
 
@@ -66,7 +67,7 @@ func kill(t *testing.T, pids ...int) {
 func loseNode(t *testing.T, dir string, d *stage, i int) (node string) {
 	t.Helper()
 	base, _ := d.placementFolder(d.handle)
-	node = heard(base, i).Up.Node
+	node = records.Heard(base, i).Up.Node
 	minder, agent := minderOf(t, d, i)
 	kill(t, daemon(t, dir, "slurmd."+node), parentOf(t, minder), minder, agent) // slurmd, slurmstepd
 	return node
@@ -111,12 +112,12 @@ func TestRealAgentsThatSlurmHasForgottenAreJudgedByItsAccounts(t *testing.T) {
 	slurms(t, "scontrol", "update", "jobid="+queueID(t, d, 1), "Requeue=0")
 	slurms(t, "scontrol", "update", "nodename="+loseNode(t, dir, d, 1), "state=down", "reason=test")
 	slurms(t, "scancel", queueID(t, d, 2)) // its minder hears it, and is killed with the deaf agent before that has ended
-	var pending submitted
+	var pending records.Submitted
 	base, _ := unborn.placementFolder(unborn.handle)
-	if err := folder.ReadJSON(jobFile(base, 0), &pending); err != nil {
+	if err := folder.ReadJSON(records.JobFile(base, 0), &pending); err != nil {
 		t.Fatal(err)
 	}
-	slurms(t, "scancel", itoa(pending.ID))
+	slurms(t, "scancel", records.Itoa(pending.ID))
 	left := queueID(t, d, 3)
 	for begin := time.Now(); slurms(t, "squeue", "--noheader", "--array", "--states=all", "--format=%F_%K") != left; {
 		if time.Since(begin) > 70*time.Second {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -28,14 +29,14 @@ func sbatchArgs(p plan, k int) []string {
 		"--requeue", "--open-mode=append"}
 	switch {
 	case p.facts.Gang:
-		args = append(args, "--nodes="+itoa(size), "--ntasks="+itoa(size), "--ntasks-per-node=1", "--output="+filepath.Join(p.folder, "out-%j-batch"))
+		args = append(args, "--nodes="+records.Itoa(size), "--ntasks="+records.Itoa(size), "--ntasks-per-node=1", "--output="+filepath.Join(p.folder, "out-%j-batch"))
 	case size == 1 && p.facts.Agents == 1:
 		args = append(args, "--nodes=1", "--ntasks=1", "--output="+filepath.Join(p.folder, "out-%j-0"))
 	default:
-		args = append(args, "--array=0-"+itoa(size-1), "--nodes=1", "--ntasks=1", "--output="+filepath.Join(p.folder, "out-%A-%a"))
+		args = append(args, "--array=0-"+records.Itoa(size-1), "--nodes=1", "--ntasks=1", "--output="+filepath.Join(p.folder, "out-%A-%a"))
 	}
 	args = append(append(args, needArgs(n)...), p.match...)
-	return append(append(args, n.Args...), scriptFile(p.folder, k))
+	return append(append(args, n.Args...), records.ScriptFile(p.folder, k))
 }
 
 // cores returns how many cores are requested for each agent; 0 leaves it to Slurm, which mostly
@@ -58,16 +59,16 @@ func needArgs(n driver.Needs) (args []string) {
 		args = append(args, "--partition="+n.Detail)
 	}
 	if c := cores(n); c > 0 {
-		args = append(args, "--cpus-per-task="+itoa(c))
+		args = append(args, "--cpus-per-task="+records.Itoa(c))
 	}
 	if n.Memory > 0 {
-		args = append(args, "--mem="+itoa(int((n.Memory+agentMemory+1<<20-1)>>20))+"M")
+		args = append(args, "--mem="+records.Itoa(int((n.Memory+agentMemory+1<<20-1)>>20))+"M")
 	}
 	if n.GPUs > 0 {
-		args = append(args, "--gres=gpu:"+itoa(n.GPUs))
+		args = append(args, "--gres=gpu:"+records.Itoa(n.GPUs))
 	}
 	if n.Time > 0 {
-		args = append(args, "--time="+itoa(int((n.Time+aroundTime+time.Minute-1)/time.Minute)))
+		args = append(args, "--time="+records.Itoa(int((n.Time+aroundTime+time.Minute-1)/time.Minute)))
 	}
 	return args
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/slurm/records"
 )
 
 // The fake is this test program under the names of Slurm's commands: links to it in a
@@ -121,7 +122,7 @@ func fakeSbatch(s *fakeState, dir string, args []string) error {
 	s.Next += size
 	for i := range size {
 		task := &fakeTask{Slurm: id, Task: i, Job: id + i, Name: option(args, "--job-name"), Script: script, Array: array != "", Reason: "None"}
-		task.Out = strings.NewReplacer("%A", itoa(id), "%a", itoa(i), "%j", itoa(id)).Replace(option(args, "--output"))
+		task.Out = strings.NewReplacer("%A", records.Itoa(id), "%a", records.Itoa(i), "%j", records.Itoa(id)).Replace(option(args, "--output"))
 		if err := task.run(); err != nil {
 			return err
 		}
@@ -140,12 +141,12 @@ func (task *fakeTask) run() error {
 	}
 	defer out.Close()
 	c := exec.Command("/bin/sh", task.Script)
-	c.Env = append(os.Environ(), "SLURM_JOB_ID="+itoa(task.Job), "SLURMD_NODENAME=fake1", "SLURM_CPUS_ON_NODE=1")
+	c.Env = append(os.Environ(), "SLURM_JOB_ID="+records.Itoa(task.Job), "SLURMD_NODENAME=fake1", "SLURM_CPUS_ON_NODE=1")
 	if task.Array {
-		c.Env = append(c.Env, "SLURM_ARRAY_JOB_ID="+itoa(task.Slurm), "SLURM_ARRAY_TASK_ID="+itoa(task.Task))
+		c.Env = append(c.Env, "SLURM_ARRAY_JOB_ID="+records.Itoa(task.Slurm), "SLURM_ARRAY_TASK_ID="+records.Itoa(task.Task))
 	}
 	if task.Restarts > 0 {
-		c.Env = append(c.Env, "SLURM_RESTART_COUNT="+itoa(task.Restarts))
+		c.Env = append(c.Env, "SLURM_RESTART_COUNT="+records.Itoa(task.Restarts))
 	}
 	c.Stdout, c.Stderr, c.Dir = out, out, "/"
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -163,12 +164,12 @@ func fakeSqueue(s *fakeState, _ string, args []string) error {
 		return nil
 	}
 	for _, task := range s.Tasks {
-		if !strings.Contains(ids, ","+itoa(task.Slurm)+",") && !strings.Contains(names, ","+task.Name+",") {
+		if !strings.Contains(ids, ","+records.Itoa(task.Slurm)+",") && !strings.Contains(names, ","+task.Name+",") {
 			continue
 		}
 		number := "N/A"
 		if task.Array {
-			number = itoa(task.Task)
+			number = records.Itoa(task.Task)
 		}
 		fmt.Printf("%d|%s|%d|%s|%d|%s|%s|%d|%s|\n", task.Slurm, number, task.Job, task.State, task.Restarts, task.Reason, "fake1", task.End, task.Name)
 	}
@@ -180,7 +181,7 @@ func fakeScancel(s *fakeState, _ string, args []string) error {
 	for _, a := range args {
 		id, task, array := strings.Cut(a, "_")
 		for _, one := range s.Tasks {
-			if itoa(one.Slurm) != id || array && itoa(one.Task) != task {
+			if records.Itoa(one.Slurm) != id || array && records.Itoa(one.Task) != task {
 				continue
 			}
 			switch {
@@ -256,7 +257,7 @@ func takeFake(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
 		for _, task := range s.Tasks {
 			if task.Name == nameOf(h, 0) && task.Task == m.Index {
 				_ = unix.Kill(task.PID, unix.SIGKILL)
-				_ = unix.Kill(heard(dir, m.Index).Up.PID, unix.SIGKILL)
+				_ = unix.Kill(records.Heard(dir, m.Index).Up.PID, unix.SIGKILL)
 				task.State, task.End = "NODE_FAIL", time.Now().Unix()
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job/where"
 )
@@ -30,8 +31,8 @@ func restriction(n driver.Needs) (where.Expr, error) {
 // nodeFields follow groupFields in the lines of single nodes.
 const nodeFields = groupFields + "|%N|%f|%d"
 
-// node is what is known of the one node of a group; the zero node: the group has several.
-type node struct {
+// nodeFacts are what is known of the one node of a group; the zero value: the group has several.
+type nodeFacts struct {
 	name     string
 	features []string
 	gres     string
@@ -39,8 +40,8 @@ type node struct {
 }
 
 // parseNode reads the fields from a group's GRES on.
-func parseNode(f []string) node {
-	n := node{gres: f[0], name: f[1]}
+func parseNode(f []string) nodeFacts {
+	n := nodeFacts{gres: f[0], name: f[1]}
 	if f[2] != "(null)" {
 		n.features = strings.Split(f[2], ",")
 	}
@@ -164,7 +165,7 @@ func matchArgs(asked where.Expr, nodes []group, n driver.Needs) (args []string) 
 			continue
 		}
 		if kind, ok := gpuKind(part, nodes); ok && n.GPUs > 0 && !ownGPUs {
-			args = append(args, "--gres=gpu:"+kind+":"+itoa(n.GPUs))
+			args = append(args, "--gres=gpu:"+kind+":"+records.Itoa(n.GPUs))
 			continue
 		}
 		rest, _ = where.All(rest, part) // a part of what is no contradiction is none

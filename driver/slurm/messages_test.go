@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/slurm/commands"
+	"github.com/drover-run/drover/driver/slurm/node"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -49,13 +52,13 @@ func TestWhatSlurmAnswersIsASentence(t *testing.T) {
 		kind       fault.Kind
 		text, hint string
 	}{
-		{&refusal{"sbatch", "sbatch: error: invalid partition specified: fast\n"}, fault.Invalid,
+		{&commands.Refusal{Command: "sbatch", Text: "sbatch: error: invalid partition specified: fast\n"}, fault.Invalid,
 			"start agents: Slurm says: invalid partition specified: fast", "See what there is: sinfo -s; then say --on slurm/PARTITION."},
-		{&refusal{"sbatch", "sbatch: error: The moon is full\n"}, fault.Invalid,
+		{&commands.Refusal{Command: "sbatch", Text: "sbatch: error: The moon is full\n"}, fault.Invalid,
 			"start agents: Slurm says: The moon is full", "Check what was asked for: --on slurm/PARTITION, --target-arg."},
-		{&silent{"sbatch", "no answer within 30s"}, fault.Lost,
+		{&commands.Silent{Command: "sbatch", Why: "no answer within 30s"}, fault.Lost,
 			"start agents: Slurm does not answer: no answer within 30s", "Is the cluster up? scontrol ping says. Then run it again."},
-		{&silent{"sbatch", noConfig}, fault.Lost,
+		{&commands.Silent{Command: "sbatch", Why: commands.NoConfig}, fault.Lost,
 			"start agents: its commands find no slurm.conf here, and no server that has one", "Run it on a machine of the cluster, or say where its configuration is: SLURM_CONF=/PATH/slurm.conf."},
 	} {
 		refusedWith(t, said("start agents", c.err), c.kind, c.text, c.hint)
@@ -75,36 +78,36 @@ func TestAnAnswerWithoutANumberIsABug(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(d.path, "sbatch"), []byte("#!/bin/sh\necho Submitted.\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	p := plan{handle: driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}}
+	p := plan{handle: driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: records.Request{Agents: 1, Arrays: []int{1}}}
 	refusedWith(t, d.submitArray(t.Context(), p, 0), fault.Bug,
 		`start agents: sbatch answered "Submitted."`, "squeue --me says whether it has the job; sbatch must print its number.")
 }
 
 func TestANoteOfAnAgentThatWasNeverAskedForIsDamage(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(againFile(dir, 2), []byte("7\n"), 0o600); err != nil {
+	if err := os.WriteFile(records.AgainFile(dir, 2), []byte("7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := again(dir, 2)
-	refusedWith(t, err, fault.Invalid, "read record of agents: "+againFile(dir, 2)+" is damaged", "Remove its folder once nothing of it runs.")
+	_, err := records.Again(dir, 2)
+	refusedWith(t, err, fault.Invalid, "read record of agents: "+records.AgainFile(dir, 2)+" is damaged", "Remove its folder once nothing of it runs.")
 }
 
 func TestAProcessThatSlurmDidNotStartIsNoAgent(t *testing.T) {
-	_, err := whereAmI(t.TempDir(), func(name string) string { return map[string]string{"SLURM_JOB_ID": "none"}[name] })
+	_, err := node.FindPlace(t.TempDir(), func(name string) string { return map[string]string{"SLURM_JOB_ID": "none"}[name] })
 	refusedWith(t, err, fault.Invalid, `supervise agent: SLURM_JOB_ID="none" is not a job id`, "Unset DROVER_SLURM_PLACEMENT.")
 
 	dir := t.TempDir()
-	t.Setenv(envFolder, dir)
-	t.Setenv(envIndex, "first")
-	_, err = Adopt(driver.AgentProcess{})
+	t.Setenv(node.EnvFolder, dir)
+	t.Setenv(node.EnvIndex, "first")
+	_, err = node.Adopt(driver.AgentProcess{})
 	refusedWith(t, err, fault.Invalid, `adopt agent: DROVER_SLURM_INDEX="first" is not a number`, "Unset DROVER_SLURM_INDEX.")
 
-	if err := os.WriteFile(secretsFile(dir), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(records.SecretsFile(dir), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv(envFolder, dir)
-	t.Setenv(envIndex, "0")
-	_, err = Adopt(driver.AgentProcess{})
+	t.Setenv(node.EnvFolder, dir)
+	t.Setenv(node.EnvIndex, "0")
+	_, err = node.Adopt(driver.AgentProcess{})
 	if fault.KindOf(err) != fault.Bug || !strings.HasPrefix(err.Error(), "adopt agent: read its secrets: read record of agents: ") {
 		t.Errorf("secrets that are damaged give %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/commands"
 	"github.com/drover-run/drover/job"
 )
 
@@ -129,7 +130,7 @@ type group struct {
 	memory    int64 // bytes
 	gpus      int
 	idle      int // unused cores, on all nodes
-	node      node
+	node      nodeFacts
 	unmet     string // why a single node does not meet the conditions; "": it does
 }
 
@@ -144,7 +145,7 @@ func parseGroups(out string) (all []group) {
 		}
 		g := group{partition: strings.TrimSuffix(f[0], "*"), standard: strings.HasSuffix(f[0], "*"), up: f[1] == "up",
 			state: strings.TrimRight(f[4], "*~#!%$@^-+"), gpus: countGPUs(f[8])}
-		g.limit, _ = parseTime(f[2])
+		g.limit, _ = commands.ParseTime(f[2])
 		var err error
 		if g.nodes, err = strconv.Atoi(f[3]); err != nil {
 			continue
@@ -320,7 +321,7 @@ func hours(t time.Duration) string {
 // refusal1 says why a partition does not do; "": it does.
 func refusal1(name string, c driver.Choice, n driver.Needs, up bool, lack string) string {
 	limit := n.Time
-	if t, ok := parseTime(option(n.Args, "--time", "-t")); ok {
+	if t, ok := commands.ParseTime(option(n.Args, "--time", "-t")); ok {
 		limit = t
 	} else if limit > 0 {
 		limit += aroundTime

@@ -11,6 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/slurm/commands"
+	"github.com/drover-run/drover/driver/slurm/node"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -28,20 +31,20 @@ const (
 )
 
 func TestWhatSlurmPrintsIsRead(t *testing.T) {
-	want := []row{{Slurm: 1, Task: 0, Job: 2, State: "RUNNING", Reason: "None", Nodes: "n1", Name: "drover-abcd2345-1-0"},
+	want := []commands.Row{{Slurm: 1, Task: 0, Job: 2, State: "RUNNING", Reason: "None", Nodes: "n1", Name: "drover-abcd2345-1-0"},
 		{Slurm: 1, Task: 1, Job: 1, State: "COMPLETED", Starts: 1, Reason: "None", Nodes: "n[1-2]", Name: "drover-abcd2345-1-0", End: time.Unix(1795359664, 0)},
 		{Slurm: 9, Task: -1, Job: 9, State: "PENDING", Reason: "ReqNodeNotAvail, UnavailableNodes:n4", Name: "drover-abcd2345-1-0"}}
-	if diff := cmp.Diff(want, parseRows(squeued)); diff != "" {
+	if diff := cmp.Diff(want, commands.ParseRows(squeued)); diff != "" {
 		t.Errorf("squeue:\n%s", diff)
 	}
-	want = []row{{Slurm: 1, Task: 7, State: "COMPLETED", Reason: "None", Nodes: "n2", Name: "drover-a-1-0"},
+	want = []commands.Row{{Slurm: 1, Task: 7, State: "COMPLETED", Reason: "None", Nodes: "n2", Name: "drover-a-1-0"},
 		{Slurm: 1, Task: 8, State: "CANCELLED", Reason: "signal 15", Nodes: "n1", Name: "drover-a-1-0"},
 		{Slurm: 2, Task: -1, State: "FAILED", Reason: "exit status 3", Nodes: "n3", Name: "drover-b-1-0"}}
 	for _, task := range []int{0, 2, 3} {
-		want = append(want, row{Slurm: 4, Task: task, State: "CANCELLED", Reason: "None", Nodes: "None assigned", Name: "allocation"})
+		want = append(want, commands.Row{Slurm: 4, Task: task, State: "CANCELLED", Reason: "None", Nodes: "None assigned", Name: "allocation"})
 	}
-	want = append(want, row{Slurm: 5, State: "CANCELLED", Reason: "None", Nodes: "None assigned", Name: "drover-a-1-0"})
-	if diff := cmp.Diff(want, parseAccounts(accounts)); diff != "" {
+	want = append(want, commands.Row{Slurm: 5, State: "CANCELLED", Reason: "None", Nodes: "None assigned", Name: "drover-a-1-0"})
+	if diff := cmp.Diff(want, commands.ParseAccounts(accounts)); diff != "" {
 		t.Errorf("sacct:\n%s", diff)
 	}
 }
@@ -59,7 +62,7 @@ func TestPartitionsAreChoices(t *testing.T) {
 }
 
 func TestSignalsHaveCauses(t *testing.T) {
-	for out, want := range map[string]notice{
+	for out, want := range map[string]node.Notice{
 		"":                   {},
 		"x CANCELLED AT now": {},
 		"slurmstepd-n1: error: *** JOB 3 ON n1 CANCELLED AT 2026-11-22T15:01:04 ***\n":                                                 {Asked: true, Why: "cancelled in Slurm, by hand"},
@@ -69,7 +72,7 @@ func TestSignalsHaveCauses(t *testing.T) {
 		"error: *** JOB 5 ON n2 CANCELLED AT 2026-11-22T15:01:05 DUE TO PREEMPTION ***\n":                                              {Why: "preempted in Slurm for another job"},
 		"*** JOB 1 ON n1 CANCELLED AT 1 DUE TO JOB REQUEUE ***\nagain\n*** JOB 1 ON n1 CANCELLED AT 2 DUE TO PREEMPTION ***\nslurmd\n": {Why: "preempted in Slurm for another job"},
 	} {
-		if n, ok := causeOf(out); n != want || ok != (want.Why != "") {
+		if n, ok := node.CauseOf(out); n != want || ok != (want.Why != "") {
 			t.Errorf("%q: %+v, %v", out, n, ok)
 		}
 	}
@@ -81,7 +84,7 @@ func TestSignalsHaveCauses(t *testing.T) {
 		"JobId=6 JobState=COMPLETING Reason=TimeLimit Restarts=0 EndTime=2026-11-22T15:01:04":             false,
 		"": false,
 	} {
-		if n, known := causeInRecord(record, 0); n.Asked != asked || n.Why == "" || known != (record != "") {
+		if n, known := node.CauseInRecord(record, 0); n.Asked != asked || n.Why == "" || known != (record != "") {
 			t.Errorf("%q: %+v", record, n)
 		}
 	}
@@ -90,7 +93,7 @@ func TestSignalsHaveCauses(t *testing.T) {
 func TestSlurmsTimes(t *testing.T) {
 	for text, want := range map[string]time.Duration{"5": 5 * time.Minute, "5:00": 5 * time.Minute, "1:02:03": time.Hour + 2*time.Minute + 3*time.Second,
 		"2-03": 51 * time.Hour, "1-00:30": 24*time.Hour + 30*time.Minute, "0:09": 9 * time.Second, "INVALID": -1, "UNLIMITED": -1, "": -1, "-5": -1, "1:2:3:4": -1, "infinite": -1} {
-		got, ok := parseTime(text)
+		got, ok := commands.ParseTime(text)
 		if ok != (want >= 0) || ok && got != want {
 			t.Errorf("%q is %s, %v", text, got, ok)
 		}
@@ -102,14 +105,14 @@ func FuzzSlurmsWordsAreRead(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		parseRows(text)
-		parseAccounts(text)
+		commands.ParseRows(text)
+		commands.ParseAccounts(text)
 		choices(parseGroups(text), driver.Needs{Agents: 3, CPUs: 2, Memory: 1, GPUs: 1})
-		if d, ok := parseTime(text); ok && d < 0 {
+		if d, ok := commands.ParseTime(text); ok && d < 0 {
 			t.Errorf("%q is %s", text, d)
 		}
-		causeOf(text)
-		causeInRecord(text, 0)
+		node.CauseOf(text)
+		node.CauseInRecord(text, 0)
 	})
 }
 
@@ -159,8 +162,8 @@ func TestATaskThatSlurmFailsToLaunchIsAnInterruption(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			v := &view{folder: dir, facts: request{Agents: 1, Gang: row.gang, Arrays: []int{1}}, jobs: []submitted{{ID: 7}}}
-			if m := v.judgeAgent(driver.Member{}, 0, note{}, parseRows(row.squeued)[0], true); m.State != row.want {
+			v := &view{folder: dir, facts: records.Request{Agents: 1, Gang: row.gang, Arrays: []int{1}}, jobs: []records.Submitted{{ID: 7}}}
+			if m := v.judgeAgent(driver.Member{}, 0, records.Note{}, commands.ParseRows(row.squeued)[0], true); m.State != row.want {
 				t.Errorf("it is %s (%s), want %s", m.State, m.Reason, row.want)
 			}
 		})
@@ -170,19 +173,19 @@ func TestATaskThatSlurmFailsToLaunchIsAnInterruption(t *testing.T) {
 // What sbatch is asked: the words, in their order.
 func TestWhatSbatchIsAsked(t *testing.T) {
 	r := driver.Request{Job: "abcd2345", Placement: 2, Agents: 3, Needs: driver.Needs{Detail: "gpu", CPUs: 1.5, Memory: 1 << 30, GPUs: 2, Time: time.Hour, Args: []string{"--account=bio"}}}
-	p := plan{request: r, handle: driver.Handle{Target: Name, Job: r.Job, Placement: 2}, folder: "/f", facts: request{Agents: 3, Arrays: []int{2, 1}}}
+	p := plan{request: r, handle: driver.Handle{Target: Name, Job: r.Job, Placement: 2}, folder: "/f", facts: records.Request{Agents: 3, Arrays: []int{2, 1}}}
 	const common = "--chdir=/ --export=ALL --input=/dev/null --requeue --open-mode=append "
 	const needs = "--partition=gpu --cpus-per-task=2 --mem=1280M --gres=gpu:2 --time=70 --account=bio "
 	want := "--parsable --job-name=drover-abcd2345-2-0 --comment=drover " + common + "--array=0-1 --nodes=1 --ntasks=1 --output=/f/out-%A-%a " + needs + "/f/script-0"
 	if diff := cmp.Diff(want, strings.Join(sbatchArgs(p, 0), " ")); diff != "" {
 		t.Error(diff)
 	}
-	p.facts = request{Agents: 3, Gang: true, Arrays: []int{3}}
+	p.facts = records.Request{Agents: 3, Gang: true, Arrays: []int{3}}
 	want = "--parsable --job-name=drover-abcd2345-2-0 --comment=drover " + common + "--nodes=3 --ntasks=3 --ntasks-per-node=1 --output=/f/out-%j-batch " + needs + "/f/script-0"
 	if diff := cmp.Diff(want, strings.Join(sbatchArgs(p, 0), " ")); diff != "" {
 		t.Error(diff)
 	}
-	if got := string(script(plan{request: r, folder: "/a b'c", facts: request{Arrays: []int{5, 7}}}, 1, "/p q")); !strings.Contains(got, `='/a b'\''c' DROVER_SLURM_FROM=5 exec '/p q' agent`) {
+	if got := string(script(plan{request: r, folder: "/a b'c", facts: records.Request{Arrays: []int{5, 7}}}, 1, "/p q")); !strings.Contains(got, `='/a b'\''c' DROVER_SLURM_FROM=5 exec '/p q' agent`) {
 		t.Errorf("the script is\n%s", got)
 	}
 }
@@ -218,7 +221,7 @@ func TestEachItemAtOnceIsAskedACore(t *testing.T) {
 }
 
 func TestSlurmIsGivenNothingSecret(t *testing.T) {
-	env := clientEnv([]string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "TOKEN=y", "SBATCH_ACCOUNT=bio", "SBATCH_EXPORT=ALL", "SBATCH_ERROR=/tmp/err", "SLURM_JOB_ID=4", "LC_ALL=C", "SQUEUE_FORMAT=%i"})
+	env := commands.ClientEnv([]string{"PATH=/bin", "AWS_SECRET_ACCESS_KEY=x", "TOKEN=y", "SBATCH_ACCOUNT=bio", "SBATCH_EXPORT=ALL", "SBATCH_ERROR=/tmp/err", "SLURM_JOB_ID=4", "LC_ALL=C", "SQUEUE_FORMAT=%i"})
 	if diff := cmp.Diff([]string{"PATH=/bin", "SBATCH_ACCOUNT=bio", "LC_ALL=C", "SLURM_TIME_FORMAT=%s", "SLURM_BITSTR_LEN=0"}, env); diff != "" {
 		t.Error(diff)
 	}
@@ -237,10 +240,10 @@ func TestOptionsThatDroverDecidesAreRefused(t *testing.T) {
 	if err := checkArgs([]string{"--account=bio", "-pgpu", "--constraint=a100", "--nodelist=n1", "--ntasks-per-socket-x"}); err != nil {
 		t.Error(err)
 	}
-	if err := said("start agents", &refusal{"sbatch", "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)"}); fault.KindOf(err) != fault.Full {
+	if err := said("start agents", &commands.Refusal{Command: "sbatch", Text: "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit)"}); fault.KindOf(err) != fault.Full {
 		t.Errorf("a limit of jobs is %v", err)
 	}
-	if text := fmt.Sprint(said("start agents", &silent{"sbatch", "no answer within 30s"})); !strings.Contains(text, "does not answer") {
+	if text := fmt.Sprint(said("start agents", &commands.Silent{Command: "sbatch", Why: "no answer within 30s"})); !strings.Contains(text, "does not answer") {
 		t.Error(text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/slurm/records"
 )
 
 // soon waits for what Slurm does in its own time: it looks twice a minute which grace
@@ -51,8 +52,8 @@ func TestRealPreemptedAgentsAreTold(t *testing.T) {
 	other := takeAll(t)
 	for partition, d := range d {
 		dir, _ := d.placementFolder(d.handle)
-		soon(t, "it is told", func() bool { return heard(dir, 0).Fate != nil })
-		if n := heard(dir, 0); !n.Taken || n.Asked || n.Why != "preempted in Slurm for another job" {
+		soon(t, "it is told", func() bool { return records.Heard(dir, 0).Fate != nil })
+		if n := records.Heard(dir, 0); !n.Taken || n.Asked || n.Why != "preempted in Slurm for another job" {
 			t.Errorf("%s: its minder noted %+v", partition, n)
 		}
 	}
@@ -81,13 +82,13 @@ func TestRealPreemptedNodesOfOneJobHaveTheirGrace(t *testing.T) {
 	takeAll(t)
 	dir, _ := d.placementFolder(d.handle)
 	began := time.Now()
-	soon(t, "both have gone", func() bool { return heard(dir, 0).Fate != nil && heard(dir, 1).Fate != nil })
+	soon(t, "both have gone", func() bool { return records.Heard(dir, 0).Fate != nil && records.Heard(dir, 1).Fate != nil })
 	if after := time.Since(began); after > 15*time.Second { // its end is looked for twice a minute
 		t.Errorf("they have gone after %s", after)
 	}
 	for i, m := range fresh(t, d)[:2] {
 		if m.State != driver.Taken || m.Reason != "preempted in Slurm for another job" {
-			out, _ := os.ReadFile(outFile(dir, heard(dir, i).Up.Slurm, i))
+			out, _ := os.ReadFile(records.OutFile(dir, records.Heard(dir, i).Up.Slurm, i))
 			t.Errorf("agent %d is %+v; Slurm wrote %q", i, m, out)
 		}
 	}
@@ -103,7 +104,7 @@ func TestRealAnAgentWhoseNodeIsLostIsTaken(t *testing.T) {
 	startAll(t, d, r)
 	base, _ := d.placementFolder(d.handle)
 	silent := loseNode(t, dir, d, 0)
-	slurms(t, "scontrol", "update", "nodename="+heard(base, 1).Up.Node, "state=down", "reason=test")
+	slurms(t, "scontrol", "update", "nodename="+records.Heard(base, 1).Up.Node, "state=down", "reason=test")
 	slurms(t, "scontrol", "update", "nodename="+loseNode(t, dir, d, 2), "state=down", "reason=test")
 	soon(t, "slurmctld finds out", func() bool {
 		return strings.HasPrefix(slurms(t, "sinfo", "--noheader", "--nodes="+silent, "--partition=main", "--format=%T"), "down")

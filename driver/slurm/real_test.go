@@ -14,6 +14,8 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/node"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/driver/slurm/slurmd"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -116,11 +118,11 @@ func startAll(t *testing.T, d *stage, r driver.Request) {
 func jobOf(t *testing.T, d *stage, i int) string {
 	t.Helper()
 	dir, _ := d.placementFolder(d.handle)
-	n := heard(dir, i)
+	n := records.Heard(dir, i)
 	if n.Up == nil {
 		t.Fatalf("agent %d is not up", i)
 	}
-	return itoa(n.Up.Job)
+	return records.Itoa(n.Up.Job)
 }
 
 // It is not parallel: a task that was requeued comes after all others.
@@ -143,7 +145,7 @@ func TestRealATaskThatSlurmRequeuesIsAnotherAgent(t *testing.T) {
 // queueID is how Slurm calls the task that agent base is in.
 func queueID(t *testing.T, d *stage, base int) string {
 	dir, _ := d.placementFolder(d.handle)
-	n := heard(dir, base)
+	n := records.Heard(dir, base)
 	return fmt.Sprintf("%d_%d", n.Up.Slurm, base)
 }
 
@@ -203,13 +205,13 @@ func TestRealAnAgentLeavesBeforeItsTimeIsOver(t *testing.T) {
 	r.Needs.Args = []string{"--time=1"}
 	startAll(t, d, r)
 	dir, _ := d.placementFolder(d.handle)
-	var n notice
+	var n node.Notice
 	for begin := time.Now(); n.Why == "" && time.Since(begin) < 55*time.Second; { // it is told a fifth of a minute before the end
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-t.Context().Done():
 		}
-		_ = folder.ReadJSON(noticeFile(dir, 0), &n)
+		_ = folder.ReadJSON(records.NoticeFile(dir, 0), &n)
 	}
 	if n.Asked || !strings.Contains(n.Why, "time limit") {
 		t.Errorf("it was told %+v", n)
@@ -222,7 +224,7 @@ func TestRealAJobThatWasSubmittedTwiceRunsOnce(t *testing.T) {
 	r := d.scripted(t, 1, `"Stay":true`)
 	startAll(t, d, r)
 	dir, _ := d.placementFolder(d.handle)
-	second := slurms(t, "sbatch", "--parsable", "--wait", "--chdir=/", "--output="+filepath.Join(dir, "twice"), scriptFile(dir, 0))
+	second := slurms(t, "sbatch", "--parsable", "--wait", "--chdir=/", "--output="+filepath.Join(dir, "twice"), records.ScriptFile(dir, 0))
 	text, err := os.ReadFile(filepath.Join(dir, "twice"))
 	if err != nil || !strings.Contains(string(text), "submitted twice") {
 		t.Errorf("job %s said %q, %v", second, text, err)
@@ -238,16 +240,16 @@ func TestRealAStarterThatDiedAfterItSubmittedIsTakenOver(t *testing.T) {
 	r := d.scripted(t, 1, `"Stay":true`)
 	start(t, d, r)
 	dir, _ := d.placementFolder(d.handle)
-	var was submitted
-	if err := folder.ReadJSON(jobFile(dir, 0), &was); err != nil {
+	var was records.Submitted
+	if err := folder.ReadJSON(records.JobFile(dir, 0), &was); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(jobFile(dir, 0)); err != nil { // it died before it could note the answer
+	if err := os.Remove(records.JobFile(dir, 0)); err != nil { // it died before it could note the answer
 		t.Fatal(err)
 	}
 	start(t, &stage{New(d.dir), d.handle}, r)
-	var is submitted
-	if err := folder.ReadJSON(jobFile(dir, 0), &is); err != nil || is != was {
+	var is records.Submitted
+	if err := folder.ReadJSON(records.JobFile(dir, 0), &is); err != nil || is != was {
 		t.Errorf("the second starter noted %+v, %v; the first had %+v", is, err, was)
 	}
 }

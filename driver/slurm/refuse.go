@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/drover-run/drover/driver/slurm/commands"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -42,24 +43,24 @@ var refusals = []struct {
 // context, as they are.
 func said(doing string, err error) error {
 	var known *fault.Fault
-	var lost *silent
-	var no *refusal
+	var lost *commands.Silent
+	var no *commands.Refusal
 	switch {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
-	case errors.As(err, &lost) && lost.why == noConfig:
-		return fault.New(fault.Lost, "Run it on a machine of the cluster, or say where its configuration is: SLURM_CONF=/PATH/slurm.conf.", "%s: %s", doing, lost.why)
+	case errors.As(err, &lost) && lost.Why == commands.NoConfig:
+		return fault.New(fault.Lost, "Run it on a machine of the cluster, or say where its configuration is: SLURM_CONF=/PATH/slurm.conf.", "%s: %s", doing, lost.Why)
 	case errors.As(err, &lost):
-		return fault.New(fault.Lost, "Is the cluster up? scontrol ping says. Then run it again.", "%s: Slurm does not answer: %s", doing, lost.why)
+		return fault.New(fault.Lost, "Is the cluster up? scontrol ping says. Then run it again.", "%s: Slurm does not answer: %s", doing, lost.Why)
 	case errors.As(err, &no):
 		for _, r := range refusals {
-			if strings.Contains(strings.ToLower(no.text), strings.ToLower(r.words)) {
-				return fault.New(r.kind, r.hint, "%s: Slurm says: %s", doing, words(no.text))
+			if strings.Contains(strings.ToLower(no.Text), strings.ToLower(r.words)) {
+				return fault.New(r.kind, r.hint, "%s: Slurm says: %s", doing, commands.Words(no.Text))
 			}
 		}
-		return fault.New(fault.Invalid, "Check what was asked for: --on slurm/PARTITION, --target-arg.", "%s: Slurm says: %s", doing, words(no.text))
+		return fault.New(fault.Invalid, "Check what was asked for: --on slurm/PARTITION, --target-arg.", "%s: Slurm says: %s", doing, commands.Words(no.Text))
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -12,6 +12,9 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/commands"
+	"github.com/drover-run/drover/driver/slurm/node"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -56,68 +59,68 @@ func TestATaskThatWaitsSaysWhatForAndWhatCanBeDone(t *testing.T) {
 		{"FrontEndDown", "no front-end node is up (FrontEndDown)", "Ask the cluster's administrators."},
 		{"SomethingNew", "Slurm makes it wait: SomethingNew", "squeue --start --me says when it may begin."},
 	} {
-		listed := parseRows("7|N/A|7|PENDING|0|" + row[0] + "||NONE|drover-abcd2345-1-0|\n")
-		if m := memberOf(t.TempDir(), note{}, listed, nil); m.State != driver.Waiting || m.Reason != row[1] || m.Hint != row[2] {
+		listed := commands.ParseRows("7|N/A|7|PENDING|0|" + row[0] + "||NONE|drover-abcd2345-1-0|\n")
+		if m := memberOf(t.TempDir(), records.Note{}, listed, nil); m.State != driver.Waiting || m.Reason != row[1] || m.Hint != row[2] {
 			t.Errorf("%s is %s: %q, %q", row[0], m.State, m.Reason, m.Hint)
 		}
 	}
 }
 
 // memberOf is the only agent of a placement that Slurm's job 7 is, with what squeue listed.
-func memberOf(dir string, n note, listed []row, silent error) driver.Member {
-	v := &view{folder: dir, facts: request{Agents: 1, Arrays: []int{1}}, jobs: []submitted{{ID: 7}}, notes: []note{n}, rows: map[int]row{}, silent: silent}
+func memberOf(dir string, n records.Note, listed []commands.Row, silent error) driver.Member {
+	v := &view{folder: dir, facts: records.Request{Agents: 1, Arrays: []int{1}}, jobs: []records.Submitted{{ID: 7}}, notes: []records.Note{n}, rows: map[int]commands.Row{}, silent: silent}
 	v.assignTasks(listed)
 	return v.agentMember(0)
 }
 
 func TestAnAgentThatIsNotThereSaysWhatSlurmCallsIt(t *testing.T) {
 	dir := t.TempDir()
-	up := note{Up: &up{Node: "n1", Job: 7}}
+	up := records.Note{Up: &records.Up{Node: "n1", Job: 7}}
 	hint := "Do the nodes see " + filepath.Dir(dir) + "? srun ls " + filepath.Dir(dir) + " says; XDG_STATE_HOME names another folder."
 	for _, c := range []struct {
-		note         note
+		note         records.Note
 		state, cause string
 		want         driver.State
 		reason, hint string
 	}{
-		{note{}, "RUNNING", "None", driver.Waiting, "its Slurm job begins", ""},
-		{note{}, "CANCELLED", "None", driver.Ended, "cancelled in Slurm, before it began", ""},
-		{note{}, "PREEMPTED", "None", driver.Taken, "its agent never started: Slurm calls it PREEMPTED", ""},
-		{note{}, "LAUNCH_FAILED", "JobLaunchFailure", driver.Taken, "its agent never started: Slurm did not launch it on n1 (JobLaunchFailure)", ""},
-		{note{}, "FAILED", "NonZeroExitCode", driver.Ended, "its agent never started on n1: Slurm calls it FAILED (NonZeroExitCode)", hint},
-		{note{}, "", "", driver.Lost, "its agent never started, and Slurm no longer knows its job", ""},
+		{records.Note{}, "RUNNING", "None", driver.Waiting, "its Slurm job begins", ""},
+		{records.Note{}, "CANCELLED", "None", driver.Ended, "cancelled in Slurm, before it began", ""},
+		{records.Note{}, "PREEMPTED", "None", driver.Taken, "its agent never started: Slurm calls it PREEMPTED", ""},
+		{records.Note{}, "LAUNCH_FAILED", "JobLaunchFailure", driver.Taken, "its agent never started: Slurm did not launch it on n1 (JobLaunchFailure)", ""},
+		{records.Note{}, "FAILED", "NonZeroExitCode", driver.Ended, "its agent never started on n1: Slurm calls it FAILED (NonZeroExitCode)", hint},
+		{records.Note{}, "", "", driver.Lost, "its agent never started, and Slurm no longer knows its job", ""},
 		{up, "SUSPENDED", "None", driver.Running, "Slurm has suspended it", ""},
 		{up, "TIMEOUT", "TimeLimit", driver.Taken, "its Slurm job has reached its time limit", "Ask for more with --timeout; drover resume goes on."},
 		{up, "OUT_OF_MEMORY", "OutOfMemory", driver.Ended, "Slurm ended it: it needed more memory than its limit", "Ask for more with --memory."},
 		{up, "FAILED", "None", driver.Lost, "it died without reporting why, or was killed: Slurm calls it FAILED", ""},
 		{up, "CANCELLED", "None", driver.Ended, "cancelled in Slurm, by hand", ""},
 		{up, "", "", driver.Lost, "it died without reporting why, and Slurm no longer knows its job", ""},
-		{note{Up: up.Up, Fate: &end{Code: 137, Reason: "signal: killed"}}, "FAILED", "None", driver.Lost, "it died without reporting why, or was killed: signal: killed", ""},
+		{records.Note{Up: up.Up, Fate: &records.End{Code: 137, Reason: "signal: killed"}}, "FAILED", "None", driver.Lost, "it died without reporting why, or was killed: signal: killed", ""},
 	} {
-		var listed []row
+		var listed []commands.Row
 		if c.state != "" {
-			listed = parseRows("7|N/A|7|" + c.state + "|0|" + c.cause + "|n1|1795359664|drover-abcd2345-1-0|\n")
+			listed = commands.ParseRows("7|N/A|7|" + c.state + "|0|" + c.cause + "|n1|1795359664|drover-abcd2345-1-0|\n")
 		}
 		if m := memberOf(dir, c.note, listed, nil); m.State != c.want || m.Reason != c.reason || m.Hint != c.hint {
 			t.Errorf("%s is %s: %q, %q", c.state, m.State, m.Reason, m.Hint)
 		}
 	}
-	if m := memberOf(dir, note{}, nil, errors.New("no answer within 30s")); m.State != driver.Waiting || m.Reason != "Slurm does not answer: no answer within 30s" {
+	if m := memberOf(dir, records.Note{}, nil, errors.New("no answer within 30s")); m.State != driver.Waiting || m.Reason != "Slurm does not answer: no answer within 30s" {
 		t.Errorf("while Slurm is silent it is %s: %q", m.State, m.Reason)
 	}
 }
 
 func TestAnAgentThatSbatchDidNotTakeSaysSo(t *testing.T) {
 	for _, c := range []struct {
-		job          submitted
+		job          records.Submitted
 		want         driver.State
 		reason, hint string
 	}{
-		{submitted{}, driver.Waiting, "not submitted yet", ""},
-		{submitted{Refused: "Invalid qos", Hint: "Ask."}, driver.Ended, "never started: Slurm says: Invalid qos", "Ask."},
-		{submitted{Refused: "stopped"}, driver.Ended, "stopped", ""},
+		{records.Submitted{}, driver.Waiting, "not submitted yet", ""},
+		{records.Submitted{Refused: "Invalid qos", Hint: "Ask."}, driver.Ended, "never started: Slurm says: Invalid qos", "Ask."},
+		{records.Submitted{Refused: "stopped"}, driver.Ended, "stopped", ""},
 	} {
-		v := &view{folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}, jobs: []submitted{c.job}, notes: []note{{}}, rows: map[int]row{}}
+		v := &view{folder: t.TempDir(), facts: records.Request{Agents: 1, Arrays: []int{1}}, jobs: []records.Submitted{c.job}, notes: []records.Note{{}}, rows: map[int]commands.Row{}}
 		if m := v.agentMember(0); m.State != c.want || m.Reason != c.reason || m.Hint != c.hint {
 			t.Errorf("%+v is %s: %q, %q", c.job, m.State, m.Reason, m.Hint)
 		}
@@ -151,7 +154,7 @@ func TestWhatSbatchRefusesHasANextStep(t *testing.T) {
 		{"unrecognized option '--colour'", fault.Invalid, "Check --target-arg, and the script's #SBATCH lines: man sbatch."},
 		{"invalid option -- 'Q'", fault.Invalid, "Check --target-arg, and the script's #SBATCH lines: man sbatch."},
 	} {
-		refusedWith(t, said("start agents", &refusal{"sbatch", "sbatch: error: " + c.answer + "\n"}), c.kind,
+		refusedWith(t, said("start agents", &commands.Refusal{Command: "sbatch", Text: "sbatch: error: " + c.answer + "\n"}), c.kind,
 			"start agents: Slurm says: "+strings.TrimPrefix(c.answer, "Batch job submission failed: "), c.hint)
 	}
 }
@@ -243,11 +246,11 @@ func TestAPlacementThatCannotBeReadNamesWhatWasDone(t *testing.T) {
 }
 
 func TestWhyATaskMustGoIsInWhatSlurmWrote(t *testing.T) {
-	n, ok := causeOf("slurmstepd: error: *** JOB 6 ON n1 CANCELLED AT 2026-11-22T15:02:23 DUE TO MEMORY LIMIT ***\n")
+	n, ok := node.CauseOf("slurmstepd: error: *** JOB 6 ON n1 CANCELLED AT 2026-11-22T15:02:23 DUE TO MEMORY LIMIT ***\n")
 	if !ok || n.Why != "Slurm ended it, due to memory limit" {
 		t.Errorf("it says %+v, %v", n, ok)
 	}
-	if n, known := causeInRecord("JobId=3 JobState=RUNNING Reason=None Restarts=0", 0); known || n.Why != "Slurm has sent SIGTERM" {
+	if n, known := node.CauseInRecord("JobId=3 JobState=RUNNING Reason=None Restarts=0", 0); known || n.Why != "Slurm has sent SIGTERM" {
 		t.Errorf("it says %+v, %v", n, known)
 	}
 }

@@ -45,13 +45,16 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/commands"
+	"github.com/drover-run/drover/driver/slurm/node"
+	"github.com/drover-run/drover/driver/slurm/records"
 )
 
 // Name is the target in the handles of this driver.
 const Name = "slurm"
 
 // Target is a Slurm cluster as a target.
-var Target = driver.Target{Name: Name, Adopt: Adopt, Beside: beside, Script: Directives, Properties: properties,
+var Target = driver.Target{Name: Name, Adopt: node.Adopt, Beside: node.Beside, Script: Directives, Properties: properties,
 	New: func(f driver.Config) driver.Driver { return New(f.State) }}
 
 func properties(f driver.Config) driver.Properties {
@@ -71,16 +74,12 @@ type Driver struct {
 
 var _ driver.Driver = (*Driver)(nil)
 
-// patience is more than a busy slurmctld needs to answer, and less than a user waits for a dead
-// one, which Slurm's own commands would try for minutes.
-const patience = 30 * time.Second
-
 // New is the driver with its placements in dir, an absolute path on a file system that all nodes
 // see under that name, such as $XDG_STATE_HOME/drover/slurm below a home folder of a cluster. The
 // folder is made when something is started. The cluster is the one that SLURM_CONF names; New
 // sends it nothing.
 func New(dir string) *Driver {
-	return &Driver{dir: filepath.Clean(dir), patience: patience, seen: map[driver.Handle]*look{}}
+	return &Driver{dir: filepath.Clean(dir), patience: commands.Patience, seen: map[driver.Handle]*look{}}
 }
 
 // placementFolder is the path of h's placement.
@@ -114,5 +113,5 @@ func (d *Driver) wrapFileError(doing string, err error) error {
 
 // nameOf is the name of the Slurm job with a placement's k-th array.
 func nameOf(h driver.Handle, k int) string {
-	return strings.Join([]string{"drover", h.Job, itoa(h.Placement), itoa(k)}, "-")
+	return strings.Join([]string{"drover", h.Job, records.Itoa(h.Placement), records.Itoa(k)}, "-")
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/slurm/node"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/driver/slurm/slurmd"
 )
 
@@ -15,16 +17,16 @@ func TestMain(m *testing.M) {
 	if status, ok := playFake(); ok {
 		os.Exit(status)
 	}
-	if _, ok := os.LookupEnv(envFolder); ok && os.Getenv(envIndex) == "" {
-		Adopt(driver.AgentProcess{}) // minds; it does not return
+	if _, ok := os.LookupEnv(node.EnvFolder); ok && os.Getenv(node.EnvIndex) == "" {
+		node.Adopt(driver.AgentProcess{}) // minds; it does not return
 	}
-	drivertest.Main(m, Adopt)
+	drivertest.Main(m, node.Adopt)
 }
 
 // killAgent is a crash of the agent's process: its minder sees it.
 func killAgent(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
 	dir, _ := d.(*Driver).placementFolder(h)
-	n := heard(dir, m.Index)
+	n := records.Heard(dir, m.Index)
 	if n.Up == nil {
 		t.Fatalf("agent %d of %s is not up", m.Index, h)
 	}

@@ -17,6 +17,9 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/commands"
+	"github.com/drover-run/drover/driver/slurm/node"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -41,12 +44,12 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	if err := d.prepareStart(ctx, &p); err != nil {
 		return driver.Handle{}, err
 	}
-	lock, err := folder.Claim(ctx, dir, hold, func() error { return d.publishFolder(dir, p.facts) })
+	lock, err := folder.Claim(ctx, dir, records.Hold, func() error { return records.Publish(dir, p.facts) })
 	if err != nil {
 		return driver.Handle{}, d.wrapFileError("start agents", err)
 	}
 	defer lock.Close()
-	if p.facts, err = readRequest(dir); err != nil {
+	if p.facts, err = records.ReadRequest(dir); err != nil {
 		return driver.Handle{}, d.wrapFileError("start agents", err)
 	}
 	if err := d.submitJobs(ctx, p); err != nil {
@@ -61,7 +64,7 @@ type plan struct {
 	request driver.Request
 	handle  driver.Handle
 	folder  string
-	facts   request
+	facts   records.Request
 	secrets []byte   // JSON; nil: none
 	pass    []byte   // nil: none
 	match   []string // options that restrict it to nodes that match
@@ -81,7 +84,7 @@ func (d *Driver) prepareStart(ctx context.Context, p *plan) error {
 	if err != nil {
 		return said("start agents", err)
 	}
-	p.facts = request{Agents: r.Agents, Gang: r.Agents > 1 && r.Needs.Place.Nodes > 1, Arrays: arrays(r, c.MaxArray), Started: time.Now().UTC()}
+	p.facts = records.Request{Agents: r.Agents, Gang: r.Agents > 1 && r.Needs.Place.Nodes > 1, Arrays: arrays(r, c.MaxArray), Started: time.Now().UTC()}
 	p.secrets, p.pass, err = folder.Sealed(ctx, r.Run)
 	return err
 }
@@ -100,13 +103,13 @@ func arrays(r driver.Request, most int) (sizes []int) {
 // submitJobs submits the arrays that Slurm has not accepted yet; its caller holds the folder.
 func (d *Driver) submitJobs(ctx context.Context, p plan) error {
 	const doing = "start agents"
-	if folder.Exists(jobFile(p.folder, len(p.facts.Arrays)-1)) {
+	if folder.Exists(records.JobFile(p.folder, len(p.facts.Arrays)-1)) {
 		if p.pass == nil {
 			return nil
 		}
-		return d.wrapFileError(doing, folder.Replace(passFile(p.folder), p.pass)) // a later Start renews it
+		return d.wrapFileError(doing, folder.Replace(records.PassFile(p.folder), p.pass)) // a later Start renews it
 	}
-	fresh := !folder.Exists(askedFile(p.folder))
+	fresh := !folder.Exists(records.AskedFile(p.folder))
 	err := d.restrictNodes(ctx, &p)
 	if err == nil {
 		err = d.writeAgentFiles(p)
@@ -124,11 +127,11 @@ func (d *Driver) submitJobs(ctx context.Context, p plan) error {
 		return context.Cause(ctx)
 	}
 	for k := range p.facts.Arrays {
-		if folder.Exists(jobFile(p.folder, k)) {
+		if folder.Exists(records.JobFile(p.folder, k)) {
 			continue
 		}
-		if _, stopped := folder.ReadWord(stopFile(p.folder)); stopped {
-			if err := d.recordJobID(p.folder, k, submitted{Refused: "stopped"}); err != nil {
+		if _, stopped := folder.ReadWord(records.StopFile(p.folder)); stopped {
+			if err := d.recordJobID(p.folder, k, records.Submitted{Refused: "stopped"}); err != nil {
 				return err
 			}
 			continue
@@ -137,7 +140,7 @@ func (d *Driver) submitJobs(ctx context.Context, p plan) error {
 		if err == nil {
 			continue
 		}
-		var no *refusal
+		var no *commands.Refusal
 		if k == 0 && errors.As(err, &no) {
 			_ = folder.TakeAway(p.folder)
 		}
@@ -145,7 +148,7 @@ func (d *Driver) submitJobs(ctx context.Context, p plan) error {
 			return said(doing, err)
 		}
 		f := said(doing, err)
-		if err := d.recordJobID(p.folder, k, submitted{Refused: words(no.text), Hint: fault.Hint(f)}); err != nil {
+		if err := d.recordJobID(p.folder, k, records.Submitted{Refused: commands.Words(no.Text), Hint: fault.Hint(f)}); err != nil {
 			return err
 		}
 	}
@@ -159,16 +162,16 @@ const lookFor, firstLook = 8 * time.Second, 250 * time.Millisecond
 // submitArray looks for an earlier job first, submits, and looks again if it gets no clear answer.
 func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	name := nameOf(p.handle, k)
-	if folder.Exists(askedFile(p.folder)) {
+	if folder.Exists(records.AskedFile(p.folder)) {
 		if id, err := d.findEarlierJob(ctx, p, k); err != nil || id > 0 {
 			return errors.Join(err, d.noteFound(p.folder, k, id))
 		}
 	}
-	if err := folder.WriteJSON(askedFile(p.folder), name); err != nil {
+	if err := folder.WriteJSON(records.AskedFile(p.folder), name); err != nil {
 		return d.wrapFileError("start agents", err)
 	}
 	out, err := d.runCommand(ctx, "sbatch", sbatchArgs(p, k)...)
-	var lost *silent
+	var lost *commands.Silent
 	if errors.As(err, &lost) {
 		for begun, pause := time.Now(), firstLook; ; pause *= 2 { // it may be on its way
 			if id, ferr := d.findEarlierJob(ctx, p, k); ferr == nil && id > 0 {
@@ -184,7 +187,7 @@ func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	}
 	id := parseSubmitted(out)
 	if id == 0 {
-		return fault.New(fault.Bug, "squeue --me says whether it has the job; sbatch must print its number.", "start agents: sbatch answered %q", firstLine(out))
+		return fault.New(fault.Bug, "squeue --me says whether it has the job; sbatch must print its number.", "start agents: sbatch answered %q", records.FirstLine(out))
 	}
 	return d.noteFound(p.folder, k, id)
 }
@@ -205,11 +208,11 @@ func (d *Driver) noteFound(dir string, k, id int) error {
 	if id == 0 {
 		return nil
 	}
-	return d.recordJobID(dir, k, submitted{ID: id})
+	return d.recordJobID(dir, k, records.Submitted{ID: id})
 }
 
-func (d *Driver) recordJobID(dir string, k int, s submitted) error {
-	if err := folder.WriteJSON(jobFile(dir, k), s); err != nil {
+func (d *Driver) recordJobID(dir string, k int, s records.Submitted) error {
+	if err := folder.WriteJSON(records.JobFile(dir, k), s); err != nil {
 		return d.wrapFileError("start agents", err)
 	}
 	return d.wrapFileError("start agents", folder.SyncFolder(dir))
@@ -231,7 +234,7 @@ func (d *Driver) findEarlierJob(ctx context.Context, p plan, k int) (id int, err
 		return id, nil
 	}
 	for i := range p.facts.Arrays[k] {
-		if n := heard(p.folder, p.facts.firstAgentOf(k)+i); n.Up != nil {
+		if n := records.Heard(p.folder, p.facts.FirstAgentOf(k)+i); n.Up != nil {
 			return n.Up.Slurm, nil
 		}
 	}
@@ -244,7 +247,7 @@ func (d *Driver) writeAgentFiles(p plan) error {
 	if err != nil {
 		return err
 	}
-	o := orders{Binary: program, Store: p.request.Run.Store, Job: p.request.Run.Job, Placement: p.request.Placement,
+	o := records.Orders{Binary: program, Store: p.request.Run.Store, Job: p.request.Run.Job, Placement: p.request.Placement,
 		Agents: p.facts.Agents, Gang: p.facts.Gang, Env: agentEnv(os.Environ(), p.request.Run)}
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -253,12 +256,12 @@ func (d *Driver) writeAgentFiles(p plan) error {
 	files := []struct {
 		path string
 		text []byte
-	}{{ordersFile(p.folder), text}, {secretsFile(p.folder), p.secrets}, {passFile(p.folder), p.pass}}
+	}{{records.OrdersFile(p.folder), text}, {records.SecretsFile(p.folder), p.secrets}, {records.PassFile(p.folder), p.pass}}
 	for k := range p.facts.Arrays {
 		files = append(files, struct {
 			path string
 			text []byte
-		}{scriptFile(p.folder, k), script(p, k, program)})
+		}{records.ScriptFile(p.folder, k), script(p, k, program)})
 	}
 	for _, f := range files {
 		if f.text == nil {
@@ -274,7 +277,7 @@ func (d *Driver) writeAgentFiles(p plan) error {
 // script is what Slurm runs: an agent's supervisor replaces the shell, so that signals reach it.
 func script(p plan, k int, program string) []byte {
 	return fmt.Appendf(nil, "#!/bin/sh\n# drover: job %s, placement %d\n%s=%s %s=%d exec %s agent\n",
-		p.request.Job, p.request.Placement, envFolder, quoted(p.folder), envFrom, p.facts.firstAgentOf(k), quoted(program))
+		p.request.Job, p.request.Placement, node.EnvFolder, quoted(p.folder), node.EnvFrom, p.facts.FirstAgentOf(k), quoted(program))
 }
 
 // quoted is a word for a shell.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/records"
 )
 
 // An answer of sbatch that was lost says nothing of the job, and squeue may show it some
@@ -34,12 +35,12 @@ func notes77(t *testing.T, scripts map[string]string) (bin string) {
 	}
 	d := New(t.TempDir())
 	d.path = bin
-	p := plan{handle: driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: request{Agents: 1, Arrays: []int{1}}}
+	p := plan{handle: driver.Handle{Target: Name, Job: "abcd2345", Placement: 1}, folder: t.TempDir(), facts: records.Request{Agents: 1, Arrays: []int{1}}}
 	if err := d.submitArray(t.Context(), p, 0); err != nil {
 		t.Fatal(err)
 	}
-	var noted submitted
-	if err := folder.ReadJSON(jobFile(p.folder, 0), &noted); err != nil || noted.ID != 77 {
+	var noted records.Submitted
+	if err := folder.ReadJSON(records.JobFile(p.folder, 0), &noted); err != nil || noted.ID != 77 {
 		t.Errorf("it noted %+v, %v", noted, err)
 	}
 	return bin

@@ -14,15 +14,18 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/commands"
+	"github.com/drover-run/drover/driver/slurm/node"
+	"github.com/drover-run/drover/driver/slurm/records"
 )
 
 // look is an answer of Status that may be used again.
 type look struct {
 	at      time.Time
 	members []driver.Member
-	ended   map[int]note // agents that have noted their end: it does not change
-	asked   time.Time    // when Slurm was asked
-	rows    []row
+	ended   map[int]records.Note // agents that have noted their end: it does not change
+	asked   time.Time            // when Slurm was asked
+	rows    []commands.Row
 }
 
 // How long an answer may be used: a command line that waits asks four times a second, and a
@@ -48,7 +51,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	if !ok {
 		return nil, nil
 	}
-	facts, err := readRequest(dir)
+	facts, err := records.ReadRequest(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -88,42 +91,42 @@ type view struct {
 	handle  driver.Handle
 	folder  string
 	binary  string // what its agents are; "": not laid out yet
-	facts   request
+	facts   records.Request
 	of      []int // see again
-	notes   []note
-	rows    map[int]row // by the number that an agent had at first
-	silent  error       // Slurm did not answer
-	jobs    []submitted // by array; nil for those that are not submitted
-	asked   bool        // all were told to stop
+	notes   []records.Note
+	rows    map[int]commands.Row // by the number that an agent had at first
+	silent  error                // Slurm did not answer
+	jobs    []records.Submitted  // by array; nil for those that are not submitted
+	asked   bool                 // all were told to stop
 	askedAt time.Time
 	busy    bool // a command submits
 }
 
 // readPlacement looks at a placement.
-func (d *Driver) readPlacement(ctx context.Context, h driver.Handle, dir string, facts request, was *look) (*look, error) {
+func (d *Driver) readPlacement(ctx context.Context, h driver.Handle, dir string, facts records.Request, was *look) (*look, error) {
 	busy := folder.IsHeld(dir)
-	v := &view{handle: h, folder: dir, facts: facts, rows: map[int]row{}, busy: busy}
-	var o orders
-	if err := folder.ReadJSON(ordersFile(dir), &o); err == nil { // else there is no agent to run beside
+	v := &view{handle: h, folder: dir, facts: facts, rows: map[int]commands.Row{}, busy: busy}
+	var o records.Orders
+	if err := folder.ReadJSON(records.OrdersFile(dir), &o); err == nil { // else there is no agent to run beside
 		v.binary = o.Binary
 	}
-	s := &look{at: time.Now(), ended: map[int]note{}}
+	s := &look{at: time.Now(), ended: map[int]records.Note{}}
 	if was != nil {
 		s.ended, s.asked, s.rows = was.ended, was.asked, was.rows
 	}
-	_, v.asked = folder.ReadWord(stopFile(dir))
-	if info, err := os.Stat(stopFile(dir)); err == nil {
+	_, v.asked = folder.ReadWord(records.StopFile(dir))
+	if info, err := os.Stat(records.StopFile(dir)); err == nil {
 		v.askedAt = info.ModTime().Truncate(time.Second) // as Slurm counts
 	}
 	var err error
-	if v.of, err = again(dir, facts.Agents); err != nil {
+	if v.of, err = records.Again(dir, facts.Agents); err != nil {
 		return nil, err
 	}
 	open := false
 	for i := range facts.Agents + len(v.of) {
 		n, known := s.ended[i]
 		if !known {
-			if n = heard(dir, i); n.Fate != nil {
+			if n = records.Heard(dir, i); n.Fate != nil {
 				s.ended[i] = n
 			}
 		}
@@ -145,10 +148,10 @@ func (d *Driver) readPlacement(ctx context.Context, h driver.Handle, dir string,
 }
 
 // readJobs reads what sbatch has answered so far.
-func readJobs(dir string, facts request) (jobs []submitted, err error) {
+func readJobs(dir string, facts records.Request) (jobs []records.Submitted, err error) {
 	for k := range facts.Arrays {
-		var s submitted
-		if err := folder.ReadJSON(jobFile(dir, k), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		var s records.Submitted
+		if err := folder.ReadJSON(records.JobFile(dir, k), &s); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		jobs = append(jobs, s)
@@ -162,7 +165,7 @@ func (d *Driver) querySlurm(ctx context.Context, v *view, s *look) error {
 	var ids []string
 	for _, j := range v.jobs {
 		if j.ID > 0 {
-			ids = append(ids, itoa(j.ID))
+			ids = append(ids, records.Itoa(j.ID))
 		}
 	}
 	if len(ids) == 0 {
@@ -190,18 +193,18 @@ func (d *Driver) querySlurm(ctx context.Context, v *view, s *look) error {
 	}
 	v.hearAgain()
 	for base := range v.facts.Agents {
-		i := newest(v.of, v.facts.Agents, base)
+		i := records.Newest(v.of, v.facts.Agents, base)
 		r, ok := v.rows[base]
-		if !ok || v.notes[i].Up == nil || !waits(r.State) && !(returns(v.notes[i]) && runs(r.State)) {
+		if !ok || v.notes[i].Up == nil || !commands.Waits(r.State) && !(returns(v.notes[i]) && commands.Runs(r.State)) {
 			continue
 		}
-		if _, err := succeed(v.folder, v.facts.Agents, base, i); err != nil {
+		if _, err := records.Succeed(v.folder, v.facts.Agents, base, i); err != nil {
 			return err
 		}
 	}
-	of, err := again(v.folder, v.facts.Agents)
+	of, err := records.Again(v.folder, v.facts.Agents)
 	for i := len(v.notes); err == nil && i < v.facts.Agents+len(of); i++ {
-		v.notes = append(v.notes, heard(v.folder, i))
+		v.notes = append(v.notes, records.Heard(v.folder, i))
 	}
 	v.of = of
 	return err
@@ -211,22 +214,22 @@ func (d *Driver) querySlurm(ctx context.Context, v *view, s *look) error {
 // have ended between the two reads.
 func (v *view) hearAgain() {
 	for base := range v.facts.Agents {
-		i := newest(v.of, v.facts.Agents, base)
+		i := records.Newest(v.of, v.facts.Agents, base)
 		r, ok := v.rows[base]
-		if n := v.notes[i]; n.Fate == nil && (!ok || !runs(r.State) && !waits(r.State)) {
-			v.notes[i] = heard(v.folder, i)
+		if n := v.notes[i]; n.Fate == nil && (!ok || !commands.Runs(r.State) && !commands.Waits(r.State)) {
+			v.notes[i] = records.Heard(v.folder, i)
 		}
 	}
 }
 
 // returns says whether an agent has ended in a way after which Slurm starts its task again.
-func returns(n note) bool {
-	return n.Fate != nil && !n.Stopped && !n.Asked && (n.Taken || n.Fate.Code == exitLater)
+func returns(n records.Note) bool {
+	return n.Fate != nil && !n.Stopped && !n.Asked && (n.Taken || n.Fate.Code == node.ExitLater)
 }
 
 // missing says whether an agent that has noted no end is in a job that Slurm does not
 // list any more.
-func missing(v *view, all []row) bool {
+func missing(v *view, all []commands.Row) bool {
 	listed := map[[2]int]bool{}
 	for _, r := range all {
 		listed[[2]int{r.Slurm, max(r.Task, 0)}] = true
@@ -237,7 +240,7 @@ func missing(v *view, all []row) bool {
 			if v.facts.Gang {
 				task = 0
 			}
-			i := newest(v.of, v.facts.Agents, v.facts.firstAgentOf(k)+t)
+			i := records.Newest(v.of, v.facts.Agents, v.facts.FirstAgentOf(k)+t)
 			if j.ID > 0 && v.notes[i].Fate == nil && v.notes[i].End == nil && !listed[[2]int{j.ID, task}] {
 				return true
 			}
@@ -247,7 +250,7 @@ func missing(v *view, all []row) bool {
 }
 
 // assignTasks gives each agent the task that it is in.
-func (v *view) assignTasks(all []row) {
+func (v *view) assignTasks(all []commands.Row) {
 	for k, j := range v.jobs {
 		if j.ID == 0 {
 			continue
@@ -261,7 +264,7 @@ func (v *view) assignTasks(all []row) {
 				}
 			case r.Task < 0 && v.facts.Arrays[k] > 1: // sacct knows of no array yet when a task has just begun
 			case max(r.Task, 0) < v.facts.Arrays[k]:
-				v.rows[v.facts.firstAgentOf(k)+max(r.Task, 0)] = r
+				v.rows[v.facts.FirstAgentOf(k)+max(r.Task, 0)] = r
 			}
 		}
 	}
@@ -270,7 +273,7 @@ func (v *view) assignTasks(all []row) {
 // arrayOfAgent is the array that an agent is in.
 func (v *view) arrayOfAgent(base int) (k int) {
 	for k = range v.facts.Arrays {
-		if base < v.facts.firstAgentOf(k)+v.facts.Arrays[k] {
+		if base < v.facts.FirstAgentOf(k)+v.facts.Arrays[k] {
 			return k
 		}
 	}
@@ -286,7 +289,7 @@ func (v *view) agentMember(i int) driver.Member {
 	m := driver.Member{Index: i, Code: -1}
 	n := v.notes[i]
 	r, listed := v.rows[base]
-	if newest(v.of, v.facts.Agents, base) != i {
+	if records.Newest(v.of, v.facts.Agents, base) != i {
 		listed = false // Slurm's row is about another agent
 		m = judgeFormer(m, n)
 	} else {
@@ -295,9 +298,9 @@ func (v *view) agentMember(i int) driver.Member {
 	k := v.arrayOfAgent(base)
 	v.whereabouts(&m, n, r, listed)
 	if m.State == driver.Lost || m.State == driver.Ended && m.Code != 0 {
-		m.Tail = folder.Tail(logFile(v.folder, i))
+		m.Tail = folder.Tail(records.LogFile(v.folder, i))
 		if id := v.jobs[k].ID; m.Tail == "" && n.Up == nil && id > 0 {
-			m.Tail = v.slurmsWords(id, base-v.facts.firstAgentOf(k))
+			m.Tail = v.slurmsWords(id, base-v.facts.FirstAgentOf(k))
 		}
 	}
 	return m
@@ -306,24 +309,24 @@ func (v *view) agentMember(i int) driver.Member {
 // slurmsWords is the end of Slurm's own output for a task.
 func (v *view) slurmsWords(id, task int) string {
 	if !v.facts.Gang {
-		return folder.Tail(outFile(v.folder, id, task))
+		return folder.Tail(records.OutFile(v.folder, id, task))
 	}
 	var all strings.Builder
-	for _, name := range []string{"batch", "srun", itoa(task)} {
-		all.WriteString(folder.Tail(filepath.Join(v.folder, "out-"+itoa(id)+"-"+name)))
+	for _, name := range []string{"batch", "srun", records.Itoa(task)} {
+		all.WriteString(folder.Tail(filepath.Join(v.folder, "out-"+records.Itoa(id)+"-"+name)))
 	}
 	return all.String()
 }
 
 // whereabouts fills in the machine, and the command that opens a shell there.
-func (v *view) whereabouts(m *driver.Member, n note, r row, listed bool) {
+func (v *view) whereabouts(m *driver.Member, n records.Note, r commands.Row, listed bool) {
 	if n.Up != nil {
 		m.Where = n.Up.Node
 		if host, err := os.Hostname(); err == nil && host == n.Up.Host {
 			m.PID = n.Up.PID
 		}
 		if m.State == driver.Running && v.binary != "" {
-			m.Enter = []string{"srun", "--jobid=" + itoa(n.Up.Job), "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + n.Up.Node}
+			m.Enter = []string{"srun", "--jobid=" + records.Itoa(n.Up.Job), "--overlap", "--nodes=1", "--ntasks=1", "--nodelist=" + n.Up.Node}
 			if term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stdout.Fd())) {
 				m.Enter = append(m.Enter, "--pty")
 			}
@@ -335,7 +338,7 @@ func (v *view) whereabouts(m *driver.Member, n note, r row, listed bool) {
 }
 
 // judgeFormer is for an agent that another one has replaced: Slurm has started its task again.
-func judgeFormer(m driver.Member, n note) driver.Member {
+func judgeFormer(m driver.Member, n records.Note) driver.Member {
 	switch {
 	case n.End != nil && n.Fate != nil && !n.Taken:
 		m.State, m.Code, m.Reason = driver.Ended, n.Fate.Code, n.End.Reason
@@ -352,7 +355,7 @@ func judgeFormer(m driver.Member, n note) driver.Member {
 }
 
 // judgeAgent gives the state of an agent: from its notes, its supervisor's, and what Slurm says.
-func (v *view) judgeAgent(m driver.Member, base int, n note, r row, listed bool) driver.Member {
+func (v *view) judgeAgent(m driver.Member, base int, n records.Note, r commands.Row, listed bool) driver.Member {
 	switch {
 	case n.End != nil && n.Taken && n.Fate != nil:
 		m.State, m.Code, m.Reason = driver.Taken, n.End.Code, n.Why // it ended in good order because it had to
@@ -364,7 +367,7 @@ func (v *view) judgeAgent(m driver.Member, base int, n note, r row, listed bool)
 		return judgeSilent(m, n)
 	case n.Up == nil:
 		return v.judgeUnborn(m, base, r, listed)
-	case !listed && v.silent != nil, listed && (runs(r.State) || waits(r.State)):
+	case !listed && v.silent != nil, listed && (commands.Runs(r.State) || commands.Waits(r.State)):
 		m.State = driver.Running
 		if v.silent != nil {
 			m.Reason = "Slurm does not answer: " + v.silent.Error()
@@ -380,7 +383,7 @@ func (v *view) judgeAgent(m driver.Member, base int, n note, r row, listed bool)
 }
 
 // judgeSilent is for an agent that ended without a note of its own, while its supervisor watched.
-func judgeSilent(m driver.Member, n note) driver.Member {
+func judgeSilent(m driver.Member, n records.Note) driver.Member {
 	m.Reason = n.Fate.Reason
 	switch {
 	case n.Stopped || n.Asked:
@@ -400,7 +403,7 @@ func judgeSilent(m driver.Member, n note) driver.Member {
 
 // judgeGone is for an agent that was up: its supervisor has written no further note, and Slurm has
 // ended its task.
-func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
+func judgeGone(m driver.Member, n records.Note, r commands.Row, listed bool) driver.Member {
 	switch {
 	case !listed:
 		m.State, m.Reason = driver.Lost, "it died without reporting why, and Slurm no longer knows its job"
@@ -429,7 +432,7 @@ func judgeGone(m driver.Member, n note, r row, listed bool) driver.Member {
 }
 
 // judgeUnborn is for an agent that has not come up.
-func (v *view) judgeUnborn(m driver.Member, base int, r row, listed bool) driver.Member {
+func (v *view) judgeUnborn(m driver.Member, base int, r commands.Row, listed bool) driver.Member {
 	j := v.jobs[v.arrayOfAgent(base)]
 	switch {
 	case j.Refused != "":
@@ -444,10 +447,10 @@ func (v *view) judgeUnborn(m driver.Member, base int, r row, listed bool) driver
 		if v.silent != nil {
 			m.Reason = "Slurm does not answer: " + v.silent.Error()
 		}
-	case listed && waits(r.State):
+	case listed && commands.Waits(r.State):
 		m.State = driver.Waiting
 		m.Reason, m.Hint = why(r.Reason)
-	case listed && runs(r.State):
+	case listed && commands.Runs(r.State):
 		m.State, m.Reason = driver.Waiting, "its Slurm job begins"
 	case v.asked:
 		m.State, m.Reason = driver.Ended, "stopped"
@@ -457,30 +460,13 @@ func (v *view) judgeUnborn(m driver.Member, base int, r row, listed bool) driver
 		m.State, m.Reason = driver.Ended, "cancelled in Slurm, before it began"
 	case tookAway(r.State):
 		m.State, m.Reason = driver.Taken, "its agent never started: Slurm calls it "+r.State
-	case failedToLaunch(r, v.slurmsWords(j.ID, base-v.facts.firstAgentOf(v.arrayOfAgent(base)))):
+	case failedToLaunch(r, v.slurmsWords(j.ID, base-v.facts.FirstAgentOf(v.arrayOfAgent(base)))):
 		m.State, m.Reason = driver.Taken, fmt.Sprintf("its agent never started: Slurm did not launch it on %s (%s)", r.Nodes, r.Reason)
 	default:
 		m.State, m.Reason = driver.Ended, fmt.Sprintf("its agent never started on %s: Slurm calls it %s (%s)", r.Nodes, r.State, r.Reason)
 		m.Hint = "Do the nodes see " + filepath.Dir(v.folder) + "? srun ls " + filepath.Dir(v.folder) + " says; XDG_STATE_HOME names another folder."
 	}
 	return m
-}
-
-// The states of a task, by their meaning for its agent. A task in any other state has ended.
-func waits(state string) bool {
-	switch state {
-	case "PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT":
-		return true
-	}
-	return false
-}
-
-func runs(state string) bool {
-	switch state {
-	case "RUNNING", "CONFIGURING", "COMPLETING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT":
-		return true
-	}
-	return false
 }
 
 // launchTroubles are the causes with which Slurm's own daemons report a launch that
@@ -492,7 +478,7 @@ var launchTroubles = []string{"Job credential revoked", "Job credential expired"
 // machine: the program has not begun, and another try may succeed, so it is an
 // interruption. words is what Slurm wrote into the task's files: where srun could not
 // launch a step, the script ends with an exit status, and squeue tells no more.
-func failedToLaunch(r row, words string) bool {
+func failedToLaunch(r commands.Row, words string) bool {
 	switch {
 	case r.State == "LAUNCH_FAILED", r.Reason == "JobLaunchFailure", r.Reason == "NodeDown", r.Reason == "SystemFailure":
 		return true

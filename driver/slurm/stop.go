@@ -9,6 +9,8 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/commands"
+	"github.com/drover-run/drover/driver/slurm/records"
 )
 
 // Stop writes the grace for all agents into the stop file, and makes Slurm signal running tasks and
@@ -26,7 +28,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		return nil
 	}
 	d.forgetStatus(h)
-	facts, err := readRequest(dir)
+	facts, err := records.ReadRequest(dir)
 	if err == nil && remove {
 		err = folder.Touch(folder.RemoveFile(dir))
 	}
@@ -35,7 +37,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		s, err = d.readPlacement(ctx, h, dir, facts, nil)
 	}
 	if err == nil && folder.AnyAlive(s.members) {
-		if err = folder.LeaveWord(stopFile(dir), grace); err == nil {
+		if err = folder.LeaveWord(records.StopFile(dir), grace); err == nil {
 			err = d.signalAgents(ctx, dir, facts, s, grace)
 		}
 	}
@@ -56,7 +58,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 }
 
 // signalAgents makes Slurm signal the agents. It is no error if a task has ended meanwhile.
-func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s *look, grace time.Duration) error {
+func (d *Driver) signalAgents(ctx context.Context, dir string, facts records.Request, s *look, grace time.Duration) error {
 	jobs, err := readJobs(dir, facts)
 	if err != nil {
 		return err
@@ -64,14 +66,14 @@ func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s 
 	var ids, live []string
 	for _, j := range jobs {
 		if j.ID > 0 {
-			ids = append(ids, itoa(j.ID))
+			ids = append(ids, records.Itoa(j.ID))
 		}
 	}
 	for _, r := range s.rows {
-		if runs(r.State) {
-			name := itoa(r.Slurm)
+		if commands.Runs(r.State) {
+			name := records.Itoa(r.Slurm)
 			if r.Task >= 0 {
-				name += "_" + itoa(r.Task)
+				name += "_" + records.Itoa(r.Task)
 			}
 			live = append(live, name)
 		}
@@ -91,7 +93,7 @@ func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s 
 	}
 	for _, args := range calls {
 		_, err := d.runCommand(ctx, "scancel", append([]string{"--quiet"}, args...)...)
-		var no *refusal
+		var no *commands.Refusal
 		if errors.As(err, &no) {
 			continue // the task has ended, or is just starting or ending: its supervisor reads the file
 		}
@@ -104,8 +106,8 @@ func (d *Driver) signalAgents(ctx context.Context, dir string, facts request, s 
 
 // sweepPlacement removes a placement that is to be removed, once all its agents have ended.
 func (d *Driver) sweepPlacement(ctx context.Context, h driver.Handle, dir string) (gone bool, err error) {
-	return folder.Sweep(dir, hold, func() (bool, error) {
-		facts, err := readRequest(dir)
+	return folder.Sweep(dir, records.Hold, func() (bool, error) {
+		facts, err := records.ReadRequest(dir)
 		if err != nil {
 			return false, err
 		}

@@ -23,7 +23,7 @@ func (s *rankState) layOutFiles(ctx context.Context, from protocol.Saved) error 
 	}
 	listing, err := tree.LoadTree(ctx, s.World.Store, from.Files)
 	if err != nil {
-		return fmt.Errorf("restore files of the working folder: %w", err)
+		return workspace.WrapRestore(err)
 	}
 	w, digest := s.space.WorkFiles(), listing.Digest()
 	stay, err := s.newInCode(ctx, w, listing, from)
@@ -32,7 +32,7 @@ func (s *rankState) layOutFiles(ctx context.Context, from protocol.Saved) error 
 		err = w.RestoreFiles(ctx, s.World.Store, listing)
 	}
 	if err != nil {
-		return fmt.Errorf("restore files of the working folder: %w", err)
+		return workspace.WrapRestore(err)
 	}
 	s.restored[restoredFiles] = kept{digest: digest, blob: from.Files, tree: listing}
 	s.noteRestored("files of the working folder", listing, from)

@@ -31,13 +31,10 @@ var largePackages = map[string]struct {
 	most int
 	why  string
 }{
-	"drover":                   {4200, "the SDK: its types are its users' and cannot lie in several packages"},
-	"internal/proc":            {3300, "both ends of a spawner share its calls"},
-	"internal/agent/maprunner": {2650, "the parts of one loop share its tries"},
-	"internal/agent":           {5650, "the stages share one workspace"},
-	"internal/env":             {4600, "each kind of interpreter has files of its own"},
-	"internal/engine":          {4250, "the steps of a plan share what they have found"},
-	"driver/slurm":             {3700, "one engine, and what its commands print"},
+	"drover":          {4200, "the SDK: its types are its users' and cannot lie in several packages"},
+	"internal/proc":   {3300, "both ends of a spawner share its calls"},
+	"internal/agent":  {4050, "the stages of an attempt, one after the other"},
+	"internal/engine": {4250, "the steps of a plan share what they have found"},
 }
 
 // mostPronounLines is how many lines of comments may have one of the words of pronoun: the

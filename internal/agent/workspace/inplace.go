@@ -179,7 +179,7 @@ func (w *Workspace) WithoutLayers(why string) error {
 	files := w.WorkFiles()
 	root, err := os.OpenRoot(files.Dir)
 	if err != nil {
-		return fmt.Errorf("restore files of the working folder: %w", err)
+		return WrapRestore(err)
 	}
 	defer root.Close()
 	return filepath.WalkDir(from, func(file string, d fs.DirEntry, err error) error {
@@ -198,7 +198,7 @@ func (w *Workspace) WithoutLayers(why string) error {
 			err = root.MkdirAll(filepath.Dir(rel), 0o755)
 		}
 		if err != nil {
-			return fmt.Errorf("restore files of the working folder: %w", err)
+			return WrapRestore(err)
 		}
 		return os.Rename(file, filepath.Join(files.Dir, rel))
 	})

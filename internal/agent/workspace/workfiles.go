@@ -230,3 +230,6 @@ func NeverSaved(name string) bool {
 	base := path.Base(name)
 	return base == "__pycache__" || base == ".ipynb_checkpoints" || strings.HasSuffix(base, ".pyc")
 }
+
+// WrapRestore says what was being done when files could not be put back.
+func WrapRestore(err error) error { return fmt.Errorf("restore files of the working folder: %w", err) }

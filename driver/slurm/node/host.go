@@ -1,4 +1,7 @@
-package slurm
+// Package node is what runs on a node of a Slurm cluster: the process that Slurm starts, which
+// supervises an agent, keeps the time of a Stop and of Slurm's limit, and finds out why the agent has
+// to go. Proved by the tests of package slurm, over a real cluster too.
+package node
 
 import (
 	"errors"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -19,10 +23,10 @@ import (
 // else it is an array's task, or the whole of such a job. envFrom is the number of an array's
 // first agent.
 const (
-	envFolder = "DROVER_SLURM_PLACEMENT"
-	envFrom   = "DROVER_SLURM_FROM"
+	EnvFolder = "DROVER_SLURM_PLACEMENT"
+	EnvFrom   = "DROVER_SLURM_FROM"
 	envStep   = "DROVER_SLURM_STEP"
-	envIndex  = "DROVER_SLURM_INDEX"
+	EnvIndex  = "DROVER_SLURM_INDEX"
 )
 
 // Adopt makes this process the agent that this driver started it as.
@@ -31,28 +35,30 @@ const (
 // this program again below it, and supervises that: it keeps the time of a Stop and of Slurm's
 // limit, and exits as the agent did. An agent that ends without its allocation's End is lost.
 func Adopt(driver.AgentProcess) (*driver.Allocation, error) {
-	dir, ok := os.LookupEnv(envFolder)
+	dir, ok := os.LookupEnv(EnvFolder)
 	if !ok {
 		return nil, nil
 	}
-	text, agent := os.LookupEnv(envIndex)
+	text, agent := os.LookupEnv(EnvIndex)
 	if !agent {
 		os.Exit(attend(dir))
 	}
-	for _, name := range []string{envFolder, envFrom, envStep, envIndex} {
+	for _, name := range []string{EnvFolder, EnvFrom, envStep, EnvIndex} {
 		os.Unsetenv(name) // an agent below this process must not take it for its own
 	}
 	i, err := strconv.Atoi(text)
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "Unset "+envIndex+".", "adopt agent: %s=%q is not a number", envIndex, text)
+		return nil, fault.New(fault.Invalid, "Unset "+EnvIndex+".", "adopt agent: %s=%q is not a number", EnvIndex, text)
 	}
-	a, file := allocation(os.Getenv), noticeFile(dir, i)
+	a, file := allocation(os.Getenv), records.NoticeFile(dir, i)
 	a.Notice = func() driver.Notice { return awaitNotice(file) }
-	a.End = func(code int, reason string) { say(dir, i, note{End: &end{Code: code, Reason: reason}}) }
-	if folder.Exists(passFile(dir)) {
-		a.Credential = passFile(dir)
+	a.End = func(code int, reason string) {
+		records.Say(dir, i, records.Note{End: &records.End{Code: code, Reason: reason}})
 	}
-	if err := folder.ReadJSON(secretsFile(dir), &a.Secrets); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if folder.Exists(records.PassFile(dir)) {
+		a.Credential = records.PassFile(dir)
+	}
+	if err := folder.ReadJSON(records.SecretsFile(dir), &a.Secrets); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fault.Wrap(err, fault.Bug, "", "adopt agent: read its secrets")
 	}
 	if folder.Exists(file) {
@@ -61,8 +67,8 @@ func Adopt(driver.AgentProcess) (*driver.Allocation, error) {
 	return a, nil
 }
 
-// beside says where agents on this machine work, for a process of their Slurm job.
-func beside() *driver.Allocation {
+// Beside says where agents on this machine work, for a process of their Slurm job.
+func Beside() *driver.Allocation {
 	return &driver.Allocation{Scratch: scratch(os.Getenv)}
 }
 
@@ -110,11 +116,11 @@ func awaitNotice(file string) driver.Notice {
 	look := time.NewTicker(noticePatience / 100)
 	defer look.Stop()
 	for range 100 {
-		var n notice
+		var n Notice
 		if folder.ReadJSON(file, &n) == nil && n.Why != "" {
 			return driver.Notice{Asked: n.Asked, Why: n.Why}
 		}
-		if _, ok := word(filepath.Dir(file)); ok {
+		if _, ok := records.Word(filepath.Dir(file)); ok {
 			return driver.Notice{Asked: true, Why: driver.AskedToStop}
 		}
 		<-look.C
@@ -122,8 +128,8 @@ func awaitNotice(file string) driver.Notice {
 	return driver.Notice{Why: "Slurm has sent SIGTERM"}
 }
 
-// notice is the content of the file of that name.
-type notice struct {
+// Notice is the content of the file of that name.
+type Notice struct {
 	Asked bool   `json:"asked"`
 	Why   string `json:"why"`
 }

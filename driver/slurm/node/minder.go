@@ -1,4 +1,4 @@
-package slurm
+package node
 
 import (
 	"context"
@@ -17,6 +17,8 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
+	"github.com/drover-run/drover/driver/slurm/commands"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -32,10 +34,11 @@ type place struct {
 	step    bool
 }
 
-func whereAmI(dir string, get func(string) string) (p place, err error) {
+// FindPlace reads from Slurm's variables which task this process is.
+func FindPlace(dir string, get func(string) string) (p place, err error) {
 	p = place{folder: dir, node: get("SLURMD_NODENAME"), step: get(envStep) != ""}
 	if p.job, err = strconv.Atoi(get("SLURM_JOB_ID")); err != nil {
-		return p, fault.New(fault.Invalid, "Unset "+envFolder+".", "supervise agent: SLURM_JOB_ID=%q is not a job id", get("SLURM_JOB_ID"))
+		return p, fault.New(fault.Invalid, "Unset "+EnvFolder+".", "supervise agent: SLURM_JOB_ID=%q is not a job id", get("SLURM_JOB_ID"))
 	}
 	p.slurm = p.job
 	p.restart, _ = strconv.Atoi(get("SLURM_RESTART_COUNT")) // not set in the first run
@@ -52,19 +55,19 @@ func whereAmI(dir string, get func(string) string) (p place, err error) {
 // slurmTaskID is the task as Slurm's commands want it.
 func (p place) slurmTaskID() string {
 	if p.array {
-		return itoa(p.slurm) + "_" + itoa(p.task)
+		return records.Itoa(p.slurm) + "_" + records.Itoa(p.task)
 	}
-	return itoa(p.job)
+	return records.Itoa(p.job)
 }
 
 // attend is the process that Slurm has started. It returns the exit status.
 func attend(dir string) int {
 	terms := make(chan os.Signal, 4)
 	signal.Notify(terms, unix.SIGTERM, unix.SIGINT, unix.SIGUSR1, unix.SIGUSR2)
-	p, err := whereAmI(dir, os.Getenv)
-	var o orders
+	p, err := FindPlace(dir, os.Getenv)
+	var o records.Orders
 	if err == nil {
-		err = folder.ReadJSON(ordersFile(dir), &o)
+		err = folder.ReadJSON(records.OrdersFile(dir), &o)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "drover:", err)
@@ -73,7 +76,7 @@ func attend(dir string) int {
 	if o.Gang && !p.step {
 		return lead(p, o, terms)
 	}
-	from, _ := strconv.Atoi(os.Getenv(envFrom))
+	from, _ := strconv.Atoi(os.Getenv(EnvFrom))
 	i, err := number(p, o.Agents, from+p.task)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "drover: supervise agent:", err)
@@ -90,12 +93,12 @@ func attend(dir string) int {
 // number takes the number of an agent in base's place, which only one of Slurm's jobs can: -1 when
 // another job has it. A task that Slurm starts again gets another number.
 func number(p place, agents, base int) (int, error) {
-	of, err := again(p.folder, agents)
+	of, err := records.Again(p.folder, agents)
 	if err != nil {
 		return 0, err
 	}
-	for i := newest(of, agents, base); ; {
-		err := folder.CreateJSON(claimFile(p.folder, i), p.slurm)
+	for i := records.Newest(of, agents, base); ; {
+		err := folder.CreateJSON(records.ClaimFile(p.folder, i), p.slurm)
 		if err == nil {
 			return i, nil
 		}
@@ -103,13 +106,13 @@ func number(p place, agents, base int) (int, error) {
 			return 0, err
 		}
 		var who int
-		if err := folder.ReadJSON(claimFile(p.folder, i), &who); err != nil {
+		if err := folder.ReadJSON(records.ClaimFile(p.folder, i), &who); err != nil {
 			return 0, err
 		}
 		if who != p.slurm {
 			return -1, nil
 		}
-		if i, err = succeed(p.folder, agents, base, i); err != nil {
+		if i, err = records.Succeed(p.folder, agents, base, i); err != nil {
 			return 0, err
 		}
 	}
@@ -118,7 +121,7 @@ func number(p place, agents, base int) (int, error) {
 // minder supervises one agent.
 type minder struct {
 	place
-	orders orders
+	orders records.Orders
 	index  int
 	terms  <-chan os.Signal
 
@@ -135,19 +138,19 @@ const wordEvery = 2 * time.Second
 
 // superviseAgent starts the agent and waits until it has ended.
 func (m *minder) superviseAgent() int {
-	if _, asked := word(m.folder); asked {
-		say(m.folder, m.index, note{End: &end{Code: -1, Reason: "stopped before it began"}})
+	if _, asked := records.Word(m.folder); asked {
+		records.Say(m.folder, m.index, records.Note{End: &records.End{Code: -1, Reason: "stopped before it began"}})
 		return 0
 	}
 	deaths := make(chan os.Signal, 1)
 	signal.Notify(deaths, unix.SIGCHLD)
 	var err error
 	if m.agent, err = m.startAgent(); err != nil {
-		say(m.folder, m.index, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
+		records.Say(m.folder, m.index, records.Note{End: &records.End{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		return fault.ExitDrover
 	}
 	host, _ := os.Hostname()
-	say(m.folder, m.index, note{Up: &up{Slurm: m.place.slurm, Job: m.job, Restart: m.restart, Node: m.node, Host: host, PID: m.agent}})
+	records.Say(m.folder, m.index, records.Note{Up: &records.Up{Slurm: m.place.slurm, Job: m.job, Restart: m.restart, Node: m.node, Host: host, PID: m.agent}})
 	words := time.NewTicker(wordEvery)
 	defer words.Stop()
 	limit := time.NewTimer(0)
@@ -184,7 +187,7 @@ func (m *minder) superviseAgent() int {
 
 // applyStop does what a Stop asks for, if there is one. Of two ends the sooner counts.
 func (m *minder) applyStop() bool {
-	grace, ok := word(m.folder)
+	grace, ok := records.Word(m.folder)
 	if !ok {
 		return false
 	}
@@ -193,7 +196,7 @@ func (m *minder) applyStop() bool {
 		m.until = at
 	}
 	if grace > 0 {
-		m.signalAgent(notice{Asked: true, Why: driver.AskedToStop})
+		m.signalAgent(Notice{Asked: true, Why: driver.AskedToStop})
 	}
 	return true
 }
@@ -204,7 +207,7 @@ func (m *minder) signalled(s os.Signal) {
 		return
 	}
 	if s == unix.SIGUSR1 || s == unix.SIGUSR2 { // --signal=B:USR1
-		m.signalAgent(notice{Why: "Slurm has sent " + unix.SignalName(s.(syscall.Signal)) + ": its time limit is near"})
+		m.signalAgent(Notice{Why: "Slurm has sent " + unix.SignalName(s.(syscall.Signal)) + ": its time limit is near"})
 		return
 	}
 	n, _ := m.findStopCause()
@@ -214,15 +217,15 @@ func (m *minder) signalled(s os.Signal) {
 
 // recordSlurmStop notes that Slurm ends the agent. It writes the note before it signals the agent,
 // as the state of an agent that has ended is taken from the notes that exist then.
-func (m *minder) recordSlurmStop(n notice) {
+func (m *minder) recordSlurmStop(n Notice) {
 	m.slurm = true
-	say(m.folder, m.index, note{Asked: n.Asked, Taken: !n.Asked, Why: n.Why})
+	records.Say(m.folder, m.index, records.Note{Asked: n.Asked, Taken: !n.Asked, Why: n.Why})
 }
 
 // overtaken is for an agent that has ended before its supervisor signalled it: Slurm signals all
 // processes of a task, in no order, and the agent may have been faster.
 func (m *minder) overtaken(status unix.WaitStatus) {
-	if m.told || m.stopped || folder.ShellStatus(status) != exitLater {
+	if m.told || m.stopped || folder.ShellStatus(status) != ExitLater {
 		return
 	}
 	if n, known := m.findStopCause(); known {
@@ -231,13 +234,13 @@ func (m *minder) overtaken(status unix.WaitStatus) {
 }
 
 // signalAgent tells the agent to stop, once; the reason is written before the signal.
-func (m *minder) signalAgent(n notice) {
+func (m *minder) signalAgent(n Notice) {
 	if m.told {
 		return
 	}
 	m.told = true
 	if text, err := json.Marshal(n); err == nil {
-		folder.Replace(noticeFile(m.folder, m.index), text) // without it the agent takes it for an interruption
+		folder.Replace(records.NoticeFile(m.folder, m.index), text) // without it the agent takes it for an interruption
 	}
 	unix.Kill(m.agent, unix.SIGTERM)
 }
@@ -256,7 +259,7 @@ func (m *minder) nearLimit() (again time.Duration) {
 	case !ok:
 		return 10 * time.Minute
 	case left <= m.margin:
-		m.signalAgent(notice{Why: "the time limit of its Slurm job is near"})
+		m.signalAgent(Notice{Why: "the time limit of its Slurm job is near"})
 		return 0
 	}
 	return min(left-m.margin, time.Hour)
@@ -269,16 +272,16 @@ const mostMargin = 2 * time.Minute
 // recordEnd notes how the agent ended, and returns the status for Slurm. If the agent left work
 // behind, it asks Slurm to start the task again.
 func (m *minder) recordEnd(status unix.WaitStatus) int {
-	fate := end{Code: folder.ShellStatus(status), Reason: folder.Fate(status)}
-	say(m.folder, m.index, note{Fate: &fate, Stopped: m.stopped})
-	if fate.Code == exitLater && !m.slurm && !m.stopped && !m.step {
+	fate := records.End{Code: folder.ShellStatus(status), Reason: folder.Fate(status)}
+	records.Say(m.folder, m.index, records.Note{Fate: &fate, Stopped: m.stopped})
+	if fate.Code == ExitLater && !m.slurm && !m.stopped && !m.step {
 		requeue(m.slurmTaskID(), m.restart)
 	}
 	return fate.Code
 }
 
-// exitLater is the status of an agent that leaves work behind (EX_TEMPFAIL).
-const exitLater = 75
+// ExitLater is the status of an agent that leaves work behind (EX_TEMPFAIL).
+const ExitLater = 75
 
 // mostRestarts is how often the agent in one place is replaced without a command: as often as a job
 // may be interrupted.
@@ -289,7 +292,7 @@ func requeue(name string, restarts int) {
 	if restarts >= mostRestarts {
 		return
 	}
-	_, err := command(context.Background(), "", patience, os.Environ(), "scontrol", "requeue", name)
+	_, err := commands.Run(context.Background(), "", commands.Patience, os.Environ(), "scontrol", "requeue", name)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "drover: have Slurm start it again:", err)
 	}
@@ -301,14 +304,14 @@ func (m *minder) startAgent() (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	argv := m.orders.bootFields().Argv(m.orders.Placement, m.index)
-	return folder.Spawn(self, argv, m.agentEnviron(os.Environ()), logFile(m.folder, m.index))
+	argv := m.orders.BootFields().Argv(m.orders.Placement, m.index)
+	return folder.Spawn(self, argv, m.agentEnviron(os.Environ()), records.LogFile(m.folder, m.index))
 }
 
 // agentEnviron is the agent's environment: the variables that Slurm has set for this task, and over
 // them those from the submitting machine.
 func (m *minder) agentEnviron(slurms []string) (env []string) {
-	own := map[string]bool{envIndex: true}
+	own := map[string]bool{EnvIndex: true}
 	for _, kv := range m.orders.Env {
 		name, _, _ := strings.Cut(kv, "=")
 		own[name] = true
@@ -318,5 +321,5 @@ func (m *minder) agentEnviron(slurms []string) (env []string) {
 			env = append(env, kv)
 		}
 	}
-	return append(append(env, m.orders.Env...), envIndex+"="+itoa(m.index))
+	return append(append(env, m.orders.Env...), EnvIndex+"="+records.Itoa(m.index))
 }

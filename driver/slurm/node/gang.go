@@ -1,4 +1,4 @@
-package slurm
+package node
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/drover-run/drover/driver/slurm/commands"
+	"github.com/drover-run/drover/driver/slurm/records"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -29,11 +31,11 @@ const (
 )
 
 // lead is the script of a job on several nodes.
-func lead(p place, o orders, terms <-chan os.Signal) int {
-	if _, asked := word(p.folder); asked {
+func lead(p place, o records.Orders, terms <-chan os.Signal) int {
+	if _, asked := records.Word(p.folder); asked {
 		return 0
 	}
-	log, err := os.OpenFile(filepath.Join(p.folder, "out-"+itoa(p.job)+"-srun"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	log, err := os.OpenFile(filepath.Join(p.folder, "out-"+records.Itoa(p.job)+"-srun"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "drover:", err)
 		return fault.ExitDrover
@@ -55,16 +57,16 @@ func lead(p place, o orders, terms <-chan os.Signal) int {
 	release(srun.Process.Pid)
 	<-gone
 	code, asked := outlast(p, o, terms)
-	if _, stop := word(p.folder); code == exitLater && !asked && !stop {
+	if _, stop := records.Word(p.folder); code == ExitLater && !asked && !stop {
 		requeue(p.slurmTaskID(), p.restart)
 	}
 	return code
 }
 
-func srunArgs(p place, o orders, get func(string) string) []string {
-	n := itoa(o.Agents)
+func srunArgs(p place, o records.Orders, get func(string) string) []string {
+	n := records.Itoa(o.Agents)
 	args := []string{"--nodes=" + n, "--ntasks=" + n, "--ntasks-per-node=1", "--mpi=none", "--overlap", "--kill-on-bad-exit=0", "--wait=0", "--cpu-bind=none",
-		"--input=none", "--open-mode=append", "--job-name=drover", "--output=" + filepath.Join(p.folder, "out-"+itoa(p.job)+"-%t")}
+		"--input=none", "--open-mode=append", "--job-name=drover", "--output=" + filepath.Join(p.folder, "out-"+records.Itoa(p.job)+"-%t")}
 	if c := get("SLURM_CPUS_PER_TASK"); c != "" {
 		args = append(args, "--cpus-per-task="+c) // from 22.05 on, srun does not take it over
 	}
@@ -72,14 +74,14 @@ func srunArgs(p place, o orders, get func(string) string) []string {
 }
 
 // rows are the numbers of the agents that this job has started.
-func rows(p place, o orders) (mine []int) {
-	of, err := again(p.folder, o.Agents)
+func rows(p place, o records.Orders) (mine []int) {
+	of, err := records.Again(p.folder, o.Agents)
 	if err != nil {
 		return nil
 	}
 	for base := range o.Agents {
-		i := newest(of, o.Agents, base)
-		if n := heard(p.folder, i); n.Up != nil && n.Up.Slurm == p.slurm && n.Up.Restart == p.restart || n.End != nil {
+		i := records.Newest(of, o.Agents, base)
+		if n := records.Heard(p.folder, i); n.Up != nil && n.Up.Slurm == p.slurm && n.Up.Restart == p.restart || n.End != nil {
 			mine = append(mine, i)
 		}
 	}
@@ -88,7 +90,7 @@ func rows(p place, o orders) (mine []int) {
 
 // allUp waits until all tasks are up; false says that srun has ended before, or that
 // they take too long.
-func allUp(p place, o orders, gone <-chan error, terms <-chan os.Signal) bool {
+func allUp(p place, o records.Orders, gone <-chan error, terms <-chan os.Signal) bool {
 	look := time.NewTicker(leadPause / 5)
 	defer look.Stop()
 	late := time.NewTimer(upPatience)
@@ -127,7 +129,7 @@ func children(pid int) (all []int) {
 		}
 		_, rest, _ := strings.Cut(string(text[bytes.LastIndexByte(text, ')')+1:]), " ") // a name may hold anything
 		f := strings.Fields(rest)
-		if len(f) < 2 || f[1] != itoa(pid) {
+		if len(f) < 2 || f[1] != records.Itoa(pid) {
 			continue
 		}
 		if n, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
@@ -139,7 +141,7 @@ func children(pid int) (all []int) {
 
 // outlast waits until all tasks have ended. It returns the worst of their statuses, and whether
 // Slurm has told the job to stop.
-func outlast(p place, o orders, terms <-chan os.Signal) (code int, asked bool) {
+func outlast(p place, o records.Orders, terms <-chan os.Signal) (code int, asked bool) {
 	look, ask := time.NewTicker(leadPause), time.NewTicker(stepsEvery)
 	defer look.Stop()
 	defer ask.Stop()
@@ -151,7 +153,7 @@ func outlast(p place, o orders, terms <-chan os.Signal) (code int, asked bool) {
 			ended := 0
 			code = 0
 			for _, i := range rows(p, o) {
-				n := heard(p.folder, i)
+				n := records.Heard(p.folder, i)
 				if n.Fate != nil || n.Up == nil {
 					ended++
 				}
@@ -173,7 +175,7 @@ func outlast(p place, o orders, terms <-chan os.Signal) (code int, asked bool) {
 // hasSteps asks whether Slurm still has a step of this job beside its script. Without an answer of
 // Slurm it returns true.
 func hasSteps(p place) bool {
-	out, err := command(context.Background(), "", patience, os.Environ(), "squeue", "--noheader", "--steps", "--jobs="+itoa(p.job), "--format=%i")
+	out, err := commands.Run(context.Background(), "", commands.Patience, os.Environ(), "squeue", "--noheader", "--steps", "--jobs="+records.Itoa(p.job), "--format=%i")
 	if err != nil {
 		return true
 	}
