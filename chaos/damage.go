@@ -42,7 +42,7 @@ var damages = []damage{
 	{"an entry of 400 MB", func(dir, model string) error { return plantSized(dir, model, "sized", 400<<20) }},
 	{"entries that nest 200,000 deep", func(dir, model string) error {
 		return plantJob(dir, model, "deep", func(string) string {
-			return `{"v":1,"x":` + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}"
+			return `{"v":2,"x":` + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}"
 		})
 	}},
 	{"a job of 2^31 nodes", func(dir, model string) error {
@@ -55,10 +55,10 @@ var damages = []damage{
 		return plantJob(dir, model, "negative", replace(`"(count|chunk_size)":\d+`, `"$1":-5`))
 	}},
 	{"a job without job.json", func(dir, model string) error {
-		return plantTask(filepath.Join(dir, rival, "empty"), `{"v":1,"nonce":"x","by":"y","submitted":{"job":"`+filepath.Base(model)+`"}}`)
+		return plantTask(filepath.Join(dir, rival, "empty"), `{"v":2,"nonce":"x","by":"y","submitted":{"job":"`+filepath.Base(model)+`"}}`)
 	}},
 	{"a job that is another's", func(dir, _ string) error {
-		return plantTask(filepath.Join(dir, rival, "elsewhere"), `{"v":1,"nonce":"x","by":"y","submitted":{"job":"../../chaos/x"}}`)
+		return plantTask(filepath.Join(dir, rival, "elsewhere"), `{"v":2,"nonce":"x","by":"y","submitted":{"job":"../../chaos/x"}}`)
 	}},
 }
 

@@ -96,7 +96,7 @@ func TestWhatTheIntruderAchievesIsBroken(t *testing.T) {
 // Every piece of damage can be planted beside a job, and is damage: job.json is not
 // what it was, or something is there that was not.
 func TestAllDamageIsPlanted(t *testing.T) {
-	const jobText = `{"v":1,"id":"33q7ykvbc2nk686w","spec":{"nodes":1},"manifest":{"count":5,"to":5},"chunk_size":1,"at":"2026-11-23T15:58:11Z"}`
+	const jobText = `{"v":2,"id":"33q7ykvbc2nk686w","spec":{"nodes":1},"manifest":{"count":5,"to":5},"chunk_size":1,"at":"2026-11-23T15:58:11Z"}`
 	for _, d := range damages {
 		dir := t.TempDir()
 		model := filepath.Join(dir, "chaos", "round1", "33q7ykvbc2nk686w")

@@ -53,7 +53,7 @@ func (d *desk) submit(project, task string, nodes int) *Job {
 	d.t.Helper()
 	spec, err := job.Spec{Project: project, Task: task, Program: "train.py", Nodes: nodes, On: mem.Name}.Normal()
 	d.check(err)
-	j := job.Job{V: 1, Spec: spec}
+	j := job.Job{V: job.Format, Spec: spec}
 	d.check(tasks.NameJob(d.t.Context(), d.world, &j))
 	_, mine, err := tasks.SubmitJob(d.t.Context(), d.world, j, "cli-1")
 	if d.check(err); !mine {

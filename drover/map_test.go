@@ -53,7 +53,7 @@ func (d *desk) submitChunks(task, format, text string, size int, change func(*jo
 	}
 	spec, err := spec.Normal()
 	d.check(err)
-	j := job.Job{V: 1, Spec: spec, ChunkSize: size}
+	j := job.Job{V: job.Format, Spec: spec, ChunkSize: size}
 	d.check(tasks.NameJob(d.t.Context(), d.world, &j))
 	j.Manifest = d.list(j.Path(), format, text)
 	_, mine, err := tasks.SubmitJob(d.t.Context(), d.world, j, "cli-1")

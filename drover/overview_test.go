@@ -155,7 +155,7 @@ func TestAnOverviewSeesWhatComes(t *testing.T) {
 	if said, _ := look(allOf, 0); said == "work FAILED; " {
 		t.Errorf("it was opened again: %s", said)
 	}
-	half := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "half", Program: "x", On: mem.Name}}
+	half := job.Job{V: job.Format, Spec: job.Spec{Project: "demo", Task: "half", Program: "x", On: mem.Name}}
 	half.Spec, err = half.Spec.Normal()
 	d.check(err)
 	d.check(tasks.NameJob(ctx, d.world, &half)) // its submit gets no further

@@ -5,10 +5,15 @@ import (
 	"time"
 )
 
+// Format is the format of the facts in a store, from job.json to the last entry of a log. A drover
+// reads one format and refuses a store of any other. 2: submission, gone and idle-flag were called
+// place, told and bell in format 1.
+const Format = 2
+
 // Job is one accepted execution of a task: what job.json holds. It is written
 // once, before the task's log names the job, and never changes.
 type Job struct {
-	V     int    `json:"v"` // format, 1
+	V     int    `json:"v"` // Format
 	ID    string `json:"id"`
 	Short string `json:"short"` // its key under ids/
 	Spec  Spec   `json:"spec"`

@@ -120,16 +120,16 @@ var damages = []struct {
 		s.edit(t, s.mm+"/job.json", func(r record) { at(t, r, "spec")["out"] = []any{filepath.Join(s.dir, "ABS{}.txt")} })
 	}, verbs: ofMap, hides: "mm"},
 	{name: "JSON that nests 200,000 deep", plant: func(t *testing.T, s *smallStore) {
-		deep := `{"v":1,"x":` + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}"
+		deep := `{"v":2,"x":` + strings.Repeat("[", 200_000) + strings.Repeat("]", 200_000) + "}"
 		for _, key := range []string{s.tidy + "/job.json", s.fails + "/log/00000002", s.mm + "/log/00000001", s.mm + "/results/000009_00000001_0_0_1_1_0_0_0"} {
 			s.write(t, key, deep)
 		}
 	}, hides: "tidy fails mm"},
 	{name: "an entry of 400 MB", plant: func(t *testing.T, s *smallStore) {
-		s.writeLarge(t, s.fails+"/log/00000002", `{"v":1,"settled":{"state":"FAILED","reason":"`, 400<<20)
+		s.writeLarge(t, s.fails+"/log/00000002", `{"v":2,"settled":{"state":"FAILED","reason":"`, 400<<20)
 	}, verbs: ofFail, hides: "fails"},
 	{name: "a job.json of 400 MB", plant: func(t *testing.T, s *smallStore) {
-		s.writeLarge(t, s.fails+"/job.json", `{"v":1,"id":"`, 400<<20)
+		s.writeLarge(t, s.fails+"/job.json", `{"v":2,"id":"`, 400<<20)
 	}, verbs: ofFail, hides: "fails"},
 	{name: "30 jobs of 400 MB each", plant: func(t *testing.T, s *smallStore) {
 		for i := range 30 {
@@ -137,13 +137,13 @@ var damages = []struct {
 			if err := os.CopyFS(s.path(task), os.DirFS(s.path("proj/fails"))); err != nil {
 				t.Fatal(err)
 			}
-			s.writeLarge(t, task+filepath.Base(s.fails)+"/job.json", `{"v":1,"id":"`, 400<<20)
+			s.writeLarge(t, task+filepath.Base(s.fails)+"/job.json", `{"v":2,"id":"`, 400<<20)
 		}
 	}, verbs: lists},
 	{name: "everything else of 400 MB", plant: func(t *testing.T, s *smallStore) {
 		for _, key := range append(s.glob(t, s.fails+"/agents/*"), s.fails+"/attempts/1/exit/0", s.fails+"/attempts/1/join/0", s.glob(t, s.fails+"/logs/000001*")[0],
 			"proj/tidy/state/0/00000000", s.tidy+"/attempts/1/out/0/00000000", "ids/aaaa", s.glob(t, s.mm+"/results/*")[0], s.glob(t, s.mm+"/chunks/*/*/*1")[0], s.glob(t, s.mm+"/items/index*")[0]) {
-			s.writeLarge(t, key, `{"v":1,"nonce":"`, 400<<20)
+			s.writeLarge(t, key, `{"v":2,"nonce":"`, 400<<20)
 		}
 	}, hides: "fails"},
 	{name: "numbers at their ends", plant: func(t *testing.T, s *smallStore) {
@@ -171,7 +171,7 @@ var damages = []struct {
 	}, verbs: ofMap, hides: "mm"},
 	{name: "names of results that say nonsense", plant: func(t *testing.T, s *smallStore) {
 		for _, name := range []string{"999999_99999999_0_0_9223372036854775807_9223372036854775807_0_0_0", "zzz", "000001_00000001_0_0_-1_1_0_0_0"} {
-			s.write(t, s.mm+"/results/"+name, `{"v":1,"id":"000001","n":1,"results":[{"i":99999999999,"t":-1}]}`)
+			s.write(t, s.mm+"/results/"+name, `{"v":2,"id":"000001","n":1,"results":[{"i":99999999999,"t":-1}]}`)
 		}
 	}, verbs: ofMap},
 	{name: "a log that inflates to 2 GB", plant: func(t *testing.T, s *smallStore) {
@@ -213,11 +213,11 @@ var damages = []struct {
 	{name: "an entry that is a pipe", plant: func(t *testing.T, s *smallStore) { s.pipe(t, "proj/fails/log/00000002") }, verbs: ofFail},
 	{name: "3,000 tasks without jobs", plant: func(t *testing.T, s *smallStore) {
 		for i := range 3000 {
-			s.write(t, fmt.Sprintf("proj/t%d/log/00000000", i), `{"v":1,"nonce":"x","by":"y","at":"2026-11-23T09:13:04Z","submitted":{"job":"`+filepath.Base(s.fails)+`"}}`)
+			s.write(t, fmt.Sprintf("proj/t%d/log/00000000", i), `{"v":2,"nonce":"x","by":"y","at":"2026-11-23T09:13:04Z","submitted":{"job":"`+filepath.Base(s.fails)+`"}}`)
 		}
 	}, verbs: lists},
 	{name: "a task whose job is another's", plant: func(t *testing.T, s *smallStore) {
-		s.write(t, "proj/fails/log/00000002", `{"v":1,"nonce":"x","by":"y","at":"2026-11-23T09:13:04Z","submitted":{"job":"../../`+s.tidy+`"}}`)
+		s.write(t, "proj/fails/log/00000002", `{"v":2,"nonce":"x","by":"y","at":"2026-11-23T09:13:04Z","submitted":{"job":"../../`+s.tidy+`"}}`)
 	}, verbs: ofFail},
 	{name: "a job.json that was changed", plant: func(t *testing.T, s *smallStore) {
 		text, err := os.ReadFile(s.path(s.fails + "/job.json"))

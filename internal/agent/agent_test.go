@@ -184,7 +184,7 @@ func TestAShellScriptThatIsNotExecutableRunsAllTheSame(t *testing.T) {
 	p.check(err)
 	spec, err := job.Spec{Project: "demo", Task: "digits", Program: "a.sh"}.Normal()
 	p.check(err)
-	j := job.Job{V: 1, Spec: spec, Code: job.Code{Blob: string(b.Blob), Script: "a.sh"}}
+	j := job.Job{V: job.Format, Spec: spec, Code: job.Code{Blob: string(b.Blob), Script: "a.sh"}}
 	p.check(tasks.NameJob(t.Context(), p.World, &j))
 	_, _, err = tasks.SubmitJob(t.Context(), p.World, j, "cli-1")
 	p.check(err)
@@ -207,7 +207,7 @@ func TestInputsAreWhereTheProgramLooks(t *testing.T) {
 		spec, err := job.Spec{Project: "demo", Task: name, Verb: job.Shell, Program: `cat "$SM_CHANNEL_DATA/a/b.csv"`,
 			Inputs: []job.Input{{Name: "data", Path: "d"}}}.Normal()
 		p.check(err)
-		j := job.Job{V: 1, Spec: spec, Inputs: map[string]string{"data": string(digest)}}
+		j := job.Job{V: job.Format, Spec: spec, Inputs: map[string]string{"data": string(digest)}}
 		p.check(tasks.NameJob(t.Context(), p.World, &j))
 		_, _, err = tasks.SubmitJob(t.Context(), p.World, j, "cli-1")
 		p.check(err)
@@ -423,7 +423,7 @@ func TestAJobThatWasNeverSubmittedIsNotWorkedOn(t *testing.T) {
 	j := p.submit(shell("true"), nil)
 	other := j
 	other.ID = "zzzz2345"
-	_, _, err := p.Store.CreateOnce(t.Context(), other.Path().String()+"/job.json", []byte(`{"v":1,"id":"zzzz2345"}`))
+	_, _, err := p.Store.CreateOnce(t.Context(), other.Path().String()+"/job.json", []byte(`{"v":2,"id":"zzzz2345"}`))
 	p.check(err)
 	w := p.start(other, nil)
 	<-w.ended

@@ -32,7 +32,7 @@ func (p *place) submitMap(spec job.Spec, n int, files map[string]string) job.Job
 	p.check(err)
 	m, err := list.Put(p.t.Context(), p.Store, "")
 	p.check(err)
-	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Manifest: job.Manifest(m), ChunkSize: chunks.ChunkSize(n, spec.Workers)}
+	j := job.Job{V: job.Format, Spec: spec, At: time.Now().UTC(), Manifest: job.Manifest(m), ChunkSize: chunks.ChunkSize(n, spec.Workers)}
 	j.Code = p.code(spec.Program, files)
 	p.check(tasks.NameJob(p.t.Context(), p.World, &j))
 	_, mine, err := tasks.SubmitJob(p.t.Context(), p.World, j, "cli-1")

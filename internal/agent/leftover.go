@@ -248,7 +248,7 @@ func (r *remains) saveDeadAgents(ctx context.Context) {
 
 func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 	u := d.Unsaved
-	me := protocol.Restored{Job: u.Job, Place: u.Place, Attempt: u.Attempt, Agent: u.Agent}
+	me := protocol.Restored{Job: u.Job, Submission: u.Place, Attempt: u.Attempt, Agent: u.Agent}
 	gens, newest, err := states.ReopenState(ctx, r.World, u.jobPath(), u.Rank, me)
 	if err != nil {
 		return err

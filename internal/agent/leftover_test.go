@@ -146,7 +146,7 @@ func TestWhatADeadAgentLeftStaysUntilItsJobHasEnded(t *testing.T) {
 	p.check(err)
 	another := func() {
 		t.Helper()
-		o := job.Job{V: 1, Spec: spec, At: time.Now().UTC()}
+		o := job.Job{V: job.Format, Spec: spec, At: time.Now().UTC()}
 		p.check(tasks.NameJob(t.Context(), p.World, &o))
 		_, _, err := tasks.SubmitJob(t.Context(), p.World, o, "cli-1")
 		p.check(err)

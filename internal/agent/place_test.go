@@ -144,7 +144,7 @@ func (p *place) submitWith(spec job.Spec, files map[string]string, change func(*
 	spec.Project, spec.Task = "demo", "digits"
 	spec, err := spec.Normal()
 	p.check(err)
-	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC(), Code: p.code(spec.Program, files)}
+	j := job.Job{V: job.Format, Spec: spec, At: time.Now().UTC(), Code: p.code(spec.Program, files)}
 	change(&j)
 	p.check(tasks.NameJob(p.t.Context(), p.World, &j))
 	_, mine, err := tasks.SubmitJob(p.t.Context(), p.World, j, "cli-1")

@@ -232,7 +232,7 @@ func (a *agent) setUpAttempt(ctx context.Context, o runagent.Order) error {
 
 // restoreRank takes the rank's state over and lays out what it begins with.
 func (a *agent) restoreRank(ctx context.Context, o runagent.Order) error {
-	me := protocol.Restored{Job: a.Job.ID, Place: a.Place, Attempt: o.Attempt, Agent: a.Id}
+	me := protocol.Restored{Job: a.Job.ID, Submission: a.Place, Attempt: o.Attempt, Agent: a.Id}
 	complete := func(s protocol.Saved) (bool, error) { return a.state.allBlobsExist(ctx, s) }
 	gens, saved, err := states.RestoreState(ctx, a.World, a.Path, o.Rank, me, a.Job.Since, complete)
 	if errors.Is(err, states.ErrFenced) {
@@ -244,7 +244,7 @@ func (a *agent) restoreRank(ctx context.Context, o runagent.Order) error {
 	}
 	a.state.gens = gens
 	if saved == nil {
-		saved = &protocol.Saved{Place: -1}
+		saved = &protocol.Saved{Submission: -1}
 	}
 	state := *saved
 	switch {
@@ -257,7 +257,7 @@ func (a *agent) restoreRank(ctx context.Context, o runagent.Order) error {
 		if err != nil {
 			return err
 		}
-	case state.Place < a.state.stateSince():
+	case state.Submission < a.state.stateSince():
 		state.State = ""
 	}
 	err = a.state.restoreFolder(ctx, restoredCheckpoints, saved.Checkpoints, a.space.HostPaths().Checkpoints, *saved)

@@ -34,7 +34,7 @@ func (s *rankState) sharedState(ctx context.Context, o runagent.Order) (protocol
 		d, err = tree.PutTree(ctx, s.World.Store, listing)
 		return d, listing.Bytes(), err
 	}
-	me := protocol.Begun{Job: s.Job.ID, Place: s.Place, Attempt: o.Attempt, Agent: s.Id, Own: contract.Own(s.Job.Spec.Nodes)}
+	me := protocol.Begun{Job: s.Job.ID, Submission: s.Place, Attempt: o.Attempt, Agent: s.Id, Own: contract.Own(s.Job.Spec.Nodes)}
 	complete := func(saved protocol.Saved) (bool, error) { return s.allBlobsExist(ctx, saved) }
 	b, err := states.BeginShared(ctx, s.World, s.Path, me, s.stateSince(), complete, unite)
 	if err != nil || b.State == "" {

@@ -147,7 +147,7 @@ func TestACleanStateBeginsEmpty(t *testing.T) {
 	spec.Project, spec.Task, spec.CleanState = "demo", "digits", true
 	spec, err := spec.Normal()
 	p.check(err)
-	next := job.Job{V: 1, Spec: spec, StateSince: 1}
+	next := job.Job{V: job.Format, Spec: spec, StateSince: 1}
 	p.check(tasks.NameJob(t.Context(), p.World, &next))
 	_, _, err = tasks.SubmitJob(t.Context(), p.World, next, "cli-1")
 	p.check(err)
@@ -184,7 +184,7 @@ open(os.environ["SSM_OUTPUT"] + "/o", "w").write("out")
 		p.check(err)
 		d, err := tree.PutTree(t.Context(), p.Store, listing)
 		p.check(err)
-		j := job.Job{V: 1, Spec: spec, Code: p.code("clean.py", map[string]string{"clean.py": script}),
+		j := job.Job{V: job.Format, Spec: spec, Code: p.code("clean.py", map[string]string{"clean.py": script}),
 			Inputs: map[string]string{"data": string(d), "table_1": string(d)}}
 		p.check(tasks.NameJob(t.Context(), p.World, &j))
 		_, _, err = tasks.SubmitJob(t.Context(), p.World, j, "cli-1")

@@ -28,7 +28,7 @@ func (d *desk) submitMap(spec job.Spec, chunk int, from items.Source) *leftMap {
 	spec.Project, spec.Verb, spec.On = "demo", job.Map, "mem"
 	spec, err := spec.Normal()
 	m.check(err)
-	m.job = job.Job{V: 1, Spec: spec, ChunkSize: chunk, User: "ann", Host: "desk"}
+	m.job = job.Job{V: job.Format, Spec: spec, ChunkSize: chunk, User: "ann", Host: "desk"}
 	m.check(tasks.NameJob(ctx, m.World, &m.job))
 	l, err := items.Collect(ctx, from, d.t.TempDir())
 	m.check(err)

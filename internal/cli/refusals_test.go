@@ -65,7 +65,7 @@ func (d *desk) aRun(task string) (id string) {
 	m := d.world()
 	spec, err := job.Spec{Project: "demo", Task: task, Program: "train.py", Nodes: 1, On: "mem"}.Normal()
 	m.check(err)
-	m.job = job.Job{V: 1, Spec: spec, User: "ann", Host: "desk"}
+	m.job = job.Job{V: job.Format, Spec: spec, User: "ann", Host: "desk"}
 	m.check(tasks.NameJob(d.t.Context(), m.World, &m.job))
 	_, _, err = tasks.SubmitJob(d.t.Context(), m.World, m.job, "cli-1")
 	m.check(err)

@@ -58,7 +58,7 @@ func (w *ward) mapOfThree(task string) job.Job {
 	ctx := w.t.Context()
 	spec, err := job.Spec{Project: "demo", Task: task, Program: "train.py"}.Normal()
 	w.check(err)
-	j := job.Job{V: 1, Spec: spec, At: w.clock.Now()}
+	j := job.Job{V: job.Format, Spec: spec, At: w.clock.Now()}
 	w.check(tasks.NameJob(ctx, w.World, &j))
 	code, _, err := w.World.Store.PutBlob(ctx, strings.NewReader("code of "+j.ID))
 	w.check(err)

@@ -104,7 +104,7 @@ func (s *shelf) ship(watch func(report.CopyProgress)) (job.Manifest, error) {
 			watch(now)
 		}
 	}
-	j := job.Job{V: 1, Spec: p.Spec}
+	j := job.Job{V: job.Format, Spec: p.Spec}
 	s.check(tasks.NameJob(s.t.Context(), s.World, &j))
 	m, err := s.newSubmitter().storeItems(s.t.Context(), &p, p.Items.list, j.Path())
 	if err != nil {

@@ -178,7 +178,7 @@ func TestAReplacedJobIsCancelledAndItsCheckpointsGoOn(t *testing.T) {
 	}
 	rep := d.look(second)
 	all := func(protocol.Saved) (bool, error) { return true, nil }
-	me := protocol.Restored{Job: second.Job, Place: 2, Attempt: 1, Agent: "1-0-new"}
+	me := protocol.Restored{Job: second.Job, Submission: 2, Attempt: 1, Agent: "1-0-new"}
 	_, saved, err := states.RestoreState(t.Context(), d.World, second, 0, me, rep.Job.Since, all)
 	if d.check(err); saved == nil || saved.Job != first.Job || saved.Checkpoints == "" {
 		t.Errorf("it begins with %+v", saved)

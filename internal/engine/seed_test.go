@@ -282,10 +282,10 @@ func (d *desk) share(p job.Path, ranks ...map[string]string) {
 	own := []string{"algo-1", "algo-2", "algo-3"}[:len(ranks)]
 	for rank, files := range ranks {
 		agent := "1-0-" + own[rank]
-		g, _, err := states.RestoreState(ctx, d.World, p, rank, protocol.Restored{Job: p.Job, Place: place, Attempt: 1, Agent: agent}, 0, d.Inputs.StateIsComplete(ctx))
+		g, _, err := states.RestoreState(ctx, d.World, p, rank, protocol.Restored{Job: p.Job, Submission: place, Attempt: 1, Agent: agent}, 0, d.Inputs.StateIsComplete(ctx))
 		d.check(err)
 		var base tree.Tree
-		b, err := states.BeginShared(ctx, d.World, p, protocol.Begun{Job: p.Job, Place: place, Attempt: 1, Agent: agent, Own: own}, -1, d.Inputs.StateIsComplete(ctx),
+		b, err := states.BeginShared(ctx, d.World, p, protocol.Begun{Job: p.Job, Submission: place, Attempt: 1, Agent: agent, Own: own}, -1, d.Inputs.StateIsComplete(ctx),
 			func(s states.Shared) (store.Digest, int64, error) {
 				if base, err = d.Inputs.ReadUnitedTree(ctx, s); err != nil {
 					return "", 0, err

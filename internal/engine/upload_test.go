@@ -324,7 +324,7 @@ func TestFilesThatChangeWhileTheyAreStoredAreRefused(t *testing.T) {
 	p, err := d.Plan(t.Context(), mapping(), false)
 	d.check(err)
 	defer p.Close()
-	j := job.Job{V: 1, Spec: p.Spec}
+	j := job.Job{V: job.Format, Spec: p.Spec}
 	d.check(tasks.NameJob(t.Context(), d.World, &j))
 	m, err := d.newSubmitter().storeItems(t.Context(), &p, p.Items.list, j.Path())
 	d.check(err)

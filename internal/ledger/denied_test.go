@@ -45,7 +45,7 @@ func (denied) List(context.Context, string, string, int) ([]store.Object, bool, 
 func TestWhatAStoreDeniesNamesWhatWasToBeDone(t *testing.T) {
 	w := protocol.World{Store: store.New(denied{mem.New()}, store.Options{}), Rand: rand.Reader}
 	p := job.Path{Project: "p", Task: "t", Job: "abcd2345abcd2345"}
-	j := job.Job{V: 1, ID: p.Job, Short: "abcd", Spec: job.Spec{Project: "p", Task: "t", Verb: job.Run, Program: "x", Nodes: 1}}
+	j := job.Job{V: job.Format, ID: p.Job, Short: "abcd", Spec: job.Spec{Project: "p", Task: "t", Verb: job.Run, Program: "x", Nodes: 1}}
 	all := func(protocol.Saved) (bool, error) { return true, nil }
 	var said faulttest.Sayings
 	for what, do := range map[string]func(ctx context.Context) error{

@@ -53,7 +53,7 @@ func (d *desk) submit(change func(*job.Job)) job.Job {
 	d.t.Helper()
 	spec, err := job.Spec{Project: "demo", Task: "digits", Program: "train.py"}.Normal()
 	d.check(err)
-	j := job.Job{V: 1, Spec: spec, User: "ann", Host: "desk", At: d.clock.Now()}
+	j := job.Job{V: job.Format, Spec: spec, User: "ann", Host: "desk", At: d.clock.Now()}
 	if change != nil {
 		change(&j)
 	}

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -122,37 +124,45 @@ func TestAnAppendThatWasNotQuickestTellsWhoWas(t *testing.T) {
 	}
 }
 
-func TestWhatANewerDroverWroteIsRefused(t *testing.T) {
-	newer := map[string]any{"v": protocol.Format + 1}
-	refused := func(name string, err error) {
-		t.Helper()
-		if fault.KindOf(err) != fault.Invalid || fault.Hint(err) != "Use the newer drover that wrote it." {
-			t.Errorf("%s: %v", name, err)
+// A store of an older or a newer format is refused in one sentence that says which format this
+// drover reads, and with the drover to use instead.
+func TestWhatADroverOfAnotherFormatWroteIsRefused(t *testing.T) {
+	for format, hint := range map[int]string{
+		protocol.Format + 1: "Use the newer drover that wrote it.",
+		protocol.Format - 1: "Use the older drover that wrote it, or another store: --store.",
+	} {
+		of := map[string]any{"v": format}
+		refused := func(name string, err error) {
+			t.Helper()
+			want := fmt.Sprintf("it has format %d, and this drover reads format %d", format, protocol.Format)
+			if fault.KindOf(err) != fault.Invalid || fault.Hint(err) != hint || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%s: %v with the hint %q, want %s with %q", name, err, fault.Hint(err), want, hint)
+			}
 		}
+		d := newDesk(t)
+		j := d.submit(nil)
+		d.create(protocol.JobDir(j.Path())+"/log/00000000", of)
+		_, err := views.ReadReport(t.Context(), d.World, j.Path())
+		refused("an entry of a job's log", err)
+		_, err = control.CancelJob(t.Context(), d.World, j.Path(), "me", "")
+		refused("a cancel", err)
+
+		d = newDesk(t)
+		j = d.submit(nil)
+		d.write(j, opened(1, protocol.First))
+		d.create(protocol.AttemptKey(j.Path(), 1, "join", 0), of)
+		_, err = views.ReadReport(t.Context(), d.World, j.Path())
+		refused("a join", err)
+
+		d = newDesk(t)
+		d.create("demo/digits/log/00000000", of)
+		_, err = tasks.ReadTask(t.Context(), d.World, job.Path{Project: "demo", Task: "digits"})
+		refused("an entry of a task's log", err)
+
+		d.create("demo/digits/abcd/job.json", of)
+		_, err = tasks.LoadJob(t.Context(), d.World, job.Path{Project: "demo", Task: "digits", Job: "abcd"})
+		refused("a job", err)
 	}
-	d := newDesk(t)
-	j := d.submit(nil)
-	d.create(protocol.JobDir(j.Path())+"/log/00000000", newer)
-	_, err := views.ReadReport(t.Context(), d.World, j.Path())
-	refused("an entry of a job's log", err)
-	_, err = control.CancelJob(t.Context(), d.World, j.Path(), "me", "")
-	refused("a cancel", err)
-
-	d = newDesk(t)
-	j = d.submit(nil)
-	d.write(j, opened(1, protocol.First))
-	d.create(protocol.AttemptKey(j.Path(), 1, "join", 0), newer)
-	_, err = views.ReadReport(t.Context(), d.World, j.Path())
-	refused("a join", err)
-
-	d = newDesk(t)
-	d.create("demo/digits/log/00000000", newer)
-	_, err = tasks.ReadTask(t.Context(), d.World, job.Path{Project: "demo", Task: "digits"})
-	refused("an entry of a task's log", err)
-
-	d.create("demo/digits/abcd/job.json", newer)
-	_, err = tasks.LoadJob(t.Context(), d.World, job.Path{Project: "demo", Task: "digits", Job: "abcd"})
-	refused("a job", err)
 }
 
 func TestWhatNobodyCouldHaveWrittenIsOurBug(t *testing.T) {
@@ -177,7 +187,7 @@ func TestARecordOfAnotherJobIsNotRead(t *testing.T) {
 		"none":                  func(j *job.Job) { j.Short = "" },
 	} {
 		d := newDesk(t)
-		j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
+		j := job.Job{V: job.Format, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
 		d.check(tasks.NameJob(t.Context(), d.World, &j))
 		path := j.Path()
 		change(&j)

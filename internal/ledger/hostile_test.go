@@ -72,7 +72,7 @@ func FuzzAHostileChunk(f *testing.F) {
 func FuzzAHostileRun(f *testing.F) {
 	f.Add([]byte(`{"placed":{"placement":1,"agents":1,"target":"local"}}`+"\n"+`{"attempt":{"k":1,"cause":"first"}}`+"\n"+`{"settled":{"state":"SUCCEEDED","attempt":1}}`),
 		[]byte(`{"agent":"a","port":1}`), []byte(`{"verdict":"done"}`), []byte(`{"spec":{"nodes":1}}`))
-	f.Add([]byte(`{"attempt":{"k":1}}`+"\n"+`{"cancelled":{"drain":true}}`+"\n"+`{"cancelled":{}}`+"\n"+`{"failing":{}}`+"\n"+`{"reopened":{"place":1}}`),
+	f.Add([]byte(`{"attempt":{"k":1}}`+"\n"+`{"cancelled":{"drain":true}}`+"\n"+`{"cancelled":{}}`+"\n"+`{"failing":{}}`+"\n"+`{"reopened":{"submission":1}}`),
 		[]byte(`{}`), []byte(`{"verdict":"failed","code":3}`), []byte(`{"spec":{"nodes":2147483648}}`))
 	f.Add([]byte(`{"extended":{"first":1,"size":0,"manifest":{"count":3}}}`+"\n"+`{"reopened":{"items":[[1,9]]}}`), []byte(`{}`), []byte(`{}`),
 		[]byte(`{"chunk_size":0,"manifest":{"count":-5}}`))

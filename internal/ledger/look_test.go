@@ -190,7 +190,7 @@ func TestTheNewestJobIsTheLastOne(t *testing.T) {
 	}
 	var want []job.Path
 	for i, project := range []string{"demo", "other", "demo"} {
-		j := job.Job{V: 1, Spec: job.Spec{Project: project, Task: fmt.Sprint("t", i)}}
+		j := job.Job{V: job.Format, Spec: job.Spec{Project: project, Task: fmt.Sprint("t", i)}}
 		d.check(tasks.NameJob(t.Context(), d.World, &j))
 		if _, mine, err := tasks.SubmitJob(t.Context(), d.World, j, "cli"); err != nil || !mine {
 			t.Fatal(mine, err)

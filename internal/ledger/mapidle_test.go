@@ -116,7 +116,7 @@ func TestAClaimThatWasGivenUpIsLookedAfterUntilItLands(t *testing.T) {
 		}
 		d.pass(m.Again())
 	}
-	e := protocol.ChunkEntry{Header: protocol.Header{By: m.ID}, Claimed: &protocol.Claimed{Agent: m.ID, N: 2, Why: protocol.FreeAgain}}
+	e := protocol.ChunkEntry{Header: protocol.Header{V: protocol.Format, By: m.ID}, Claimed: &protocol.Claimed{Agent: m.ID, N: 2, Why: protocol.FreeAgain}}
 	d.check(d.Store.Put(ctx, m.Inventory.EntryKey(c, c.N), protocol.Encode(e))) // and now it lands
 	_, err = control.ContinueMap(ctx, d.World, j.Path(), "cli")
 	d.check(err)
@@ -147,7 +147,7 @@ func TestAClaimThatCannotLandYetKeepsNoOtherWaiting(t *testing.T) {
 		m.AddUnsure(mapagent.UnsureClaim{Chunk: c, N: c.N})
 		m.AddUnsure(mapagent.UnsureClaim{Chunk: c, N: c.N})
 	}
-	e := protocol.ChunkEntry{Header: protocol.Header{By: m.ID}, Claimed: &protocol.Claimed{Agent: m.ID, N: 1, Why: protocol.Untouched}}
+	e := protocol.ChunkEntry{Header: protocol.Header{V: protocol.Format, By: m.ID}, Claimed: &protocol.Claimed{Agent: m.ID, N: 1, Why: protocol.Untouched}}
 	d.check(d.Store.Put(ctx, m.Inventory.EntryKey(landed, landed.N), protocol.Encode(e)))
 	h, err := m.ResolveUnsure(ctx)
 	if h == nil || h.ID() != landed.ID || err != nil {

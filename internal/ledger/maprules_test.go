@@ -186,13 +186,13 @@ func TestWhatCountsInAMapsLog(t *testing.T) {
 	t.Parallel()
 	stop, fail := protocol.JobEntry{Cancelled: &protocol.Stop{}}, protocol.JobEntry{Failing: &protocol.Stop{}}
 	settled := func(s job.State, place int) protocol.JobEntry {
-		return protocol.JobEntry{Settled: &protocol.Settled{State: s, Place: place}}
+		return protocol.JobEntry{Settled: &protocol.Settled{State: s, Submission: place}}
 	}
 	more := func(first int) protocol.JobEntry {
 		return protocol.JobEntry{Extended: &protocol.Extended{Manifest: job.Manifest{Count: 5}, First: first, Size: 2}}
 	}
 	again := func(place int) protocol.JobEntry {
-		return protocol.JobEntry{Reopened: &protocol.Reopened{Place: place}}
+		return protocol.JobEntry{Reopened: &protocol.Reopened{Submission: place}}
 	}
 	for _, c := range []struct {
 		name    string
@@ -256,7 +256,7 @@ func TestAReopenAndACloseRaceForOneNumber(t *testing.T) {
 		if closeFirst {
 			d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-2"))
 		}
-		d.write(j, protocol.JobEntry{Reopened: &protocol.Reopened{Place: 2}}) // the process wakes up
+		d.write(j, protocol.JobEntry{Reopened: &protocol.Reopened{Submission: 2}}) // the process wakes up
 		d.check(tasks.CloseJob(t.Context(), d.World, j.Path(), "cli-2"))
 		task, err := tasks.ReadTask(t.Context(), d.World, j.Path())
 		d.check(err)

@@ -382,7 +382,7 @@ func wantedOfMaps() []string {
 		"new code", "new code with a round", "code as it once was", "began with new code", "left for new code", "drained an agent", "left as it was drained", "let an item end with old code",
 		"new limits", "new settings", "began with new limits", "handed for a back-off", "cancelled with drain", "cancelled after a drain", "final by a rule", "reopened live", "reopened after " + string(job.Succeeded), "reopened after " + string(job.Failed), "reopened after " + string(job.Cancelled),
 		"failing: too many items", "failing: nothing came to live"}
-	for _, e := range []string{"submitted", "closed", "placed", "amended", "extended", "paused", "resumed", "cancelled", "failing", "settled", "told", "drained", "reopened",
+	for _, e := range []string{"submitted", "closed", "placed", "amended", "extended", "paused", "resumed", "cancelled", "failing", "settled", "gone", "drained", "reopened",
 		"results", "starting", "handed", "released", "ended", "ended by a stop", "again"} {
 		all = append(all, "entry "+e)
 	}

@@ -88,7 +88,7 @@ func newField(seed uint64, agents, items int) *field {
 		shortest: 5 * time.Second, longest: 85 * time.Second}
 	f.store = &fieldBucket{w: w, objects: map[string][]byte{}, folders: map[string]*shelf{},
 		total: map[string]int{}, second: map[string]int{}, peak: map[string]int{}}
-	f.j = job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: items, Digest: "x", Format: "range"}, ChunkSize: chunks.ChunkSize(items, agents),
+	f.j = job.Job{V: job.Format, ID: "job", Short: "j", Manifest: job.Manifest{Count: items, Digest: "x", Format: "range"}, ChunkSize: chunks.ChunkSize(items, agents),
 		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 8}}}
 	return f
 }

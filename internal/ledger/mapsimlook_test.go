@@ -158,7 +158,7 @@ func (s *yard) checkLooks(e protocol.Header, owner *mapAgent) bool {
 // has said.
 func (t *mapTale) checkTelling(e protocol.JobEntry) {
 	s := t.s
-	for agent, taken := range e.Told {
+	for agent, taken := range e.Gone {
 		a := s.agentNamed(agent)
 		switch {
 		case a == nil || !a.p.dead && !a.disowned:

@@ -219,8 +219,8 @@ func (s *yard) onTask(key string) {
 		t, places := s.tales[s.live], s.places[s.live]
 		if t.settled == nil {
 			s.violate("T1: %s was closed before it had settled", s.live)
-		} else if last := places[len(places)-1]; len(places) > 1 && t.settled.Place < last {
-			s.violate("T2: %s was closed for place %d, and had settled for %d", s.live, last, t.settled.Place)
+		} else if last := places[len(places)-1]; len(places) > 1 && t.settled.Submission < last {
+			s.violate("T2: %s was closed for place %d, and had settled for %d", s.live, last, t.settled.Submission)
 		}
 		s.live = ""
 		s.seen["entry closed"]++
@@ -271,7 +271,7 @@ func (t *mapTale) compare(e protocol.JobEntry) {
 		if s == nil {
 			return ""
 		}
-		return fmt.Sprint(s.State, s.Place)
+		return fmt.Sprint(s.State, s.Submission)
 	}
 	if (r.Stop != nil) != (t.stop != nil) || r.Stop != nil && (r.StopAt != t.stopN || r.Stop.Drain != t.stop.Drain) || r.Failing != t.failing || place(r.Settled) != place(t.settled) ||
 		r.Paused != (t.paused > 0) || len(r.Drained) != len(t.drained) || r.Items() != t.total || r.Round != t.round || len(r.Placed) != t.placed || len(r.Reopened) != len(t.reopens) {
@@ -280,8 +280,8 @@ func (t *mapTale) compare(e protocol.JobEntry) {
 			t.stop, t.stopN, t.settled, t.paused, t.total, t.round, t.placed, len(t.reopens))
 	}
 	for agent, taken := range t.told {
-		if (r.Told[agent] == liveness.Taken) != taken || r.Told[agent] == liveness.Alive {
-			t.s.violate("D1: after %s the fold of %s says that %s is gone: %v; it was taken: %v", protocol.Encode(e), t.id, agent, r.Told[agent], taken)
+		if (r.Gone[agent] == liveness.Taken) != taken || r.Gone[agent] == liveness.Alive {
+			t.s.violate("D1: after %s the fold of %s says that %s is gone: %v; it was taken: %v", protocol.Encode(e), t.id, agent, r.Gone[agent], taken)
 		}
 	}
 	if c := r.Code(t.j).Digest; c != t.code() {
@@ -326,9 +326,9 @@ func (t *mapTale) counts(n int, e protocol.JobEntry) bool {
 		t.paused = 0
 	case e.Drained != nil:
 		t.drain(e.Drained.Agent)
-	case e.Told != nil:
+	case e.Gone != nil:
 		t.checkTelling(e)
-		maps.Copy(t.told, e.Told)
+		maps.Copy(t.told, e.Gone)
 	case e.Cancelled != nil, e.Failing != nil:
 		return open && t.stopped(n, e) || t.hardened(e)
 	case e.Settled != nil:
@@ -369,14 +369,14 @@ func (t *mapTale) reopen(n int, r protocol.Reopened) bool {
 		return false
 	case t.settled == nil:
 		t.s.seen["reopened live"]++
-	case r.Place <= t.settled.Place:
+	case r.Submission <= t.settled.Submission:
 		return false
 	default:
-		if places := t.s.places[t.id]; t.s.live != t.id || places[len(places)-1] != r.Place {
-			t.s.violate("T2: %s was reopened for place %d; its places are %v, and %q is live", t.id, r.Place, places, t.s.live)
+		if places := t.s.places[t.id]; t.s.live != t.id || places[len(places)-1] != r.Submission {
+			t.s.violate("T2: %s was reopened for place %d; its places are %v, and %q is live", t.id, r.Submission, places, t.s.live)
 		}
 		t.s.seen["reopened after "+string(t.settled.State)]++
-		t.settled, t.stop, t.failing, t.paused, t.place, t.round = nil, nil, false, 0, r.Place, n
+		t.settled, t.stop, t.failing, t.paused, t.place, t.round = nil, nil, false, 0, r.Submission, n
 		t.roundAt = t.s.now
 	}
 	t.reopens[n] = r
@@ -385,12 +385,12 @@ func (t *mapTale) reopen(n int, r protocol.Reopened) bool {
 
 func (t *mapTale) settle(s protocol.Settled) bool {
 	if t.settled != nil {
-		if s.Place <= t.settled.Place {
+		if s.Submission <= t.settled.Submission {
 			return false
 		}
 		t.s.seen["declined"]++
 		again := *t.settled
-		again.Place = s.Place
+		again.Submission = s.Submission
 		t.settled = &again
 		return true
 	}
@@ -404,7 +404,7 @@ func (t *mapTale) settle(s protocol.Settled) bool {
 	case sum.Failed+sum.Quarantined > 0:
 		want = job.Failed
 	}
-	if s.State != want || s.Place != t.place {
+	if s.State != want || s.Submission != t.place {
 		return false
 	}
 	t.settled, t.settledAt = &s, t.s.now

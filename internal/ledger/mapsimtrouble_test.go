@@ -207,7 +207,7 @@ func (s *yard) victim() *process {
 }
 
 var mapMoments = []string{"claimed", "claimed", "claimed", "results", "results", "results", "starting", "handed", "handed", "released", "released",
-	"ended", "ended", "ended", "again", "settled", "settled", "placed", "submitted", "closed", "cancelled", "reopened", "reopened", "extended", "told", "paused"}
+	"ended", "ended", "ended", "again", "settled", "settled", "placed", "submitted", "closed", "cancelled", "reopened", "reopened", "extended", "gone", "paused"}
 
 func (s *yard) setSnares() {
 	if s.chance(15) { // an entry stands long before its writer hears of it
@@ -365,14 +365,14 @@ func writeWrong[E protocol.Entry](s *yard, w protocol.World, key string, wrong [
 
 func (s *yard) wrongInMap(m *chunks.Map) []protocol.JobEntry {
 	settled := func(st job.State, place int) protocol.JobEntry {
-		return protocol.JobEntry{Settled: &protocol.Settled{State: st, Place: place, Tally: &job.Tally{}}}
+		return protocol.JobEntry{Settled: &protocol.Settled{State: st, Submission: place, Tally: &job.Tally{}}}
 	}
 	switch {
 	case m.Settled != nil:
-		return []protocol.JobEntry{settled(job.Failed, m.Settled.Place), settled(job.Succeeded, m.Settled.Place), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}},
-			{Reopened: &protocol.Reopened{Place: m.Settled.Place}}, {Extended: &protocol.Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
+		return []protocol.JobEntry{settled(job.Failed, m.Settled.Submission), settled(job.Succeeded, m.Settled.Submission), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}},
+			{Reopened: &protocol.Reopened{Submission: m.Settled.Submission}}, {Extended: &protocol.Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	case m.Stop != nil:
-		return []protocol.JobEntry{settled(job.Succeeded, m.Place), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}}, {Reopened: &protocol.Reopened{Place: 1 << 20}},
+		return []protocol.JobEntry{settled(job.Succeeded, m.Place), {Cancelled: &protocol.Stop{Drain: true}}, {Failing: &protocol.Stop{}}, {Reopened: &protocol.Reopened{Submission: 1 << 20}},
 			{Extended: &protocol.Extended{First: m.Items() + 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}
 	}
 	return []protocol.JobEntry{settled(job.Cancelled, m.Place), settled(job.Succeeded, m.Place+7), {Extended: &protocol.Extended{First: 1, Size: 1, Manifest: job.Manifest{Count: 1}}}}

@@ -192,7 +192,7 @@ func (s *yard) somebody(name string, body func(*process)) bool {
 
 // newJob draws a map.
 func (s *yard) newJob() job.Job {
-	return job.Job{V: 1, Manifest: job.Manifest{Count: s.items, Digest: "x", Format: "range"}, ChunkSize: s.size, Code: job.Code{Digest: ownCode},
+	return job.Job{V: job.Format, Manifest: job.Manifest{Count: s.items, Digest: "x", Format: "range"}, ChunkSize: s.size, Code: job.Code{Digest: ownCode},
 		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Retries: s.retries, Grace: job.Duration(s.grace),
 			Items: job.Items{From: "1-9", Workers: s.agents, Slots: s.slots, MaxFails: s.maxFails, RetryOn: s.retryOn, ItemTimeout: job.Duration(s.timeout)}}}
 }

@@ -47,7 +47,7 @@ func TestALookAtAThousandAgents(t *testing.T) {
 		const agents = 1000
 		bucket := mem.New()
 		w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader, Gone: func(protocol.Host) (bool, bool) { return false, false }, Lanes: 16}
-		j := job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: 4 * agents, Digest: "x", Format: "range"}, ChunkSize: 2,
+		j := job.Job{V: job.Format, ID: "job", Short: "j", Manifest: job.Manifest{Count: 4 * agents, Digest: "x", Format: "range"}, ChunkSize: 2,
 			Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 1}}}
 		check := func(err error) {
 			t.Helper()
@@ -172,7 +172,7 @@ func (b *tallyBucket) List(ctx context.Context, prefix, after string, limit int)
 func wide(t *testing.T, agents, chunks int) (*mapagent.MapMember, *tallyBucket) {
 	b := &tallyBucket{Bucket: mem.New()}
 	w := protocol.World{Store: store.New(b, store.Options{}), Rand: rand.Reader, Gone: func(protocol.Host) (bool, bool) { return false, false }}
-	j := job.Job{V: 1, ID: "job", Short: "j", Manifest: job.Manifest{Count: chunks, Digest: "x", Format: "range"}, ChunkSize: 1,
+	j := job.Job{V: job.Format, ID: "job", Short: "j", Manifest: job.Manifest{Count: chunks, Digest: "x", Format: "range"}, ChunkSize: 1,
 		Spec: job.Spec{Project: "p", Task: "t", Verb: job.Map, Nodes: 1, Items: job.Items{From: "1-9", Workers: agents, Slots: 1}}}
 	if _, _, err := tasks.SubmitJob(t.Context(), w, j, "boss"); err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestTheIdleFlagIsAskedForOnce(t *testing.T) {
 	j := d.mapJob(4, 4, func(s *job.Spec) { s.Workers = 1000 })
 	asked := 0
 	w := d.meddled(meddler{slow: func(key string) {
-		if path.Base(key) == "bell" {
+		if path.Base(key) == "idle-flag" {
 			asked++
 		}
 	}})

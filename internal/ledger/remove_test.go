@@ -110,7 +110,7 @@ func TestWhatIsNotRemoved(t *testing.T) {
 	task, err = tasks.ReadTask(t.Context(), d.World, twice.Path())
 	d.check(err)
 	again, _ := task.PlaceOf(twice.ID)
-	d.write(twice, protocol.JobEntry{Settled: &protocol.Settled{State: job.Failed, Tally: tally, Place: again}})
+	d.write(twice, protocol.JobEntry{Settled: &protocol.Settled{State: job.Failed, Tally: tally, Submission: again}})
 	if err := removal.RemoveJob(t.Context(), d.World, twice.Path(), chosen, tasks.Place{}, "gc-3"); fault.KindOf(err) != fault.Invalid || again == chosen {
 		t.Errorf("a map that was chosen at place %d and is at %d: %v", chosen, again, err)
 	}
@@ -124,7 +124,7 @@ func TestWhatIsNotRemoved(t *testing.T) {
 // A submit that slept longer than any does finds that it never was.
 func TestAnAbandonedSubmitNeverFinishes(t *testing.T) {
 	d := newDesk(t)
-	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
+	j := job.Job{V: job.Format, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
 	d.check(tasks.NameJob(t.Context(), d.World, &j))
 	d.check(tasks.ProposeJob(t.Context(), d.World, j))
 	d.check(removal.RemoveUnfinished(t.Context(), d.World, j.Path(), j.Short, "gc"))

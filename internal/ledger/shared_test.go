@@ -52,12 +52,12 @@ func sit(w protocol.World, p job.Path, rank, place, attempt, nodes int) *seat {
 		own[i] = fmt.Sprintf("algo-%d", i+1)
 	}
 	return &seat{World: w, p: p, rank: rank,
-		me: protocol.Begun{Job: fmt.Sprint("job", place), Place: place, Attempt: attempt, Agent: fmt.Sprintf("%d-%d-%d", place, attempt, rank), Own: own}}
+		me: protocol.Begun{Job: fmt.Sprint("job", place), Submission: place, Attempt: attempt, Agent: fmt.Sprintf("%d-%d-%d", place, attempt, rank), Own: own}}
 }
 
 // begin is what an agent does before its program.
 func (s *seat) begin(t *testing.T, since int) error {
-	me := protocol.Restored{Job: s.me.Job, Place: s.me.Place, Attempt: s.me.Attempt, Agent: s.me.Agent}
+	me := protocol.Restored{Job: s.me.Job, Submission: s.me.Submission, Attempt: s.me.Attempt, Agent: s.me.Agent}
 	var err error
 	if s.gens, _, err = states.RestoreState(t.Context(), s.World, s.p, s.rank, me, 0, all); err != nil {
 		return err
@@ -142,7 +142,7 @@ func TestJobsOfBothRulesFollowEachOther(t *testing.T) {
 		t.Errorf("it begins with %q, want %q", s.begun.State, want)
 	}
 	d.check(s.save(t, "new"))
-	g, _, err := states.RestoreState(t.Context(), d.World, p, 1, protocol.Restored{Place: 4, Attempt: 1, Agent: "b"}, 0, all)
+	g, _, err := states.RestoreState(t.Context(), d.World, p, 1, protocol.Restored{Submission: 4, Attempt: 1, Agent: "b"}, 0, all)
 	d.check(err)
 	d.check(g.Save(t.Context(), protocol.Saved{State: "newest"}))
 	if s, err := states.ReadShared(t.Context(), d.World, p, all); err != nil || inParts(s) != "( 1:=newest)" {
@@ -334,7 +334,7 @@ func TestTheFirstWhoBeginsDecides(t *testing.T) {
 
 func TestABeginningThatComesTooLateIsIgnored(t *testing.T) {
 	at := func(place, attempt int, state store.Digest) protocol.StateEntry {
-		return protocol.StateEntry{Begun: &protocol.Begun{Place: place, Attempt: attempt, State: state}}
+		return protocol.StateEntry{Begun: &protocol.Begun{Submission: place, Attempt: attempt, State: state}}
 	}
 	var counted []store.Digest
 	for _, b := range states.FoldBegun([]protocol.StateEntry{at(0, 1, "a"), at(0, 1, "twice"), at(2, 1, "b"), at(0, 2, "late"), {}, at(2, 2, "c")}) {

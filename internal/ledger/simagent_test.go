@@ -185,7 +185,7 @@ func (r *program) setUp(p *process, o runagent.Order) {
 	s := r.s
 	s.restoring++
 	defer func() { s.restoring-- }()
-	me := protocol.Restored{Job: r.m.job, Place: r.place, Attempt: o.Attempt, Agent: r.m.agent}
+	me := protocol.Restored{Job: r.m.job, Submission: r.place, Attempt: o.Attempt, Agent: r.m.agent}
 	g, saved, err := states.RestoreState(ctx, r.w, r.path, o.Rank, me, r.since, r.complete)
 	if errors.Is(err, states.ErrFenced) {
 		r.fenced = true

@@ -166,8 +166,8 @@ func (s *scene) checkRestored(r *program, o runagent.Order, saved *protocol.Save
 		return
 	}
 	number, want := s.generation(l.entries[:mine])
-	if e := l.entries[mine].Restored; e.Generation != number || e.Place != r.place || e.Job != r.m.job {
-		s.violate("R6: rank %d attempt %d says that it restored %d of place %d, want %d of %d", o.Rank, o.Attempt, e.Generation, e.Place, number, r.place)
+	if e := l.entries[mine].Restored; e.Generation != number || e.Submission != r.place || e.Job != r.m.job {
+		s.violate("R6: rank %d attempt %d says that it restored %d of place %d, want %d of %d", o.Rank, o.Attempt, e.Generation, e.Submission, number, r.place)
 	}
 	var offered, due protocol.Saved
 	if saved != nil {
@@ -175,10 +175,10 @@ func (s *scene) checkRestored(r *program, o runagent.Order, saved *protocol.Save
 	}
 	if want != nil {
 		due = *want
-		if since := s.since[r.m.job]; due.Place < since {
+		if since := s.since[r.m.job]; due.Submission < since {
 			due.Checkpoints = ""
 			s.seen["began anew after work that was done"]++
-		} else if due.Place < r.place {
+		} else if due.Submission < r.place {
 			s.seen["went on from an earlier job"]++
 		}
 	}

@@ -114,13 +114,13 @@ func (s *scene) checkWriters(rank int) {
 		switch {
 		case e.By == "vandal":
 		case e.Restored != nil:
-			w := writer{e.Restored.Place, e.Restored.Attempt}
+			w := writer{e.Restored.Submission, e.Restored.Attempt}
 			if !w.after(held) {
 				s.violate("R6: entry %d of rank %d: attempt %d took over from attempt %d", n, rank, w.attempt, held.attempt)
 			}
 			held = w
 		case e.Saved != nil:
-			if w := (writer{e.Saved.Place, e.Saved.Attempt}); w != held {
+			if w := (writer{e.Saved.Submission, e.Saved.Attempt}); w != held {
 				s.violate("R6: entry %d of rank %d: attempt %d saved after attempt %d took over", n, rank, w.attempt, held.attempt)
 			}
 		}

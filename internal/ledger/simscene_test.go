@@ -210,7 +210,7 @@ func (s *scene) submit(p *process, w protocol.World, what wish) (id string, mine
 	if what == resume {
 		return t.Newest(), false, t.Live != ""
 	}
-	j := job.Job{V: 1, Spec: job.Spec{Project: "p", Task: "t", Nodes: s.nodes, Retries: s.retries, Grace: job.Duration(10 * time.Second)}}
+	j := job.Job{V: job.Format, Spec: job.Spec{Project: "p", Task: "t", Nodes: s.nodes, Retries: s.retries, Grace: job.Duration(10 * time.Second)}}
 	if newest := t.Newest(); newest != "" {
 		rep, err := views.ReadReport(ctx, w, pathOf(newest))
 		must(err)

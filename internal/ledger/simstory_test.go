@@ -185,9 +185,9 @@ func (s *scene) generation(entries []protocol.StateEntry) (number int, g *protoc
 	held, agent := writer{-1, 0}, ""
 	for n, e := range entries {
 		switch {
-		case e.Restored != nil && (writer{e.Restored.Place, e.Restored.Attempt}).after(held):
-			held, agent = writer{e.Restored.Place, e.Restored.Attempt}, e.Restored.Agent
-		case e.Saved != nil && (writer{e.Saved.Place, e.Saved.Attempt}) == held && e.Saved.Agent == agent:
+		case e.Restored != nil && (writer{e.Restored.Submission, e.Restored.Attempt}).after(held):
+			held, agent = writer{e.Restored.Submission, e.Restored.Attempt}, e.Restored.Agent
+		case e.Saved != nil && (writer{e.Saved.Submission, e.Saved.Attempt}) == held && e.Saved.Agent == agent:
 			if !s.torn[e.Saved.Checkpoints] {
 				number, g = n, e.Saved
 			}

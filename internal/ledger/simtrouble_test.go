@@ -430,8 +430,8 @@ func wrongInState(entries []protocol.StateEntry) []protocol.StateEntry {
 	if !ok {
 		return []protocol.StateEntry{{Saved: &protocol.Saved{Agent: "vandal", Checkpoints: "v"}}}
 	}
-	old := protocol.Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: h.Agent}
-	other := protocol.Saved{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}
-	return []protocol.StateEntry{{Saved: &old}, {Saved: &other}, {Restored: &protocol.Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt - 1, Agent: "vandal"}},
-		{Restored: &protocol.Restored{Job: h.Job, Place: h.Place, Attempt: h.Attempt, Agent: "vandal"}}}
+	old := protocol.Saved{Job: h.Job, Submission: h.Submission, Attempt: h.Attempt - 1, Agent: h.Agent}
+	other := protocol.Saved{Job: h.Job, Submission: h.Submission, Attempt: h.Attempt, Agent: "vandal"}
+	return []protocol.StateEntry{{Saved: &old}, {Saved: &other}, {Restored: &protocol.Restored{Job: h.Job, Submission: h.Submission, Attempt: h.Attempt - 1, Agent: "vandal"}},
+		{Restored: &protocol.Restored{Job: h.Job, Submission: h.Submission, Attempt: h.Attempt, Agent: "vandal"}}}
 }

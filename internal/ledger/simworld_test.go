@@ -450,7 +450,7 @@ func (s simBucket) Create(ctx context.Context, key string, body io.ReadSeeker) e
 
 // facts are the names of what an entry may say.
 var facts = []string{"submitted", "closed", "placed", "attempt", "cancelled", "failing", "settled", "restored", "saved",
-	"extended", "reopened", "amended", "paused", "resumed", "told", "drained",
+	"extended", "reopened", "amended", "paused", "resumed", "gone", "drained",
 	"claimed", "again", "handed", "ended", "released", "starting", "results"}
 
 // kindOf says what a create is about, and an entry's text.

@@ -15,11 +15,11 @@ import (
 // took is an entry by which an attempt takes a rank's state over; kept is a
 // generation it saves.
 func took(place, attempt int, agent string) protocol.StateEntry {
-	return protocol.StateEntry{Restored: &protocol.Restored{Place: place, Attempt: attempt, Agent: agent}}
+	return protocol.StateEntry{Restored: &protocol.Restored{Submission: place, Attempt: attempt, Agent: agent}}
 }
 
 func kept(place, attempt int, agent string) protocol.StateEntry {
-	return protocol.StateEntry{Saved: &protocol.Saved{Place: place, Attempt: attempt, Agent: agent}}
+	return protocol.StateEntry{Saved: &protocol.Saved{Submission: place, Attempt: attempt, Agent: agent}}
 }
 
 func TestOnlyTheHoldersGenerationsCount(t *testing.T) {
@@ -76,7 +76,7 @@ func TestStateGoesFromAttemptToAttempt(t *testing.T) {
 	d := newDesk(t)
 	p := job.Path{Project: "demo", Task: "digits", Job: "j"}
 	me := func(place, attempt int, agent string) protocol.Restored {
-		return protocol.Restored{Job: "j", Place: place, Attempt: attempt, Agent: agent}
+		return protocol.Restored{Job: "j", Submission: place, Attempt: attempt, Agent: agent}
 	}
 	one, saved, err := states.RestoreState(t.Context(), d.World, p, 0, me(4, 1, "a"), 0, all)
 	if d.check(err); saved != nil {
@@ -89,7 +89,7 @@ func TestStateGoesFromAttemptToAttempt(t *testing.T) {
 	}
 	two, saved, err := states.RestoreState(t.Context(), d.World, p, 0, me(4, 2, "b"), 0, all)
 	d.check(err)
-	want := &protocol.Saved{Job: "j", Place: 4, Attempt: 1, Agent: "a", Checkpoints: "c1", State: "s1", Bytes: 7}
+	want := &protocol.Saved{Job: "j", Submission: 4, Attempt: 1, Agent: "a", Checkpoints: "c1", State: "s1", Bytes: 7}
 	if diff := cmp.Diff(want, saved); diff != "" {
 		t.Errorf("the second attempt begins with (-want +got):\n%s", diff)
 	}

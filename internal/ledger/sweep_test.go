@@ -255,9 +255,9 @@ func TestACensusFindsAllThatIsNamed(t *testing.T) {
 	d := newDesk(t)
 	ctx := t.Context()
 	d.check(removal.RememberTask(ctx, d.World, job.Path{Project: "demo", Task: "byhand"}))
-	writeTo(d, d.StateLog(job.Path{Project: "demo", Task: "byhand"}, 3, "test"), protocol.StateEntry{Restored: &protocol.Restored{Place: -1, Agent: "cli"}},
-		protocol.StateEntry{Saved: &protocol.Saved{Place: -1, Agent: "cli", State: "s1"}}, protocol.StateEntry{Saved: &protocol.Saved{Place: -1, Agent: "zombie", State: "s2"}},
-		protocol.StateEntry{Saved: &protocol.Saved{Place: -1, Agent: "cli", State: "s3"}})
+	writeTo(d, d.StateLog(job.Path{Project: "demo", Task: "byhand"}, 3, "test"), protocol.StateEntry{Restored: &protocol.Restored{Submission: -1, Agent: "cli"}},
+		protocol.StateEntry{Saved: &protocol.Saved{Submission: -1, Agent: "cli", State: "s1"}}, protocol.StateEntry{Saved: &protocol.Saved{Submission: -1, Agent: "zombie", State: "s2"}},
+		protocol.StateEntry{Saved: &protocol.Saved{Submission: -1, Agent: "cli", State: "s3"}})
 	j := d.submit(func(j *job.Job) { j.Spec.Nodes = 2 })
 	d.write(j, opened(1, protocol.First))
 	d.check(removal.NameOutputs(ctx, d.World, j.Path(), 1, 0, "a", map[string]store.Digest{"model": "m0"}))
@@ -270,7 +270,7 @@ func TestACensusFindsAllThatIsNamed(t *testing.T) {
 	if diff := cmp.Diff([]store.Digest{"m0", "m1", "f", "m2"}, one.Outputs); diff != "" || !one.Live() {
 		t.Errorf("live %t, outputs (-want +got):\n%s", one.Live(), diff)
 	}
-	if diff := cmp.Diff(map[int][]protocol.Saved{3: {{Place: -1, Agent: "cli", State: "s3"}, {Place: -1, Agent: "cli", State: "s1"}}}, c.Tasks()[0].Generations); diff != "" {
+	if diff := cmp.Diff(map[int][]protocol.Saved{3: {{Submission: -1, Agent: "cli", State: "s3"}, {Submission: -1, Agent: "cli", State: "s1"}}}, c.Tasks()[0].Generations); diff != "" {
 		t.Errorf("generations (-want +got):\n%s", diff)
 	}
 
@@ -278,7 +278,7 @@ func TestACensusFindsAllThatIsNamed(t *testing.T) {
 	d.exit(j, 1, 0, protocol.Exit{Verdict: protocol.Done, Outputs: map[string]store.Digest{"model": "m3"}})
 	d.write(j, ended(1, job.Succeeded))
 	second := d.submit(nil)
-	third := job.Job{V: 1, Spec: second.Spec}
+	third := job.Job{V: job.Format, Spec: second.Spec}
 	d.check(tasks.NameJob(ctx, d.World, &third))
 	d.check(c.Look(ctx))
 	jobs := map[string]*removal.Counted{}

@@ -113,7 +113,7 @@ func TestASecondSubmitOfALiveTaskLosesAndLeavesNothing(t *testing.T) {
 	d := newDesk(t)
 	first := d.submit(nil)
 	before := d.keys("")
-	second := job.Job{V: 1, Spec: first.Spec}
+	second := job.Job{V: job.Format, Spec: first.Spec}
 	d.check(tasks.NameJob(t.Context(), d.World, &second))
 	live, mine, err := tasks.SubmitJob(t.Context(), d.World, second, "cli-2")
 	if d.check(err); mine || live != first.ID {
@@ -208,7 +208,7 @@ func TestARemovedJobIsNotFollowed(t *testing.T) {
 // What a submit left that was cut off before the task's log named it is no job.
 func TestAJobThatWasNeverSubmittedIsNone(t *testing.T) {
 	d := newDesk(t)
-	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
+	j := job.Job{V: job.Format, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
 	d.check(tasks.NameJob(t.Context(), d.World, &j))
 	for range 2 {
 		if _, err := views.ReadReport(t.Context(), d.World, j.Path()); !errors.Is(err, store.ErrNotExist) {
@@ -264,7 +264,7 @@ func TestARecordIsNamedOnce(t *testing.T) {
 			t.Errorf("job %s has record %q, want %q", id, got, want)
 		}
 	}
-	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "old", Nodes: 1}}
+	j := job.Job{V: job.Format, Spec: job.Spec{Project: "demo", Task: "old", Nodes: 1}}
 	d.check(tasks.NameJob(t.Context(), d.World, &j))
 	d.create(protocol.JobKey(j.Path()), j)
 	writeTo(d, d.TaskLog(j.Path(), "test"), protocol.TaskEntry{Submitted: &protocol.Submitted{Job: j.ID}})
@@ -280,7 +280,7 @@ func TestSettingsOfAnotherTaskAreNotSubmitted(t *testing.T) {
 	bucket := mem.New()
 	w := protocol.World{Store: store.New(bucket, store.Options{}), Rand: rand.Reader}
 	submit := func(key string) (job.Job, string, bool) {
-		j := job.Job{V: 1, Spec: job.Spec{Project: "p", Task: "t", Verb: job.Run, Program: "a", Nodes: 1}, SettingsKey: key}
+		j := job.Job{V: job.Format, Spec: job.Spec{Project: "p", Task: "t", Verb: job.Run, Program: "a", Nodes: 1}, SettingsKey: key}
 		if err := tasks.NameJob(ctx, w, &j); err != nil {
 			t.Fatal(err)
 		}

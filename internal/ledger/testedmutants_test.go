@@ -65,7 +65,7 @@ var testedMutants = []testedMutant{
 	{mutant{"M6*", "a digest is of what was sent, though the store has other bytes", "internal/agent/maprunner/upload/upload.go",
 		"if body.ended { // all of it", "if body.ended || body.n > 0 { // all of it"}, runnerTests, "TestADigestIsOfWhatTheStoreHolds"},
 	{mutant{"E6", "outputs are not named before the exit", "internal/agent/save.go",
-		"if err := removal.NameOutputs(ctx, o.World, o.Path, attempt, rank, o.id, exit.Outputs); err != nil {", "if err := error(nil); rank < 0 && err != nil {"}, agentTests, "TestOutputsAreNamedBeforeTheExit"},
+		"if err := removal.NameOutputs(ctx, o.World, o.Path, attempt, rank, o.ID, exit.Outputs); err != nil {", "if err := error(nil); rank < 0 && err != nil {"}, agentTests, "TestOutputsAreNamedBeforeTheExit"},
 	{mutant{"E6", "gc is not looked for after outputs are named", "internal/agent/save.go",
 		"return need, nil }, func(ctx context.Context, _ []store.Digest) error {", "return nil, nil }, func(ctx context.Context, _ []store.Digest) error {"}, agentTests, "TestWhatGCTookBeforeOutputsWereNamedIsStoredAgain"},
 	{mutant{"E6", "gc looks at a settled map once", "internal/ledger/removal/census.go",

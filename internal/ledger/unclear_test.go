@@ -54,7 +54,7 @@ func TestAJobWhoseSubmitWasGivenUpHasItsRecord(t *testing.T) {
 	d := newDesk(t)
 	spec, err := job.Spec{Project: "demo", Task: "digits", Program: "train.py"}.Normal()
 	d.check(err)
-	j := job.Job{V: 1, Spec: spec, At: d.clock.Now()}
+	j := job.Job{V: job.Format, Spec: spec, At: d.clock.Now()}
 	d.check(tasks.NameJob(t.Context(), d.World, &j))
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()

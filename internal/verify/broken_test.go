@@ -32,7 +32,7 @@ var broken = []struct {
 	{"an entry that is not JSON", plain, func(t *testing.T, s *story) { s.objects[at(first, 1)] = "{" }, []string{"entry 000000 1"}},
 	{"an entry of half a megabyte of nothing", plain, func(t *testing.T, s *story) { s.objects[at(first, 1)] = strings.Repeat("\x00", 512<<10) }, []string{"entry 000000 1"}},
 	{"an entry with something behind it", plain, func(t *testing.T, s *story) { s.objects[at(first, 2)] += "{}" }, []string{"entry 000000 2"}},
-	{"an entry of a newer drover", plain, func(t *testing.T, s *story) { s.edit(t, at(first, 2), `"v":1`, `"v":2`) }, []string{"entry 000000 2"}},
+	{"an entry of a newer drover", plain, func(t *testing.T, s *story) { s.edit(t, at(first, 2), `"v":2`, `"v":3`) }, []string{"entry 000000 2"}},
 	{"a fact that nobody knows", plain, func(t *testing.T, s *story) { s.edit(t, at(first, 2), `"ended":{}`, `"ended":{},"melted":{}`) }, []string{"entry 000000 2"}},
 	{"an entry of nobody", plain, func(t *testing.T, s *story) { s.edit(t, at(first, 2), `"by":"a"`, `"by":""`) }, []string{"entry 000000 2"}},
 	{"a chunk's fact in the job's log", live, func(t *testing.T, s *story) { s.job("a", `"starting":[1]`) }, []string{"entry job 4"}},
@@ -60,9 +60,9 @@ var broken = []struct {
 	{"a job.json that was changed", plain, func(t *testing.T, s *story) {
 		sum := sha256.Sum256([]byte(s.objects[jobDir+"/job.json"]))
 		s.edit(t, at(taskLog, 0), `"submitted":{`, `"submitted":{"record":"`+hex.EncodeToString(sum[:])+`",`)
-		s.edit(t, jobDir+"/job.json", `"v":1`, `"v":1 `)
+		s.edit(t, jobDir+"/job.json", `"v":2`, `"v":2 `)
 	}, []string{"job job.json"}},
-	{"nodes that no job has", plain, func(t *testing.T, s *story) { s.edit(t, jobDir+"/job.json", `"v":1`, `"v":1,"since":-7`) }, []string{"job job.json"}},
+	{"nodes that no job has", plain, func(t *testing.T, s *story) { s.edit(t, jobDir+"/job.json", `"v":2`, `"v":2,"since":-7`) }, []string{"job job.json"}},
 	{"no chunk size", plain, func(t *testing.T, s *story) { s.edit(t, jobDir+"/job.json", `"chunk_size":3,`, "") }, []string{"job job.json"}},
 	{"a short id that leads elsewhere", plain, func(t *testing.T, s *story) { s.edit(t, "ids/abcd", "squares", "cubes") }, []string{"job job.json"}},
 	{"no short id", plain, func(t *testing.T, s *story) { s.drop(t, "ids/abcd") }, []string{"job job.json"}},
@@ -73,8 +73,8 @@ var broken = []struct {
 	{"closed and not settled", live, func(_ *testing.T, s *story) { s.close() }, []string{"task task 1"}},
 	{"closed again and not settled again", plain, func(_ *testing.T, s *story) { s.submit(); s.close() }, []string{"task task 3"}},
 	{"reopened for a place that is none", reopened, func(t *testing.T, s *story) {
-		s.edit(t, at(log, 2), `"place":2`, `"place":3`)
-		s.edit(t, at(log, 3), `"place":2`, `"place":3`)
+		s.edit(t, at(log, 2), `"submission":2`, `"submission":3`)
+		s.edit(t, at(log, 3), `"submission":2`, `"submission":3`)
 	}, []string{"task job 2"}},
 	{"a range of other items", plain, func(t *testing.T, s *story) { s.edit(t, jobDir+"/job.json", `"to":6`, `"to":7`) }, []string{"manifest job.json"}},
 

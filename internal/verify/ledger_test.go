@@ -66,7 +66,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w.w = protocol.World{Store: store.New(mem.At(w), store.Options{Clock: w, Rand: w}), Rand: w,
 		Gone: func(h protocol.Host) (gone, known bool) { return w.gone[h.PID], true }}
 	n := 1 + w.r.IntN(30)
-	w.j = job.Job{V: 1, ChunkSize: 1 + w.r.IntN(10), Manifest: job.Manifest{Count: n, From: 1, To: int64(n), Step: 1, Format: "lines"},
+	w.j = job.Job{V: job.Format, ChunkSize: 1 + w.r.IntN(10), Manifest: job.Manifest{Count: n, From: 1, To: int64(n), Step: 1, Format: "lines"},
 		Spec: job.Spec{Project: "demo", Task: "world", Verb: job.Map, Program: "work", Nodes: 1, Retries: w.r.IntN(3)}}
 	w.j.Spec.Workers = 3
 	w.check(tasks.NameJob(t.Context(), w.w, &w.j))

@@ -19,7 +19,7 @@ import (
 )
 
 // format is what this code knows to read.
-const format = 1
+const format = 2
 
 // readEntries gives the entries of a log to take, in order. last is the highest number
 // that a listing, made before, has shown; -1: none. whole is false where the log has a
@@ -68,7 +68,7 @@ func decode[E protocol.Entry](b []byte) (e E, foreign bool, err error) {
 	}
 	switch h := protocol.HeaderOf(&e); {
 	case h.V != format:
-		return e, foreign, fmt.Errorf("its format is %d, this drover knows %d", h.V, format)
+		return e, foreign, fmt.Errorf("its format is %d, and this drover reads %d", h.V, format)
 	case h.Nonce == "" || h.By == "":
 		return e, foreign, errors.New("it does not name its owner")
 	}

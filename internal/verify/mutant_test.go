@@ -28,7 +28,7 @@ var harmless = []struct{ what, why string }{
 	{` task: said again`, "an ended job may be submitted again"},
 	{` snapshot: deleted`, "an index may go"},
 	{`\.(reason|hint|drain|to|wait): `, "for people, or for those who work then"},
-	{` job\.(placed|told)\b`, "what was asked of the engine, and what it said"},
+	{` job\.(placed|gone)\b`, "what was asked of the engine, and what it said"},
 	{` job: said again`, "an engine may say it again"},
 	{` job\.failing\.code: `, "the exit status is the settled entry's"},
 	{` job\.settled\.(attempt|rank): `, "a map has none"},

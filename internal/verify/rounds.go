@@ -84,7 +84,7 @@ func (r *rounds) isReopening(n int) bool {
 func (r *rounds) foldEntry(n int, e protocol.JobEntry, foreign bool) {
 	r.n = n + 1
 	round := e.Extended != nil || e.Reopened != nil // which may amend, too
-	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Drained != nil,
+	one := count(e.Placed != nil, e.Amended != nil && !round, e.Paused != nil, e.Resumed != nil, e.Gone != nil, e.Drained != nil,
 		e.Cancelled != nil, e.Failing != nil, e.Settled != nil, round)
 	if foreign || e.Attempt != nil || one != 1 {
 		r.v.addFinding(RuleEntry, report.VerifyNote{Log: "job", Entry: n, By: e.By, Why: "it is empty, or holds a fact that does not belong in the log of a map"})
@@ -190,12 +190,12 @@ func (r *rounds) foldReopened(n int, e protocol.JobEntry) bool {
 	case !r.over && r.stop != nil:
 		r.addNote(n, e, "it has items run again of a job that was stopped and had not ended")
 		return false
-	case r.over && x.Place <= r.spoken:
-		r.addNote(n, e, "it has items run again for entry %d of the task's log, for which the job had ended", x.Place)
+	case r.over && x.Submission <= r.spoken:
+		r.addNote(n, e, "it has items run again for entry %d of the task's log, for which the job had ended", x.Submission)
 		return false
 	case r.over:
-		r.places = append(r.places, report.VerifyNote{Log: "job", Entry: n, By: e.By, Item: x.Place})
-		r.over, r.stop, r.failing, r.place = false, nil, false, x.Place
+		r.places = append(r.places, report.VerifyNote{Log: "job", Entry: n, By: e.By, Item: x.Submission})
+		r.over, r.stop, r.failing, r.place = false, nil, false, x.Submission
 	}
 	r.reopens = append(r.reopens, reopen{n, x})
 	return true
@@ -205,22 +205,22 @@ func (r *rounds) foldReopened(n int, e protocol.JobEntry) bool {
 func (r *rounds) foldSettled(n int, e protocol.JobEntry) {
 	s := *e.Settled
 	switch {
-	case r.over && s.Place <= r.spoken:
+	case r.over && s.Submission <= r.spoken:
 		r.addNote(n, e, "it ends the job, which had ended")
 		return
 	case r.over:
-		r.spoken = s.Place
-		r.places = append(r.places, report.VerifyNote{Log: "job", Entry: n, By: e.By, Item: s.Place})
+		r.spoken = s.Submission
+		r.places = append(r.places, report.VerifyNote{Log: "job", Entry: n, By: e.By, Item: s.Submission})
 		last := r.settled[len(r.settled)-1].said
 		if s.State != last.State || s.Tally == nil || last.Tally == nil || *s.Tally != *last.Tally {
 			r.addFinding(RuleSettled, n, e, "it ends the job again with another outcome")
 		}
 		return
-	case s.Place != r.place:
-		r.addNote(n, e, "it ends the job for entry %d of the task's log, and this round is for entry %d", s.Place, r.place)
+	case s.Submission != r.place:
+		r.addNote(n, e, "it ends the job for entry %d of the task's log, and this round is for entry %d", s.Submission, r.place)
 		return
 	}
-	r.over, r.spoken = true, s.Place
+	r.over, r.spoken = true, s.Submission
 	r.settled = append(r.settled, round{at: n, by: e.By, said: s, stop: r.stop, failing: r.failing, items: r.itemCount()})
 }
 

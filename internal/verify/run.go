@@ -62,7 +62,7 @@ func (v *verifier) verifyRun(ctx context.Context) error {
 
 // foldEntry folds an entry. What L3 says does not count is told.
 func (a *attempts) foldEntry(n int, e protocol.JobEntry, foreign bool) {
-	ofMap := count(e.Amended != nil, e.Extended != nil, e.Paused != nil, e.Resumed != nil, e.Told != nil, e.Reopened != nil) > 0
+	ofMap := count(e.Amended != nil, e.Extended != nil, e.Paused != nil, e.Resumed != nil, e.Gone != nil, e.Reopened != nil) > 0
 	note := report.VerifyNote{Log: "job", Entry: n, By: e.By}
 	if foreign || ofMap || count(e.Placed != nil, e.Attempt != nil, e.Cancelled != nil, e.Failing != nil, e.Settled != nil, e.Drained != nil) != 1 {
 		note.Why = "it is empty, or holds a fact that does not belong in the log of a run"

@@ -16,7 +16,7 @@ import (
 func trained() *story {
 	s := &story{objects: map[string]string{}, next: map[string]int{}}
 	s.objects["ids/abcd"] = `{"project":"demo","task":"squares","job":"abcdabcdabcdabcd"}`
-	s.objects[jobDir+"/job.json"] = `{"v":1,"id":"abcdabcdabcdabcd","short":"abcd",
+	s.objects[jobDir+"/job.json"] = `{"v":2,"id":"abcdabcdabcdabcd","short":"abcd",
 		"spec":{"project":"demo","task":"squares","verb":"run","program":"train.py","nodes":2,"retries":1}}`
 	s.task("cli", `"submitted":{"job":"abcdabcdabcdabcd"}`)
 	s.job("cli", `"placed":{"placement":1,"agents":2,"target":"local"}`)
@@ -36,8 +36,8 @@ func (s *story) exit(k, rank int, agent, verdict string, code int, more string) 
 	if more != "" {
 		more = "," + more
 	}
-	s.objects[fmt.Sprintf("%s/attempts/%d/join/%d", jobDir, k, rank)] = fmt.Sprintf(`{"v":1,"nonce":"n","agent":%q,"token":"t"}`, agent)
-	s.objects[fmt.Sprintf("%s/attempts/%d/exit/%d", jobDir, k, rank)] = fmt.Sprintf(`{"v":1,"nonce":"n","agent":%q,"verdict":%q,"code":%d%s}`, agent, verdict, code, more)
+	s.objects[fmt.Sprintf("%s/attempts/%d/join/%d", jobDir, k, rank)] = fmt.Sprintf(`{"v":2,"nonce":"n","agent":%q,"token":"t"}`, agent)
+	s.objects[fmt.Sprintf("%s/attempts/%d/exit/%d", jobDir, k, rank)] = fmt.Sprintf(`{"v":2,"nonce":"n","agent":%q,"verdict":%q,"code":%d%s}`, agent, verdict, code, more)
 }
 
 // tree puts a folder with one file into the store, and gives its digest.

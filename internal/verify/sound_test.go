@@ -121,7 +121,7 @@ func interrupted() *story {
 	s.own("000000", "a", 1, results("1"), `"released":{"flight":[2]}`)
 	s.claim("000000", "b", 2, "released")
 	s.own("000000", "b", 2, `"starting":[3]`)
-	s.job("cli", `"told":{"b":true}`)
+	s.job("cli", `"gone":{"b":true}`)
 	s.claim("000000", "c", 3, "taken")
 	s.own("000000", "c", 3, results("2", "3"), ended)
 	s.settle("SUCCEEDED", 0, 3, 3, 0, 0, 0)
@@ -205,7 +205,7 @@ func reopened() *story {
 	s.settle("FAILED", 0, 5, 3, 2, 0, 0)
 	s.close()
 	s.submit()
-	s.job("cli", `"reopened":{"place":2,"states":["FAILED"]}`)
+	s.job("cli", `"reopened":{"submission":2,"states":["FAILED"]}`)
 	s.chunk("000000", "c", `"again":{"by":2,"items":[[2,3]]}`)
 	s.claim("000000", "c", 2, "released")
 	s.own("000000", "c", 2, `"handed":{"items":[[3,3]],"mark":2}`)
@@ -253,7 +253,7 @@ func added() *story {
 	s.settle("FAILED", 0, 2, 1, 1, 0, 0)
 	s.close()
 	s.submit()
-	s.job("cli", `"reopened":{"place":2,"none":true},"extended":{"manifest":`+s.list("x")+`,"first":3,"size":1}`)
+	s.job("cli", `"reopened":{"submission":2,"none":true},"extended":{"manifest":`+s.list("x")+`,"first":3,"size":1}`)
 	s.whole("x2-000000", "b", "3")
 	s.settle("FAILED", 2, 3, 2, 1, 0, 0)
 	return s
@@ -296,7 +296,7 @@ func declined() *story {
 // snapshots: an index of each chunk, one of them without results.
 func snapshots() *story {
 	s := retried()
-	s.objects[jobDir+"/results/000000_00000003_0_0_4_3_1_0_0"] = `{"v":1,"id":"000000","n":3,"results":[
+	s.objects[jobDir+"/results/000000_00000003_0_0_4_3_1_0_0"] = `{"v":2,"id":"000000","n":3,"results":[
 		{"i":1},{"i":2},{"i":3,"f":true,"z":true,"c":7},{"i":4}]}`
 	return s
 }
@@ -399,7 +399,7 @@ func TestWhatDoesNotCountIsTold(t *testing.T) {
 	var said faulttest.Sayings
 	say(&said, "a map", r.Ignored)
 	s := reopened()
-	s.job("cli", `"reopened":{"place":2,"states":["FAILED"]}`)
+	s.job("cli", `"reopened":{"submission":2,"states":["FAILED"]}`)
 	say(&said, "a map that was to run again twice", s.verify(t).Ignored)
 	said.Compare(t, "ignored-map")
 }

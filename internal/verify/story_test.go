@@ -33,7 +33,7 @@ const (
 func begin(items, size, retries int) *story {
 	s := &story{objects: map[string]string{}, next: map[string]int{}}
 	s.objects["ids/abcd"] = `{"project":"demo","task":"squares","job":"abcdabcdabcdabcd"}`
-	s.objects[jobDir+"/job.json"] = fmt.Sprintf(`{"v":1,"id":"abcdabcdabcdabcd","short":"abcd","chunk_size":%d,
+	s.objects[jobDir+"/job.json"] = fmt.Sprintf(`{"v":2,"id":"abcdabcdabcdabcd","short":"abcd","chunk_size":%d,
 		"spec":{"project":"demo","task":"squares","verb":"map","program":"work","nodes":1,"retries":%d},
 		"manifest":{"count":%d,"digest":"","format":"lines","from":1,"to":%d,"step":1}}`, size, retries, items, items)
 	s.task("cli", `"submitted":{"job":"abcdabcdabcdabcd"}`)
@@ -43,7 +43,7 @@ func begin(items, size, retries int) *story {
 
 // entry is an entry's text.
 func entry(by, facts string) string {
-	return fmt.Sprintf(`{"v":1,"nonce":"0123456789abcdef","by":%q,"at":"2026-01-02T03:04:05Z",%s}`, by, facts)
+	return fmt.Sprintf(`{"v":2,"nonce":"0123456789abcdef","by":%q,"at":"2026-01-02T03:04:05Z",%s}`, by, facts)
 }
 
 func (s *story) log(dir, by, facts string) {
@@ -117,7 +117,7 @@ func (s *story) whole(id, by string, items ...string) {
 // settle says how the map has ended: items, succeeded, failed, quarantined, cancelled.
 func (s *story) settle(state string, place int, t ...int) {
 	code := map[string]int{"FAILED": 1, "CANCELLED": 130}[state]
-	s.job("a", fmt.Sprintf(`"settled":{"state":%q,"attempt":0,"rank":0,"code":%d,"reason":"","place":%d,
+	s.job("a", fmt.Sprintf(`"settled":{"state":%q,"attempt":0,"rank":0,"code":%d,"reason":"","submission":%d,
 		"tally":{"items":%d,"succeeded":%d,"failed":%d,"quarantined":%d,"cancelled":%d}}`, state, code, place, t[0], t[1], t[2], t[3], t[4]))
 }
 

@@ -105,7 +105,7 @@ func (v *verifier) readJobRecord(ctx context.Context) (there bool, err error) {
 		return false, nil
 	}
 	if v.j.V != format {
-		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("its format is %d, this drover knows %d", v.j.V, format)})
+		v.addFinding(RuleJob, report.VerifyNote{Log: "job.json", Entry: -1, Why: fmt.Sprintf("its format is %d, and this drover reads %d", v.j.V, format)})
 		return false, nil
 	}
 	if err := v.j.Check(); err != nil {

@@ -92,7 +92,7 @@ func TestWhatTheStoreCannotAnswerIsAnError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the disk is broken")
 	whole := outputs()
-	whole.objects[jobDir+"/results/000000_00000002_0_0_2_2_0_0_0"] = `{"v":1,"id":"000000","n":2,"cut":true}`
+	whole.objects[jobDir+"/results/000000_00000002_0_0_2_2_0_0_0"] = `{"v":2,"id":"000000","n":2,"cut":true}`
 	s := whole.store(t)
 	if r, err := Verify(t.Context(), s, mapPath, nil); err != nil || !r.Sound() {
 		t.Fatalf("%v, %v", r.Doubts, err)
@@ -155,7 +155,7 @@ func TestALiveJobGivesNoDoubt(t *testing.T) {
 			s.settle("CANCELLED", 0, 6, 1, 0, 0, 5)
 			s.close()
 			s.submit()
-			s.job("cli", `"reopened":{"place":2}`)
+			s.job("cli", `"reopened":{"submission":2}`)
 			s.chunk("000001", "b", `"again":{"by":6,"items":[[4,6]]}`)
 		}},
 	}

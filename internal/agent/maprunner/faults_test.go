@@ -39,7 +39,7 @@ func TestItemsOfAChunkThatAnotherHasClaimedAreEnded(t *testing.T) {
 	_, err = io.ReadFull(f, begun)
 	s.check(err)
 	// As after a silence of this agent's: the claim is the entry after its own.
-	claim, err := json.Marshal(protocol.ChunkEntry{Header: protocol.Header{V: 1, By: "9-0-other", At: time.Now()},
+	claim, err := json.Marshal(protocol.ChunkEntry{Header: protocol.Header{V: protocol.Format, By: "9-0-other", At: time.Now()},
 		Claimed: &protocol.Claimed{Agent: "9-0-other", N: 2, Why: protocol.Silence}})
 	s.check(err)
 	first := ""

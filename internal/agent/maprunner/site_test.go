@@ -140,7 +140,7 @@ func (s *site) submit(spec job.Spec, from string, chunk int) {
 	}
 	spec, err = spec.Normal()
 	s.check(err)
-	j := job.Job{V: 1, Spec: spec, At: time.Now().UTC()}
+	j := job.Job{V: job.Format, Spec: spec, At: time.Now().UTC()}
 	s.check(tasks.NameJob(ctx, s.World, &j))
 	m, err := list.Put(ctx, s.Store, protocol.ItemsPrefix(j.Path()))
 	s.check(err)

@@ -21,11 +21,11 @@ func TestGCGoesOnBesideWhatItCannotRead(t *testing.T) {
 		not  bool   // the job is not to be removed: its list would not be read then
 	}{
 		"job.json": {at: func(w *ward, j job.Job) string { return j.Path().String() + "/job.json" },
-			text: `{"v":1,"spec":{"nodes":2147483648}}`, why: "nodes is 2147483648"},
+			text: `{"v":2,"spec":{"nodes":2147483648}}`, why: "nodes is 2147483648"},
 		"an entry of its log": {at: func(w *ward, j job.Job) string { return j.Path().String() + "/log/00000001" },
-			text: `{"v":1,"attempt":{"k":9223372036854775807}}`, why: "attempt is 9223372036854775807"},
+			text: `{"v":2,"attempt":{"k":9223372036854775807}}`, why: "attempt is 9223372036854775807"},
 		"an entry of its task's log": {at: func(w *ward, j job.Job) string { return "demo/digits/log/00000001" },
-			text: `{"v":1,"submitted":{"job":"../../x"}}`, why: "look at task demo/digits"},
+			text: `{"v":2,"submitted":{"job":"../../x"}}`, why: "look at task demo/digits"},
 		"its short id": {at: func(w *ward, j job.Job) string { return "ids/" + j.Short },
 			text: `{"project":"../..","task":"etc","job":"passwd"}`, why: "read ids/"},
 		"another's short id": {at: func(w *ward, j job.Job) string { return "ids/zzzz" }, text: "[", why: "read ids/zzzz"},

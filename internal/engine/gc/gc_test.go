@@ -61,7 +61,7 @@ func (w *ward) job(task string, state job.State, change ...func(*job.Job)) job.J
 	ctx := w.t.Context()
 	spec, err := job.Spec{Project: "demo", Task: task, Program: "train.py"}.Normal()
 	w.check(err)
-	j := job.Job{V: 1, Spec: spec, At: w.clock.Now()}
+	j := job.Job{V: job.Format, Spec: spec, At: w.clock.Now()}
 	w.check(tasks.NameJob(ctx, w.World, &j))
 	code, _, err := w.World.Store.PutBlob(ctx, strings.NewReader("code of "+j.ID))
 	w.check(err)
@@ -356,7 +356,7 @@ func TestSubmitsThatNeverFinishedGo(t *testing.T) {
 	t.Parallel()
 	w := newWard(t)
 	submit := func() job.Job {
-		j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
+		j := job.Job{V: job.Format, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
 		w.check(tasks.NameJob(t.Context(), w.World, &j))
 		code, _, err := w.World.Store.PutBlob(t.Context(), strings.NewReader("code of "+j.ID))
 		w.check(err)
@@ -405,7 +405,7 @@ func TestASubmitThatIsYoungByTheStoresClockStays(t *testing.T) {
 	w.check(fast.Sleep(t.Context(), 2*DefaultMinAge))
 	w.World.Store = store.New(w.bucket, store.Options{Clock: fast})
 	w.Remover = &Remover{World: w.World, By: w.By, Cache: w.Cache}
-	j := job.Job{V: 1, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
+	j := job.Job{V: job.Format, Spec: job.Spec{Project: "demo", Task: "digits", Nodes: 1}}
 	w.check(tasks.NameJob(t.Context(), w.World, &j))
 	w.check(tasks.ProposeJob(t.Context(), w.World, j))
 	g := w.leftovers(Options{})

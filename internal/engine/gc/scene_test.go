@@ -147,7 +147,7 @@ func (r *room) command(a *actor, w protocol.World, task string) {
 		return
 	}
 	spec, _ := job.Spec{Project: "p", Task: task, Program: "train.py", Retries: 3}.Normal()
-	j := job.Job{V: 1, Spec: spec, At: w.Store.Clock().Now(), Inputs: map[string]string{}, Lineage: map[string]job.Origin{}}
+	j := job.Job{V: job.Format, Spec: spec, At: w.Store.Clock().Now(), Inputs: map[string]string{}, Lineage: map[string]job.Origin{}}
 	code, data := r.pool(), folder{r.pool(), r.pool()}
 	var need []store.Digest
 	ship := func() error {
@@ -424,7 +424,7 @@ func (r *room) work(ctx context.Context, a *actor, w protocol.World, sweeps *rem
 		return err
 	}
 	place, _ := task.PlaceOf(p.Job)
-	me := protocol.Restored{Job: p.Job, Place: place, Attempt: o.Attempt, Agent: m.ID}
+	me := protocol.Restored{Job: p.Job, Submission: place, Attempt: o.Attempt, Agent: m.ID}
 	gens, saved, err := states.RestoreState(ctx, w, p, o.Rank, me, 0, r.whole(ctx, w))
 	if errors.Is(err, states.ErrFenced) {
 		return nil

@@ -210,7 +210,7 @@ func (k *MapKeeper) nextEntry(ctx context.Context, machines []Machine) (*protoco
 	case err != nil:
 		return nil, err
 	case len(v.told) > 0:
-		return &protocol.JobEntry{Told: v.told}, nil
+		return &protocol.JobEntry{Gone: v.told}, nil
 	}
 	step := k.Inventory.Map.Next(v.tally, v.whole, k.Inventory.CountFailed())
 	switch {
@@ -306,7 +306,7 @@ func (k *MapKeeper) checkOwner(ctx context.Context, c *chunks.Chunk, machines []
 	}
 	k.joined[placement] = true
 	i := slices.IndexFunc(machines, func(m Machine) bool { return m.Placement == placement && m.Index == index })
-	if i < 0 || machines[i].Alive || k.Inventory.Map.Told[c.Owner] != liveness.Alive {
+	if i < 0 || machines[i].Alive || k.Inventory.Map.Gone[c.Owner] != liveness.Alive {
 		return nil
 	}
 	// What each process on this machine sees needs no entry.
@@ -320,7 +320,7 @@ func (k *MapKeeper) checkOwner(ctx context.Context, c *chunks.Chunk, machines []
 }
 
 func (k *MapKeeper) deathOf(agent string) liveness.Death {
-	if d := k.Inventory.Map.Told[agent]; d != liveness.Alive {
+	if d := k.Inventory.Map.Gone[agent]; d != liveness.Alive {
 		return d
 	}
 	return k.observer.DeathOf(agent)

@@ -32,8 +32,8 @@ type Map struct {
 	Extensions []Extension
 	Amended    protocol.Amended // what binds now; nil fields: as the spec says, which has the settings
 	Reopened   []Numbered[protocol.Reopened]
-	// Told are the agents that the engine says are gone.
-	Told   map[string]liveness.Death
+	// Gone are the agents that the engine says are gone.
+	Gone   map[string]liveness.Death
 	Paused bool
 	Pause  Pause // valid while Paused
 	// Drained are the agents that are to leave, by id; nil: none.
@@ -68,7 +68,7 @@ type Numbered[T any] struct {
 
 // NewMap is the fold of job j before its first entry.
 func NewMap(j job.Job) *Map {
-	return &Map{Base: j.Manifest, Size: j.ChunkSize, Spec: j.Spec, Told: map[string]liveness.Death{}}
+	return &Map{Base: j.Manifest, Size: j.ChunkSize, Spec: j.Spec, Gone: map[string]liveness.Death{}}
 }
 
 // ChunkSize is M7: how many items a chunk of a job has.
@@ -174,11 +174,11 @@ func (m *Map) applyEntry(n int, e protocol.JobEntry) bool {
 		m.Paused = false
 	case e.Drained != nil:
 		m.Drained = protocol.WithDrained(m.Drained, *e.Drained)
-	case e.Told != nil:
-		for agent, taken := range e.Told {
-			m.Told[agent] = liveness.Dead
+	case e.Gone != nil:
+		for agent, taken := range e.Gone {
+			m.Gone[agent] = liveness.Dead
 			if taken {
-				m.Told[agent] = liveness.Taken
+				m.Gone[agent] = liveness.Taken
 			}
 		}
 	case e.Cancelled != nil && live:
@@ -199,10 +199,10 @@ func (m *Map) applyEntry(n int, e protocol.JobEntry) bool {
 // it has not settled for yet; in a live one it selects more items.
 func (m *Map) applyReopened(n int, r protocol.Reopened) bool {
 	switch {
-	case m.Settled != nil && r.Place <= m.Settled.Place, m.Settled == nil && m.Stop != nil:
+	case m.Settled != nil && r.Submission <= m.Settled.Submission, m.Settled == nil && m.Stop != nil:
 		return false
 	case m.Settled != nil:
-		m.Settled, m.Stop, m.StopAt, m.Failing, m.Place, m.Round, m.Paused = nil, nil, 0, false, r.Place, n, false
+		m.Settled, m.Stop, m.StopAt, m.Failing, m.Place, m.Round, m.Paused = nil, nil, 0, false, r.Submission, n, false
 	}
 	m.Reopened = append(m.Reopened, Numbered[protocol.Reopened]{n, r})
 	return true
@@ -247,11 +247,11 @@ func (m *Map) Amend(a protocol.Amended) {
 func (m *Map) applySettled(e protocol.JobEntry) bool {
 	s := *e.Settled
 	if m.Settled != nil {
-		if s.Place <= m.Settled.Place {
+		if s.Submission <= m.Settled.Submission {
 			return false
 		}
 		again := *m.Settled
-		again.Place = s.Place
+		again.Submission = s.Submission
 		m.Settled = &again
 		return true
 	}
@@ -262,7 +262,7 @@ func (m *Map) applySettled(e protocol.JobEntry) bool {
 			allowed = s.State == job.Failed
 		}
 	}
-	if s.Place != m.Place || !allowed {
+	if s.Submission != m.Place || !allowed {
 		return false
 	}
 	m.Settled, m.Ended = &s, e.At
@@ -425,7 +425,7 @@ func mostFails(text string) string {
 
 // verdict settles a map after all its chunks are done.
 func (m *Map) verdict(t job.Tally) *protocol.Settled {
-	s := &protocol.Settled{State: job.Succeeded, Tally: &t, Place: m.Place}
+	s := &protocol.Settled{State: job.Succeeded, Tally: &t, Submission: m.Place}
 	bad := t.Failed + t.Quarantined
 	switch {
 	case m.Stop != nil && m.Failing:

@@ -89,14 +89,14 @@ func appendRound(ctx context.Context, w protocol.World, j job.Job, by string, r 
 		}
 		e := protocol.JobEntry{Reopened: r.Again, Extended: r.More, Amended: r.Amend}
 		switch {
-		case m.Settled != nil && (!second || m.Settled.Place >= place):
+		case m.Settled != nil && (!second || m.Settled.Submission >= place):
 			return false, false, nil
 		case m.Settled != nil:
 			again := protocol.Reopened{None: true} // for the new items alone
 			if r.Again != nil {
 				again = *r.Again
 			}
-			again.Place = place
+			again.Submission = place
 			e.Reopened = &again
 		case m.Stop != nil:
 			return false, true, nil

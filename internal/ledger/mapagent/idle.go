@@ -20,7 +20,7 @@ func (m *handoffs) IdleKey(agent string) string {
 // IdleFlagKey is an object that the first idle agent of a job makes. Until then each owner
 // asks for it, in vain, instead of a listing of idle/: far away that costs a tenth, and
 // for most of a job no agent is idle.
-func (m *handoffs) IdleFlagKey() string { return protocol.JobDir(m.Inventory.Path) + "/bell" }
+func (m *handoffs) IdleFlagKey() string { return protocol.JobDir(m.Inventory.Path) + "/idle-flag" }
 
 func (m *handoffs) announceIdle(ctx context.Context) error {
 	if m.announced {

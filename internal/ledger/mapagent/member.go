@@ -312,7 +312,7 @@ func (m *MapMember) Seek(ctx context.Context) (*OwnedChunk, error) {
 // deathOf is the evidence against an agent, the engine's word in the job's log
 // before our own.
 func (m *MapMember) deathOf(agent string) liveness.Death {
-	if d := m.Inventory.Map.Told[agent]; d != liveness.Alive {
+	if d := m.Inventory.Map.Gone[agent]; d != liveness.Alive {
 		return d
 	}
 	if agent == m.ID {

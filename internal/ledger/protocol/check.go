@@ -145,7 +145,7 @@ func (e *JobEntry) Check() error {
 		}
 	}
 	if s := e.Settled; s != nil {
-		if err := first(counted("attempt", s.Attempt), number("rank", s.Rank, 0, job.MaxNodes), counted("place", s.Place)); err != nil {
+		if err := first(counted("attempt", s.Attempt), number("rank", s.Rank, 0, job.MaxNodes), counted("submission", s.Submission)); err != nil {
 			return err
 		}
 		if s.Tally != nil {
@@ -159,13 +159,13 @@ func (e *JobEntry) Check() error {
 			return err
 		}
 	}
-	for agent := range e.Told {
+	for agent := range e.Gone {
 		if err := named(agent); err != nil {
 			return err
 		}
 	}
 	if r := e.Reopened; r != nil {
-		if err := first(counted("place", r.Place), r.Items.checkOrder(job.MaxItems)); err != nil {
+		if err := first(counted("submission", r.Submission), r.Items.checkOrder(job.MaxItems)); err != nil {
 			return err
 		}
 	}
@@ -291,12 +291,12 @@ func resultsCheck(all []Result) error {
 // Check refuses an entry that no drover writes. Places begin at -1: before the first job.
 func (e *StateEntry) Check() error {
 	if r := e.Restored; r != nil {
-		if err := first(number("place", r.Place, -1, job.MaxNumber), counted("attempt", r.Attempt), number("generation", r.Generation, -1, job.MaxNumber)); err != nil {
+		if err := first(number("submission", r.Submission, -1, job.MaxNumber), counted("attempt", r.Attempt), number("generation", r.Generation, -1, job.MaxNumber)); err != nil {
 			return err
 		}
 	}
 	if s := e.Saved; s != nil {
-		if err := first(number("place", s.Place, -1, job.MaxNumber), counted("attempt", s.Attempt), number("bytes", s.Bytes, 0, math.MaxInt64)); err != nil {
+		if err := first(number("submission", s.Submission, -1, job.MaxNumber), counted("attempt", s.Attempt), number("bytes", s.Bytes, 0, math.MaxInt64)); err != nil {
 			return err
 		}
 	}
@@ -304,7 +304,7 @@ func (e *StateEntry) Check() error {
 		if len(b.Own) > job.MaxNodes {
 			return fmt.Errorf("it has folders of %d nodes, at most %d", len(b.Own), job.MaxNodes)
 		}
-		return first(number("place", b.Place, -1, job.MaxNumber), counted("attempt", b.Attempt), number("bytes", b.Bytes, 0, math.MaxInt64))
+		return first(number("submission", b.Submission, -1, job.MaxNumber), counted("attempt", b.Attempt), number("bytes", b.Bytes, 0, math.MaxInt64))
 	}
 	return nil
 }

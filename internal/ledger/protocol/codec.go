@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
 
-// Format is the newest entry and record format this code can read. A reader
-// that meets a newer one refuses rather than guess.
-const Format = 1
+// Format is the format of all entries and records that this code reads and writes. A reader
+// refuses any other: what an older or newer drover meant is not guessed.
+const Format = job.Format
 
 // ErrUnreadable says that an object is there and was read, and that what it holds is
 // damaged, or of a newer drover. Another job's objects may be as good as ever.
@@ -43,8 +44,12 @@ func Decode(b []byte, into any, v *int, key string) error {
 	if err := json.Unmarshal(b, into); err != nil {
 		return damaged(err)
 	}
-	if *v > Format {
-		return fault.Wrap(unreadable{fmt.Errorf("format %d, this drover knows %d", *v, Format)}, fault.Invalid, "Use the newer drover that wrote it.", "read %s", key)
+	if *v != Format {
+		hint := "Use the newer drover that wrote it."
+		if *v < Format {
+			hint = "Use the older drover that wrote it, or another store: --store."
+		}
+		return fault.Wrap(unreadable{fmt.Errorf("it has format %d, and this drover reads format %d", *v, Format)}, fault.Invalid, hint, "read %s", key)
 	}
 	if r, ok := into.(checked); ok {
 		if err := r.Check(); err != nil {

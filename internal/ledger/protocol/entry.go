@@ -47,8 +47,8 @@ type JobEntry struct {
 	Extended *Extended `json:"extended,omitempty"`
 	Paused   *Paused   `json:"paused,omitempty"`
 	Resumed  *Resumed  `json:"resumed,omitempty"`
-	// Told names agents that the engine says are gone (D1b); true: it took them.
-	Told     map[string]bool `json:"told,omitempty"`
+	// Gone names agents that the engine says are gone (D1b); true: it took them.
+	Gone     map[string]bool `json:"gone,omitempty"`
 	Reopened *Reopened       `json:"reopened,omitempty"`
 }
 

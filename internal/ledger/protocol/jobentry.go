@@ -78,10 +78,10 @@ type Settled struct {
 	Code    int       `json:"code"`           // the program's exit status, or drover's
 	Reason  string    `json:"reason"`         // one line; empty after success
 	Hint    string    `json:"hint,omitempty"` // one command or sentence that would help
-	// Tally counts the items of a map. Place is the job's place in its task's log
+	// Tally counts the items of a map. Submission is the number of the job's `submitted`
 	// for which this was said: a map may settle again at a later one (T2).
-	Tally *job.Tally `json:"tally,omitempty"`
-	Place int        `json:"place,omitempty"`
+	Tally      *job.Tally `json:"tally,omitempty"`
+	Submission int        `json:"submission,omitempty"`
 }
 
 func (d Drained) ReasonInWords() string { return "its agent is drained" + ReasonSuffix(d.Reason) }

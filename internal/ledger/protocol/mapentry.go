@@ -157,9 +157,9 @@ type (
 // Reopened selects items without success for another round (M4, T2). Of a job
 // that had settled it names the job's newest place.
 type Reopened struct {
-	Place  int             `json:"place,omitempty"`
-	States []job.ItemState `json:"states,omitempty"` // none: failed, quarantined and cancelled
-	Items  Spans           `json:"items,omitempty"`  // none: whatever their number
+	Submission int             `json:"submission,omitempty"`
+	States     []job.ItemState `json:"states,omitempty"` // none: failed, quarantined and cancelled
+	Items      Spans           `json:"items,omitempty"`  // none: whatever their number
 	// None selects nothing: the round is for what `extended` adds.
 	None bool `json:"none,omitempty"`
 }

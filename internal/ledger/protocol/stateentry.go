@@ -8,10 +8,10 @@ import "github.com/drover-run/drover/store"
 // What its ranks save from then on are generations in their own logs as ever (R6);
 // docs/design/008 says how all of it becomes one folder.
 type Begun struct {
-	Job     string `json:"job"`
-	Place   int    `json:"place"` // as in Restored
-	Attempt int    `json:"attempt"`
-	Agent   string `json:"agent"`
+	Job        string `json:"job"`
+	Submission int    `json:"submission"` // as in Restored
+	Attempt    int    `json:"attempt"`
+	Agent      string `json:"agent"`
 	// Own are the folders in the state that belong to one rank each, by rank. None
 	// of a state that was stored with drover put: no agent writes it.
 	Own []string `json:"own,omitempty"`
@@ -20,9 +20,9 @@ type Begun struct {
 	Bytes int64        `json:"bytes,omitempty"`
 }
 
-func (b Begun) Order() Restored { return Restored{Place: b.Place, Attempt: b.Attempt} }
+func (b Begun) Order() Restored { return Restored{Submission: b.Submission, Attempt: b.Attempt} }
 
-func (s Saved) Order() Restored { return Restored{Place: s.Place, Attempt: s.Attempt} }
+func (s Saved) Order() Restored { return Restored{Submission: s.Submission, Attempt: s.Attempt} }
 
 // Equal says of two writers' orders that neither is before the other.
 func (r Restored) Equal(o Restored) bool { return !r.Before(o) && !o.Before(r) }
@@ -31,7 +31,7 @@ func (r Restored) Equal(o Restored) bool { return !r.Before(o) && !o.Before(r) }
 // fences every older writer (R6).
 type Restored struct {
 	Job        string `json:"job"`
-	Place      int    `json:"place"` // the job's last `submitted` in its task's log
+	Submission int    `json:"submission"` // the job's last `submitted` in its task's log
 	Attempt    int    `json:"attempt"`
 	Agent      string `json:"agent"`
 	Generation int    `json:"generation"` // entry number of what was restored; -1: nothing
@@ -39,10 +39,10 @@ type Restored struct {
 
 // Saved is one generation of a rank's state. Its blobs were stored before.
 type Saved struct {
-	Job     string `json:"job"`
-	Place   int    `json:"place"`
-	Attempt int    `json:"attempt"`
-	Agent   string `json:"agent"`
+	Job        string `json:"job"`
+	Submission int    `json:"submission"`
+	Attempt    int    `json:"attempt"`
+	Agent      string `json:"agent"`
 	// State and Checkpoints are digests of file lists; empty: an empty folder. Files is
 	// that of the files which the program made or changed in its working folder.
 	State       store.Digest `json:"state,omitempty"`
@@ -64,8 +64,8 @@ func (s Saved) Lists() (all []store.Digest) {
 
 // Before orders writers: by their job's place, then by attempt.
 func (r Restored) Before(o Restored) bool {
-	if r.Place != o.Place {
-		return r.Place < o.Place
+	if r.Submission != o.Submission {
+		return r.Submission < o.Submission
 	}
 	return r.Attempt < o.Attempt
 }

@@ -56,8 +56,8 @@ func TestEveryFieldOfAResultIsWritten(t *testing.T) {
 func TestAnEntryIsReadAsItWasMeant(t *testing.T) {
 	t.Parallel()
 	for _, e := range []ChunkEntry{
-		{Header: Header{V: 1, Nonce: "n", By: "a", At: time.Unix(1790000000, 5).UTC()}, Claim: 2, Results: []Result{{Item: 1, Head: "1"}, {Item: 2, Failed: true}}, Ended: &Ended{}},
-		{Header: Header{V: 1}, Claim: 1, Starting: []int{3}},
+		{Header: Header{V: Format, Nonce: "n", By: "a", At: time.Unix(1790000000, 5).UTC()}, Claim: 2, Results: []Result{{Item: 1, Head: "1"}, {Item: 2, Failed: true}}, Ended: &Ended{}},
+		{Header: Header{V: Format}, Claim: 1, Starting: []int{3}},
 	} {
 		var got ChunkEntry
 		if err := Decode(EncodeEntry(e), &got, &got.V, "key"); err != nil {
@@ -68,8 +68,8 @@ func TestAnEntryIsReadAsItWasMeant(t *testing.T) {
 		}
 	}
 	var s Snapshot
-	want := Snapshot{V: 1, ID: "000001", N: 3, Results: []Result{{Item: 1}, {Item: 2, Head: "x"}}}
-	body := WithResults(Encode(Snapshot{V: 1, ID: "000001", N: 3}), appendResults(appendResults(nil, want.Results[:1]), want.Results[1:]))
+	want := Snapshot{V: Format, ID: "000001", N: 3, Results: []Result{{Item: 1}, {Item: 2, Head: "x"}}}
+	body := WithResults(Encode(Snapshot{V: Format, ID: "000001", N: 3}), appendResults(appendResults(nil, want.Results[:1]), want.Results[1:]))
 	if err := Decode(body, &s, &s.V, "key"); err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func TestResultsAreReadAsPackageJSONReadsThem(t *testing.T) {
 	for _, text := range entries {
 		agree(t, text)
 	}
-	e := agree(t, string(EncodeEntry(ChunkEntry{Header: Header{V: 1, At: time.Unix(1, 0).UTC()}, Results: []Result{{Item: 7, Head: "x"}, {Item: 8, Outputs: []Output{{Name: "o", Mode: 0o755}}}}})))
+	e := agree(t, string(EncodeEntry(ChunkEntry{Header: Header{V: Format, At: time.Unix(1, 0).UTC()}, Results: []Result{{Item: 7, Head: "x"}, {Item: 8, Outputs: []Output{{Name: "o", Mode: 0o755}}}}})))
 	if len(e.Results) != 2 {
 		t.Errorf("%d results", len(e.Results))
 	}
@@ -49,7 +49,7 @@ func TestResultsAreReadAsPackageJSONReadsThem(t *testing.T) {
 // What is written by us is read by us: else it would only be slow, without a sign.
 func TestOurOwnResultsNeedNoPackageJSON(t *testing.T) {
 	t.Parallel()
-	body := string(EncodeEntry(ChunkEntry{Header: Header{V: 1}, Results: []Result{
+	body := string(EncodeEntry(ChunkEntry{Header: Header{V: Format}, Results: []Result{
 		{Item: 1, Try: "t", Failed: true, Final: true, Code: -7, Signal: "SIGSEGV", Kind: "memory", Why: "<w>", Ended: 1, Wall: 2, CPU: 3, MaxRSS: 4, Head: "h\n", Tail: "ü", Size: 5},
 		{Item: 2, Outputs: []Output{{Name: "n", Size: 1, SHA256: "d", Mode: 1}, {Name: "m"}}},
 	}}))

@@ -304,7 +304,7 @@ func (c *Census) readJobOf(ctx context.Context, j *Counted) (err error) {
 	if err := c.readOutputs(ctx, j, k); err != nil {
 		return err
 	}
-	if _, again := tasks.LastPlace(task.log.Entries, j.Path.Job); again && r.Settled != nil && r.Settled.Place < j.Place {
+	if _, again := tasks.LastPlace(task.log.Entries, j.Path.Job); again && r.Settled != nil && r.Settled.Submission < j.Place {
 		r.Settled = nil // of an older round: a command is about to reopen it (T2)
 	}
 	if j.Settled = r.Settled; j.Settled == nil {

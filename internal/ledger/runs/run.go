@@ -72,18 +72,18 @@ func (r *Run) applyEntry(e protocol.JobEntry) bool {
 		}
 		r.Stop, r.Failing = e.Failing, true
 	case e.Reopened != nil && r.Settled != nil: // a map's alone
-		if e.Reopened.Place <= r.Settled.Place {
+		if e.Reopened.Submission <= r.Settled.Submission {
 			return false
 		}
-		r.Settled, r.Stop, r.Failing, r.place = nil, nil, false, e.Reopened.Place
+		r.Settled, r.Stop, r.Failing, r.place = nil, nil, false, e.Reopened.Submission
 	case e.Drained != nil:
 		r.Drained = protocol.WithDrained(r.Drained, *e.Drained)
-	case e.Settled != nil && r.Settled != nil && e.Settled.Place > r.Settled.Place:
+	case e.Settled != nil && r.Settled != nil && e.Settled.Submission > r.Settled.Submission:
 		again := *r.Settled
-		again.Place = e.Settled.Place
+		again.Submission = e.Settled.Submission
 		r.Settled = &again
 	case e.Settled != nil:
-		if r.Settled != nil || e.Settled.Place != r.place || !r.allowsSettled(*e.Settled) {
+		if r.Settled != nil || e.Settled.Submission != r.place || !r.allowsSettled(*e.Settled) {
 			return false
 		}
 		r.Settled = e.Settled

@@ -42,11 +42,11 @@ func (s Shared) Copies(each func(rank int, own string, list store.Digest)) (base
 
 // savedSince leaves out what was saved before a place.
 func (s Shared) savedSince(place int) Shared {
-	if s.Begun != nil && s.Begun.Place < place {
+	if s.Begun != nil && s.Begun.Submission < place {
 		return Shared{}
 	}
 	s.Saved = maps.Clone(s.Saved)
-	maps.DeleteFunc(s.Saved, func(_ int, saved protocol.Saved) bool { return saved.Place < place })
+	maps.DeleteFunc(s.Saved, func(_ int, saved protocol.Saved) bool { return saved.Submission < place })
 	return s
 }
 
@@ -219,9 +219,9 @@ func PutShared(ctx context.Context, w protocol.World, p job.Path, by string, lis
 	if err != nil {
 		return err
 	}
-	b := protocol.Begun{Job: task.Newest(), Place: -1, Attempt: 1, Agent: by, State: list, Bytes: bytes}
+	b := protocol.Begun{Job: task.Newest(), Submission: -1, Attempt: 1, Agent: by, State: list, Bytes: bytes}
 	if place, ok := task.PlaceOf(b.Job); ok {
-		b.Place = place
+		b.Submission = place
 	}
 	l := w.StateLog(p, 0, by)
 	if err := l.Read(ctx); err != nil {
@@ -229,10 +229,10 @@ func PutShared(ctx context.Context, w protocol.World, p job.Path, by string, lis
 	}
 	if all := FoldBegun(l.Entries); len(all) > 0 {
 		last := all[len(all)-1]
-		if last.Place > b.Place {
+		if last.Submission > b.Submission {
 			return ErrFenced
 		}
-		if last.Place == b.Place {
+		if last.Submission == b.Submission {
 			b.Attempt = last.Attempt + 1
 		}
 	}

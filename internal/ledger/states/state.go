@@ -46,7 +46,7 @@ func CountedGenerations(entries []protocol.StateEntry) []int {
 		switch {
 		case e.Restored != nil && (!found || h.Before(*e.Restored)):
 			h, found = *e.Restored, true
-		case e.Saved != nil && found && e.Saved.Place == h.Place && e.Saved.Attempt == h.Attempt && e.Saved.Agent == h.Agent:
+		case e.Saved != nil && found && e.Saved.Submission == h.Submission && e.Saved.Attempt == h.Attempt && e.Saved.Agent == h.Agent:
 			counted = append(counted, n)
 		}
 	}
@@ -60,14 +60,14 @@ func CountedGenerations(entries []protocol.StateEntry) []int {
 func RestoreState(ctx context.Context, w protocol.World, p job.Path, rank int, me protocol.Restored, since int, complete func(protocol.Saved) (bool, error)) (*Generations, *protocol.Saved, error) {
 	g := &Generations{Log: w.StateLog(p, rank, me.Agent), me: me}
 	// The first attempt of a task's first job finds nothing, or else its append does.
-	for read := me.Place > 0 || me.Attempt > 1; ; read = true {
+	for read := me.Submission > 0 || me.Attempt > 1; ; read = true {
 		if read {
 			if err := g.Log.Read(ctx); err != nil {
 				return nil, nil, err
 			}
 		}
 		if h, ok := CurrentHolder(g.Log.Entries); ok && !h.Before(g.me) {
-			if h.Agent == me.Agent && h.Attempt == me.Attempt && h.Place == me.Place {
+			if h.Agent == me.Agent && h.Attempt == me.Attempt && h.Submission == me.Submission {
 				return g, nil, nil // ours already: nothing has run in between
 			}
 			return nil, nil, ErrFenced
@@ -82,7 +82,7 @@ func RestoreState(ctx context.Context, w protocol.World, p job.Path, rank int, m
 			return nil, nil, err
 		}
 		if mine {
-			if saved != nil && saved.Place < since {
+			if saved != nil && saved.Submission < since {
 				saved.Checkpoints, saved.Files = "", ""
 			}
 			return g, saved, nil
@@ -99,7 +99,7 @@ func ReopenState(ctx context.Context, w protocol.World, p job.Path, rank int, me
 	if err := g.Log.Read(ctx); err != nil {
 		return nil, nil, err
 	}
-	if h, ok := CurrentHolder(g.Log.Entries); !ok || h.Place != me.Place || h.Attempt != me.Attempt || h.Agent != me.Agent {
+	if h, ok := CurrentHolder(g.Log.Entries); !ok || h.Submission != me.Submission || h.Attempt != me.Attempt || h.Agent != me.Agent {
 		return nil, nil, ErrFenced
 	}
 	if counted := CountedGenerations(g.Log.Entries); len(counted) > 0 {
@@ -128,7 +128,7 @@ func NewestGeneration(entries []protocol.StateEntry, complete func(protocol.Save
 // Save adds a generation, with blobs that are stored already. ErrFenced when a newer
 // attempt has taken over: the caller stops.
 func (g *Generations) Save(ctx context.Context, s protocol.Saved) error {
-	s.Job, s.Place, s.Attempt, s.Agent = g.me.Job, g.me.Place, g.me.Attempt, g.me.Agent
+	s.Job, s.Submission, s.Attempt, s.Agent = g.me.Job, g.me.Submission, g.me.Attempt, g.me.Agent
 	for {
 		if err := g.Log.Read(ctx); err != nil {
 			return err
@@ -170,9 +170,9 @@ func PutState(ctx context.Context, w protocol.World, p job.Path, rank int, by st
 	if err := l.Read(ctx); err != nil {
 		return err
 	}
-	me := protocol.Restored{Job: task.Newest(), Place: place, Agent: by}
+	me := protocol.Restored{Job: task.Newest(), Submission: place, Agent: by}
 	if h, ok := CurrentHolder(l.Entries); ok && !h.Before(me) {
-		if h.Place > place {
+		if h.Submission > place {
 			return ErrFenced
 		}
 		me.Attempt = h.Attempt + 1
@@ -182,10 +182,10 @@ func PutState(ctx context.Context, w protocol.World, p job.Path, rank int, by st
 		return err
 	}
 	if me.Generation = number; saved == nil {
-		saved = &protocol.Saved{Place: place}
+		saved = &protocol.Saved{Submission: place}
 	}
 	was := *saved
-	if change(saved); was.Place < place { // a younger place would offer those of a job that ended well
+	if change(saved); was.Submission < place { // a younger place would offer those of a job that ended well
 		*saved = protocol.Saved{State: saved.State, Bytes: saved.Bytes}
 	}
 	if mine, err := l.Append(ctx, protocol.StateEntry{Restored: &me}); err != nil || !mine {

@@ -19,7 +19,7 @@ func ReadShortID(ctx context.Context, w protocol.World, key string) (p job.Path,
 	if err != nil {
 		return p, false, err
 	}
-	v := 0
+	v := protocol.Format // such a record has none
 	return p, true, protocol.Decode(b, &p, &v, key)
 }
 

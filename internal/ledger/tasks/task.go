@@ -241,7 +241,7 @@ func CloseIfSettled(ctx context.Context, w protocol.World, task *protocol.Log[pr
 	place, again := LastPlace(task.Entries, p.Job)
 	ended := func() bool {
 		s := runs.FoldRun(l.Entries).Settled
-		return s != nil && (!again || s.Place >= place)
+		return s != nil && (!again || s.Submission >= place)
 	}
 	for {
 		if err := l.ReadUntil(ctx, ended); err != nil {
@@ -255,7 +255,7 @@ func CloseIfSettled(ctx context.Context, w protocol.World, task *protocol.Log[pr
 			return false, nil
 		}
 		decline := *s
-		decline.Place = place
+		decline.Submission = place
 		if _, err := l.Append(ctx, protocol.JobEntry{Settled: &decline}); err != nil {
 			return false, err
 		}

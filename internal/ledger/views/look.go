@@ -240,8 +240,8 @@ func ReadEvents(ctx context.Context, w protocol.World, rep Report) ([]job.Event,
 			events = append(events, at(e.At, "amended", "%s changed for items that start from now on", amendedWords(*e.Amended)))
 		case e.Drained != nil:
 			events = append(events, at(e.At, "drained", "agent %s is to leave%s", e.Drained.Agent, protocol.ReasonSuffix(e.Drained.Reason)))
-		case e.Told != nil:
-			events = append(events, at(e.At, "lost", "the engine says that %s %s gone", CountOf(len(e.Told), "agent"), isAre(len(e.Told))))
+		case e.Gone != nil:
+			events = append(events, at(e.At, "lost", "the engine says that %s %s gone", CountOf(len(e.Gone), "agent"), isAre(len(e.Gone))))
 		case e.Settled != nil:
 			events = append(events, at(e.At, "settled", "%s", strings.TrimSuffix(string(e.Settled.State)+": "+e.Settled.Reason, ": ")))
 		}
