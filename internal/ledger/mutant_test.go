@@ -16,15 +16,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
 var rareToo = flag.Bool("rare", false, "play the mutants, too, that need many worlds: an hour")
 
+// noteWorlds writes testdata/mutantworlds.txt anew: for each mutant the first world that notices
+// it. A mutant is played in that world first, which takes a moment, and only where that does not
+// notice it any more in all worlds of a normal run.
+var noteWorlds = flag.Bool("mutantworlds", false, "write the first world that notices each mutant in testdata/mutantworlds.txt anew")
+
 // campaign is a table of mutants and the simulation that must find them.
 type campaign struct {
 	mutants []mutant
 	test    string         // its name
+	from    string         // its flag for how many worlds are left out first
 	seeds   string         // its flag for how many worlds
 	normal  int            // worlds of a normal run
 	rare    map[string]int // mutants by name that a normal run may not catch, and worlds that do
@@ -34,13 +41,13 @@ type campaign struct {
 // simulator finds each of them within the worlds of a normal run.
 func TestMutants(t *testing.T) {
 	t.Parallel() // each waits for programs that it starts
-	campaign{mutants, "TestSimulation", "-seeds", normalSeeds, nil}.run(t)
+	campaign{mutants, "TestSimulation", "-from", "-seeds", normalSeeds, nil}.run(t)
 }
 
 // TestMapMutants is the same for maps.
 func TestMapMutants(t *testing.T) {
 	t.Parallel() // each waits for programs that it starts
-	campaign{mapMutants, "TestMapSimulation", "-mapseeds", normalMapSeeds, rareMapMutants}.run(t)
+	campaign{mapMutants, "TestMapSimulation", "-mapfrom", "-mapseeds", normalMapSeeds, rareMapMutants}.run(t)
 }
 
 func (c campaign) run(t *testing.T) {
@@ -48,10 +55,11 @@ func (c campaign) run(t *testing.T) {
 		t.Skip("compiles the simulator once more")
 	}
 	bin := build(t, c.plant(t))
-	if out, err := c.play(bin, 0, 100); err != nil {
+	if out, err := c.play(bin, 0, 0, 100); err != nil {
 		t.Fatalf("without a mutant: %v\n%.2000s", err, out)
 	}
 	found := regexp.MustCompile(`seed (\d+): (\w+)`)
+	known, noted := c.knownWorlds(t), map[string]int{}
 	for i, m := range c.mutants {
 		t.Run(fmt.Sprintf("%s %s", m.rule, m.what), func(t *testing.T) {
 			worlds := c.normal
@@ -60,7 +68,12 @@ func (c campaign) run(t *testing.T) {
 					t.Skip("-rare plays it")
 				}
 			}
-			out, err := c.play(bin, i+1, worlds)
+			if world := known[m.what]; world > 0 && !*noteWorlds {
+				if out, err := c.play(bin, i+1, world-1, 1); err != nil && found.Match(out) {
+					return
+				}
+			}
+			out, err := c.play(bin, i+1, 0, worlds)
 			hits := found.FindAllSubmatch(out, -1)
 			if err == nil || len(hits) == 0 {
 				t.Fatalf("not noticed in %d worlds (%v):\n%.2000s", worlds, err, out)
@@ -72,13 +85,58 @@ func (c campaign) run(t *testing.T) {
 				}
 			}
 			t.Logf("| %s | %s | %s | %d |", m.rule, m.what, as, first)
+			noted[m.what] = first
 		})
+	}
+	if *noteWorlds {
+		c.writeKnownWorlds(t, noted)
 	}
 }
 
-// play runs the simulator with mutant n; 0 is the sound source.
-func (c campaign) play(bin string, n, worlds int) ([]byte, error) {
-	cmd := exec.Command(bin, "-test.run", "^"+c.test+"$", c.seeds, fmt.Sprint(worlds))
+// worldsFile has a line for each mutant: the test, the world, and what the mutant is.
+const worldsFile = "testdata/mutantworlds.txt"
+
+// knownWorlds are the worlds that noticed the mutants of this campaign.
+func (c campaign) knownWorlds(t *testing.T) map[string]int {
+	t.Helper()
+	known := map[string]int{}
+	text, err := os.ReadFile(worldsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.SplitN(strings.TrimSpace(line), " ", 3); len(f) == 3 && f[0] == c.test {
+			known[f[2]], _ = strconv.Atoi(f[1]) // 0: all worlds are played
+		}
+	}
+	return known
+}
+
+var worldsMu sync.Mutex // two campaigns write one file
+
+// writeKnownWorlds puts worlds in the place of those that the file has of this campaign.
+func (c campaign) writeKnownWorlds(t *testing.T, worlds map[string]int) {
+	t.Helper()
+	worldsMu.Lock()
+	defer worldsMu.Unlock()
+	text, err := os.ReadFile(worldsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.DeleteFunc(slices.Collect(strings.Lines(string(text))), func(l string) bool { return strings.HasPrefix(l, c.test+" ") })
+	for what, world := range worlds {
+		lines = append(lines, fmt.Sprintf("%s %d %s\n", c.test, world, what))
+	}
+	slices.Sort(lines)
+	if err := os.WriteFile(worldsFile, []byte(strings.Join(lines, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// play runs the simulator with mutant n, 0 is the sound source, in so many worlds after the first
+// from.
+func (c campaign) play(bin string, n, from, worlds int) ([]byte, error) {
+	cmd := exec.Command(bin, "-test.run", "^"+c.test+"$", c.from, fmt.Sprint(from), c.seeds, fmt.Sprint(worlds))
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", mutantVariable, n))
 	return cmd.CombinedOutput()
 }

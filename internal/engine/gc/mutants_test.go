@@ -42,6 +42,30 @@ var gcMutants = []struct{ what, file, old, new string }{
 	{"a removed submit goes on", "ledger/tasks/task.go", "if _, gone := t.Gone[e.Submitted.Job]; gone {", "if _, gone := t.Gone[e.Submitted.Job]; gone && mutantNow != N {"},
 }
 
+// gcNoticedBy is a history that notices each mutant.
+var gcNoticedBy = map[string]int{
+	"gc does not look again before it deletes":                   37,
+	"gc looks again too soon for what a listing shows":           430,
+	"gc deletes when its time is over":                           95,
+	"two gcs sweep at once":                                      645,
+	"a saver does not look for gc":                               18,
+	"a saver does not wait for a gc that is about":               2,
+	"state is forgotten":                                         2,
+	"checkpoints are forgotten":                                  4,
+	"a torn generation is taken for a whole one":                 413,
+	"a submit under way names nothing":                           113,
+	"outputs are not named before the exit":                      150,
+	"lineage is forgotten":                                       20,
+	"an origin is removed before what was made from it":          33,
+	"what a job was made from goes, and the job stays after all": 932,
+	"the newest success goes":                                    4,
+	"two gcs remove two successes that stand for each other":     42,
+	"blobs may be young":                                         8,
+	"submits may be young":                                       4,
+	"a submit that has finished is removed":                      33,
+	"a removed submit goes on":                                   47,
+}
+
 // TestGCMutants plants the mutants into a copy of the source, all in one build, and
 // demands that the simulation finds each.
 func TestGCMutants(t *testing.T) {
@@ -55,20 +79,25 @@ func TestGCMutants(t *testing.T) {
 		}
 	}
 	bin := plantGC(t, names)
-	play := func(n, seeds int) ([]byte, error) {
-		cmd := exec.Command(bin, "-test.run", "^TestGCSimulation$", "-gcseeds", fmt.Sprint(seeds))
+	play := func(n, from, seeds int) ([]byte, error) {
+		cmd := exec.Command(bin, "-test.run", "^TestGCSimulation$", "-gcfrom", fmt.Sprint(from), "-gcseeds", fmt.Sprint(seeds))
 		cmd.Env = append(os.Environ(), fmt.Sprintf("DROVER_MUTANT=%d", n))
 		return cmd.CombinedOutput()
 	}
-	if out, err := play(0, gcNormal); err != nil {
+	if out, err := play(0, 0, gcNormal); err != nil {
 		t.Fatalf("without a mutant: %v\n%.2000s", err, out)
 	}
-	found := regexp.MustCompile(`seed \d+: [^\n]*`)
+	found := regexp.MustCompile(`seed (\d+): [^\n]*`)
 	for i, what := range names {
 		t.Run(what, func(t *testing.T) {
-			out, err := play(i+1, gcRare)
-			if hit := found.Find(out); err != nil && hit != nil {
-				t.Logf("%.200s", hit)
+			if known := gcNoticedBy[what]; known > 0 { // it takes a moment; where it notices nothing any more, all are played
+				if out, err := play(i+1, known-1, 1); err != nil && found.Match(out) {
+					return
+				}
+			}
+			out, err := play(i+1, 0, gcRare)
+			if hit := found.FindSubmatch(out); err != nil && hit != nil {
+				t.Logf("note it in gcNoticedBy: %q: %s, // %.200s", what, hit[1], hit[0])
 				return
 			}
 			t.Fatalf("not noticed in %d histories (%v):\n%.2000s", gcRare, err, out)

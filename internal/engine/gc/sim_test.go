@@ -345,6 +345,7 @@ const gcRare = 7000
 
 var (
 	gcSeeds = flag.Int("gcseeds", gcNormal, "how many histories TestGCSimulation plays")
+	gcFrom  = flag.Uint64("gcfrom", 0, "how many histories TestGCSimulation leaves out first")
 	gcSeed  = flag.Uint64("gcseed", 0, "the one history to play, with every request shown")
 )
 
@@ -362,12 +363,13 @@ func TestGCSimulation(t *testing.T) {
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // rooms are small and short
 	var next atomic.Uint64
+	next.Store(*gcFrom)
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	total := map[string]int{}
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
-			for seed := next.Add(1); seed <= uint64(*gcSeeds) && !t.Failed(); seed = next.Add(1) {
+			for seed := next.Add(1); seed <= *gcFrom+uint64(*gcSeeds) && !t.Failed(); seed = next.Add(1) {
 				r := newRoom(seed)
 				r.history()
 				mu.Lock()
