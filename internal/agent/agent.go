@@ -314,9 +314,9 @@ func (a *agent) readIdentity(ctx context.Context) error {
 		return fault.New(fault.Bug, "", "start agent: job %s was never submitted", j.ID)
 	}
 	a.Place = place
-	a.Id = liveness.NewAgentID(a.World, a.Placement, a.Index)
+	a.ID = liveness.NewAgentID(a.World, a.Placement, a.Index)
 	if a.Own = a.Machine.Root; a.Own == "" || a.Own == workspace.WholeMachine {
-		a.Own = filepath.Join(a.Machine.Work, j.ID, a.Id)
+		a.Own = filepath.Join(a.Machine.Work, j.ID, a.ID)
 	}
 	if a.Root = a.Own; a.Machine.Root == workspace.WholeMachine {
 		a.Root = workspace.WholeMachine
@@ -329,12 +329,12 @@ func (a *agent) readIdentity(ctx context.Context) error {
 	}
 	a.remains.sweepDeadAgents(ctx)
 	a.openSecrets()
-	a.member = runagent.NewMember(a.World, j, a.Id, protocol.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
+	a.member = runagent.NewMember(a.World, j, a.ID, protocol.Join{Host: a.Machine.Self, Name: a.Machine.Name, Address: a.Machine.Address, Stack: a.Machine.Stack})
 	a.member.Joining = a.meeting.completeJoin
 	if !a.Machine.Near {
 		a.member.Pace = protocol.Poll / 2
 	}
-	a.Beat = node.NewHeart(a.World, a.Path, protocol.Heartbeat{Agent: a.Id, Host: a.Machine.Self, Name: a.Machine.Name,
+	a.Beat = node.NewHeart(a.World, a.Path, protocol.Heartbeat{Agent: a.ID, Host: a.Machine.Self, Name: a.Machine.Name,
 		Phase: "preparing", Rank: -1}, a.Log)
 	if !a.Machine.Near {
 		a.Beat.Rest = protocol.Poll

@@ -26,7 +26,7 @@ import (
 // workItems does the agent's part of a map. The stages before run beside it, and
 // drop ends them early.
 func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (int, error) {
-	token := strings.ReplaceAll(a.Id, ":", "-")
+	token := strings.ReplaceAll(a.ID, ":", "-")
 	if err := a.remains.leaveMark(token); err != nil {
 		return fault.ExitDrover, err
 	}
@@ -43,7 +43,7 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 		}
 	})
 	hands.Go(func() { kit <- a.itemKit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
-	return maprunner.Run(ctx, maprunner.Config{World: a.World, Job: a.Job, ID: a.Id, Self: a.Machine.Self, Slots: a.Slots, Near: a.Machine.Near,
+	return maprunner.Run(ctx, maprunner.Config{World: a.World, Job: a.Job, ID: a.ID, Self: a.Machine.Self, Slots: a.Slots, Near: a.Machine.Near,
 		Root: a.Own, Token: token, Out: a.Out, Redact: a.Redact, Note: a.Out.Note, ChangeHeartbeat: a.Beat.ChangeHeartbeat, Log: a.Log,
 		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Prepared: kit, Patience: a.Machine.Patience, MaxStored: a.MaxStoredBytes(), OpenPlace: a.Machine.OpenPlace, JobRemoved: func() { a.Vanish(node.ErrRemoved) }, NoteLeftovers: a.space.Leftovers, WriteNotice: a.warnItems,
 		CancelPreparation: func() { drop(errors.New("no item runs any more")) }})

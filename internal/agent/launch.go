@@ -185,7 +185,7 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 	}
 	if err == nil {
 		c.Limits = a.programLimits()
-		c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.Id, o.Attempt), ":", "-")
+		c.Token = strings.ReplaceAll(fmt.Sprintf("%s-%d", a.ID, o.Attempt), ":", "-")
 		a.remains.noteUnsaved(o, a.state.gens != nil)
 		err = a.remains.leaveMark(c.Token)
 	}

@@ -94,7 +94,7 @@ func (r *remains) noteUnsaved(o runagent.Order, saves bool) {
 	r.unsaved = nil
 	if saves {
 		r.unsaved = &unsaved{Store: r.World.Store.String(), Project: r.Path.Project, Task: r.Path.Task, Job: r.Job.ID, Place: r.Place,
-			Attempt: o.Attempt, Rank: o.Rank, Agent: r.Id, Code: store.Digest(r.Job.Code.Blob), View: r.space.View, Layered: r.space.Layered}
+			Attempt: o.Attempt, Rank: o.Rank, Agent: r.ID, Code: store.Digest(r.Job.Code.Blob), View: r.space.View, Layered: r.space.Layered}
 		if r.Root != r.Own {
 			r.unsaved.Root = r.Root
 		}
@@ -258,7 +258,7 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 		return err
 	}
 	// The same folders as the dead agent saw them.
-	n := &node.Node{Config: r.Config, Id: u.Agent, Job: was, Own: d.dir, Root: cmp.Or(u.Root, d.dir), Out: r.Out, Beat: r.Beat}
+	n := &node.Node{Config: r.Config, ID: u.Agent, Job: was, Own: d.dir, Root: cmp.Or(u.Root, d.dir), Out: r.Out, Beat: r.Beat}
 	space := &workspace.Workspace{Node: n, View: u.View, Layered: u.Layered}
 	dead := &rankState{Node: n, space: space, gens: gens}
 	if err := dead.readNewestSaved(ctx, newest); err != nil {

@@ -89,7 +89,7 @@ func (d *desk) Call(ctx context.Context, host, line string) (status int, err err
 		return 0, fault.New(fault.Invalid, "Use one of "+fmt.Sprint(d.hosts)+".", "call %s: it is not another node of this job", host)
 	}
 	w, p := d.a.World, d.a.Path
-	n, err := runagent.PostCall(ctx, w, p, d.attempt, rank, 0, d.a.Id, line)
+	n, err := runagent.PostCall(ctx, w, p, d.attempt, rank, 0, d.a.ID, line)
 	if err != nil {
 		return 0, err
 	}
@@ -120,7 +120,7 @@ func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int)
 			number := n
 			running.Go(func() {
 				status := run(ctx, call.Line)
-				if err := runagent.PostAnswer(context.WithoutCancel(ctx), w, p, d.attempt, d.rank, number, d.a.Id, status); err != nil {
+				if err := runagent.PostAnswer(context.WithoutCancel(ctx), w, p, d.attempt, d.rank, number, d.a.ID, status); err != nil {
 					d.a.Log.Warn("call not answered", "err", err)
 				}
 			})

@@ -187,7 +187,7 @@ func TestACallIsRunOnItsNode(t *testing.T) {
 	j := p.submit(job.Spec{Program: "true", Nodes: 3}, nil)
 	end := func(rank, attempt int) *desk {
 		a := newAgent(node.Config{World: p.World, Path: j.Path()})
-		a.Id, a.Poll = fmt.Sprint("agent-", rank), 10*time.Millisecond
+		a.ID, a.Poll = fmt.Sprint("agent-", rank), 10*time.Millisecond
 		a.Machine.Near = true
 		a.Job = j
 		a.Out = quiet(t, p)

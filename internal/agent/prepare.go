@@ -232,7 +232,7 @@ func (a *agent) setUpAttempt(ctx context.Context, o runagent.Order) error {
 
 // restoreRank takes the rank's state over and lays out what it begins with.
 func (a *agent) restoreRank(ctx context.Context, o runagent.Order) error {
-	me := protocol.Restored{Job: a.Job.ID, Submission: a.Place, Attempt: o.Attempt, Agent: a.Id}
+	me := protocol.Restored{Job: a.Job.ID, Submission: a.Place, Attempt: o.Attempt, Agent: a.ID}
 	complete := func(s protocol.Saved) (bool, error) { return a.state.allBlobsExist(ctx, s) }
 	gens, saved, err := states.RestoreState(ctx, a.World, a.Path, o.Rank, me, a.Job.Since, complete)
 	if errors.Is(err, states.ErrFenced) {

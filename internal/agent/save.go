@@ -156,7 +156,7 @@ func (o *outputs) promiseOutputs(ctx context.Context, attempt, rank int, exit *p
 	if err != nil {
 		return err
 	}
-	if err := removal.NameOutputs(ctx, o.World, o.Path, attempt, rank, o.Id, exit.Outputs); err != nil {
+	if err := removal.NameOutputs(ctx, o.World, o.Path, attempt, rank, o.ID, exit.Outputs); err != nil {
 		return err
 	}
 	err = sweeps.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(ctx context.Context, _ []store.Digest) error {

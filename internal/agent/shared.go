@@ -34,13 +34,13 @@ func (s *rankState) sharedState(ctx context.Context, o runagent.Order) (protocol
 		d, err = tree.PutTree(ctx, s.World.Store, listing)
 		return d, listing.Bytes(), err
 	}
-	me := protocol.Begun{Job: s.Job.ID, Submission: s.Place, Attempt: o.Attempt, Agent: s.Id, Own: contract.Own(s.Job.Spec.Nodes)}
+	me := protocol.Begun{Job: s.Job.ID, Submission: s.Place, Attempt: o.Attempt, Agent: s.ID, Own: contract.Own(s.Job.Spec.Nodes)}
 	complete := func(saved protocol.Saved) (bool, error) { return s.allBlobsExist(ctx, saved) }
 	b, err := states.BeginShared(ctx, s.World, s.Path, me, s.stateSince(), complete, unite)
 	if err != nil || b.State == "" {
 		return protocol.Saved{}, err
 	}
-	if b.Agent != s.Id {
+	if b.Agent != s.ID {
 		return protocol.Saved{State: b.State}, s.awaitList(ctx, b.State)
 	}
 	need := func() ([]store.Digest, error) {

@@ -31,7 +31,7 @@ import (
 // that it works for, its folder, and where its notes, records and heartbeats go.
 type Node struct {
 	Config
-	Id    string // the agent's, as heartbeats and entries name it
+	ID    string // the agent's, as heartbeats and entries name it
 	Job   job.Job
 	Place int           // the job's submission number
 	Poll  time.Duration // how often the job's log is read at least
@@ -60,7 +60,7 @@ func (n *Node) CheckRemoved(ctx context.Context) {
 
 // NewWriter makes a writer of records of one attempt.
 func (n *Node) NewWriter(ctx context.Context, prefix string, attempt, rank int) (*record.Writer, error) {
-	_, random, _ := strings.Cut(strings.TrimPrefix(n.Id, fmt.Sprintf("%d-", n.Placement)), "-")
+	_, random, _ := strings.Cut(strings.TrimPrefix(n.ID, fmt.Sprintf("%d-", n.Placement)), "-")
 	w, err := record.NewWriter(record.Options{Store: n.World.Store, Prefix: prefix,
 		Attempt: attempt, Rank: rank, ID: random, Clock: n.World.Store.Clock(), Redact: n.Redact,
 		OnError: func(err error) {
