@@ -180,7 +180,7 @@ func TestDoctorOfAFreshStore(t *testing.T) {
 	d.members(left)
 	s, err := left.Status(t.Context())
 	d.check(err)
-	never := job.Job{Spec: job.Spec{Project: "demo", Task: "never"}}
+	never := job.Job{V: job.Format, Spec: job.Spec{Project: "demo", Task: "never"}}
 	d.check(tasks.NameJob(t.Context(), d.world, &never))
 	d.check(tasks.ProposeJob(t.Context(), d.world, never))
 	texts := says("store")

@@ -83,7 +83,7 @@ func manyDigests(n int) string {
 // Texts of items may be full of braces: they are none of the record's.
 func TestBracesInATextAreNotCounted(t *testing.T) {
 	text := strings.Repeat(`{"a\"{`, 200_000)
-	b, err := json.Marshal(protocol.ChunkEntry{Header: protocol.Header{V: 1}, Results: []protocol.Result{{Item: 1, Head: text}}})
+	b, err := json.Marshal(protocol.ChunkEntry{Header: protocol.Header{V: protocol.Format}, Results: []protocol.Result{{Item: 1, Head: text}}})
 	if err != nil {
 		t.Fatal(err)
 	}
