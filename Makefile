@@ -132,9 +132,10 @@ shell:
 # every failure again at the end, whole, where it is looked for
 RUNNER  := $(GO) tool gotestsum --hide-summary=skipped
 
-# Whose tests run one process at a time, or none: the race detector has nothing to find
-# there, and would make the simulations sixteen times as long.
-ALONE := ./internal/ledger ./internal/house ./internal/verify ./internal/price ./internal/jobfile ./job/... ./fault/...
+# The packages whose tests the race detector would make much longer and finds nothing in: the
+# simulations play one process at a time, and the scripts are about whole programs, with
+# goroutines that the suites of their packages meet. test-long has the scripts with it.
+ALONE := ./internal/ledger ./internal/engine/gc ./cmd/drover ./internal/house ./internal/verify ./internal/price ./internal/jobfile ./job/... ./fault/...
 # Each commit plays worlds that no other has played.
 FRESH := $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
 
@@ -143,12 +144,13 @@ test: ## every test; needs python3 and no network
 	@mkdir -p bin
 	$(RUNNER) --format pkgname --jsonfile bin/.alone -- -timeout 25m $(ALONE)
 	$(RUNNER) --format pkgname --jsonfile bin/.fresh -- -timeout 15m -run '^(TestSimulation|TestMapSimulation)$$' ./internal/ledger -from $(FRESH) -seeds 4000 -mapfrom $(FRESH) -mapseeds 4000
-	$(RUNNER) --format pkgname --jsonfile bin/.race -- -race -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE))")
+	$(RUNNER) --format pkgname --jsonfile bin/.race -- -race -p 3 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE))")
 
 test-long: ## many more worlds of the simulations, rare mutants, power cuts: an hour and a half
 	$(RUNNER) --format pkgname -- -timeout 30m -run '^TestSimulation$$' ./internal/ledger -from $(FRESH) -seeds 200000
 	$(RUNNER) --format pkgname -- -timeout 60m -run '^TestMapSimulation$$' ./internal/ledger -mapfrom $(FRESH) -mapseeds 200000
 	$(RUNNER) --format pkgname -- -timeout 120m -run 'Mutants$$' ./internal/ledger -rare
+	$(RUNNER) --format pkgname -- -race -timeout 60m ./cmd/drover ./internal/engine/gc
 	$(RUNNER) --format standard-verbose -- -timeout 15m -run '^TestPowerCut.*(Shown|Map)$$' ./store/dir -images 40000
 
 # A skip is a failure here: it would be a real part that is missing.

@@ -15,7 +15,7 @@ func TestBucketKeepsEveryPromise(t *testing.T) {
 	}
 	storetest.Run(t, handles)
 	storetest.RunPieces(t, handles)
-	storetest.RunResumes(t, handles, 1<<20)
+	storetest.RunResumes(t, handles, 1<<20, 8<<20)
 }
 
 func TestObjectsAreDatedByTheClockGiven(t *testing.T) {

@@ -59,7 +59,7 @@ func TestRealS3BucketKeepsEveryPromise(t *testing.T) {
 	}
 	storetest.Run(t, handles)
 	storetest.RunPieces(t, handles)
-	storetest.RunResumes(t, handles, 1<<20)
+	storetest.RunResumes(t, handles, 1<<20, storetest.MostResumed)
 }
 
 func TestRealMinIOBucketKeepsEveryPromise(t *testing.T) {
@@ -70,7 +70,7 @@ func TestRealMinIOBucketKeepsEveryPromise(t *testing.T) {
 	}
 	storetest.Run(t, handles)
 	storetest.RunPieces(t, handles)
-	storetest.RunResumes(t, handles, 1<<20)
+	storetest.RunResumes(t, handles, 1<<20, storetest.MostResumed)
 }
 
 func TestRealMinIORaceHasOneWinner(t *testing.T) {

@@ -15,21 +15,27 @@ import (
 )
 
 // RunResumes checks the promises of store.Resumer, of a bucket that has it. least is how many
-// bytes of an interrupted write its server keeps at least: 0 for a server that may keep none.
-func RunResumes(t *testing.T, open Open, least int64) { run(t, open, resumes(least)) }
+// bytes of an interrupted write its server keeps at least: 0 for a server that may keep none. size
+// is how large a body must be so that the bucket stores some of it before its end, in bytes and at
+// most MostResumed.
+func RunResumes(t *testing.T, open Open, least, size int64) {
+	run(t, open, resumer{least, size}.promises())
+}
 
-// A body that ends with an error after some seventy megabytes is long enough that every bucket
-// has stored some of it.
-const (
-	longBody = 80 << 20
-	endedAt  = 76 << 20
-)
+// MostResumed is the largest body of RunResumes.
+const MostResumed = 80 << 20
+
+// resumer is a bucket as RunResumes is told of it.
+type resumer struct{ least, size int64 }
+
+// endedAt is where an interrupted write ends.
+func (r resumer) endedAt() int64 { return r.size - r.size/20 }
 
 // long is a body with different bytes in every part.
-func long() []byte { return slices.Clone(noise()) }
+func (r resumer) long() []byte { return slices.Clone(noise()[:r.size]) }
 
 var noise = sync.OnceValue(func() []byte {
-	body := make([]byte, longBody)
+	body := make([]byte, MostResumed)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(body) // it never fails
 	return body
 })
@@ -39,14 +45,15 @@ var errEnded = errors.New("ended")
 // ending is a body that ends with an error, after it was sent.
 type ending struct {
 	*bytes.Reader
-	at   string // the text with which a later write goes on
-	stop func() // called before the error
+	until int64  // where it ends
+	at    string // the text with which a later write goes on
+	stop  func() // called before the error
 }
 
 func (e *ending) Read(p []byte) (int, error) {
 	pos := e.Size() - int64(e.Len())
-	if e.at == "" || pos < endedAt {
-		return e.Reader.Read(p[:min(int64(len(p)), max(1<<10, endedAt-pos))])
+	if e.at == "" || pos < e.until {
+		return e.Reader.Read(p[:min(int64(len(p)), max(1<<10, e.until-pos))])
 	}
 	e.stop()
 	return 0, errEnded
@@ -55,9 +62,9 @@ func (e *ending) Read(p []byte) (int, error) {
 func (e *ending) recordBegun(at string) error { e.at = at; return nil }
 
 // end interrupts a PutOn of body in the middle, and gives the at for the next one.
-func end(t *testing.T, b store.Bucket, body []byte) (at string) {
+func (r resumer) end(t *testing.T, b store.Bucket, body []byte) (at string) {
 	t.Helper()
-	e := &ending{Reader: bytes.NewReader(body), stop: func() {}}
+	e := &ending{Reader: bytes.NewReader(body), until: r.endedAt(), stop: func() {}}
 	_, err := b.(store.Resumer).PutOn(t.Context(), "a/long", e, "", e.recordBegun)
 	if !errors.Is(err, errEnded) || e.at == "" {
 		t.Fatalf("a write that is ended: %v, to go on with %q", err, e.at)
@@ -88,19 +95,19 @@ func goOn(t *testing.T, b store.Bucket, body []byte, at string) (there int64, er
 	return there, nil
 }
 
-func resumes(least int64) []promise {
+func (r resumer) promises() []promise {
 	return []promise{
 		{"a large write that was ended is gone on with, by anybody", func(t *testing.T, first, second store.Bucket) {
-			body := long()
+			body := r.long()
 			var at string
 			for try := 0; ; try++ {
-				at = end(t, first, body)
+				at = r.end(t, first, body)
 				if try == 0 {
 					absent(t, second, "a/long")
 				}
 				<-time.After(time.Duration(try) * 200 * time.Millisecond)
 				there := on(t, second, body, at)
-				if there >= least && there <= endedAt {
+				if there >= r.least && there <= r.endedAt() {
 					break
 				}
 				if try == 5 { // the server may not have seen yet that the first writer has gone
@@ -113,8 +120,8 @@ func resumes(least int64) []promise {
 		}},
 		{"a large write whose writer is told to stop is gone on with", func(t *testing.T, first, second store.Bucket) {
 			ctx, stop := context.WithCancelCause(t.Context())
-			body := long()
-			e := &ending{Reader: bytes.NewReader(body), stop: func() { stop(errEnded) }}
+			body := r.long()
+			e := &ending{Reader: bytes.NewReader(body), until: r.endedAt(), stop: func() { stop(errEnded) }}
 			_, err := first.(store.Resumer).PutOn(ctx, "a/long", e, "", e.recordBegun)
 			if !errors.Is(err, errEnded) || e.at == "" {
 				t.Fatalf("it says %v, to go on with %q", err, e.at)
@@ -122,19 +129,19 @@ func resumes(least int64) []promise {
 			on(t, second, body, e.at)
 		}},
 		{"of a write that was ended nothing goes into another one", func(t *testing.T, first, second store.Bucket) {
-			body := long()
-			at := end(t, first, body)
+			body := r.long()
+			at := r.end(t, first, body)
 			body[0] ^= 1 // in the bytes that were sent first
-			if there := on(t, second, body, at); there >= endedAt {
+			if there := on(t, second, body, at); there >= r.endedAt() {
 				t.Errorf("%d bytes of it were there", there)
 			}
-			at = end(t, first, body)
-			on(t, second, body[:longBody/2], at)
+			at = r.end(t, first, body)
+			on(t, second, body[:r.size/2], at)
 		}},
 		{"what was dropped is gone, and what says nothing begins anew", func(t *testing.T, first, second store.Bucket) {
-			body := long()
+			body := r.long()
 			for try := 0; ; try++ {
-				at := end(t, first, body)
+				at := r.end(t, first, body)
 				// The server may not have seen yet that its writer has gone: bytes that it stores
 				// after Drop stay, and would make the test fail.
 				<-time.After(time.Duration(try) * 200 * time.Millisecond)
@@ -156,7 +163,7 @@ func resumes(least int64) []promise {
 			}
 		}},
 		{"who cannot note a write does not begin it", func(t *testing.T, first, _ store.Bucket) {
-			_, err := first.(store.Resumer).PutOn(t.Context(), "a/long", bytes.NewReader(long()), "", func(string) error { return io.ErrShortWrite })
+			_, err := first.(store.Resumer).PutOn(t.Context(), "a/long", bytes.NewReader(r.long()), "", func(string) error { return io.ErrShortWrite })
 			if !errors.Is(err, io.ErrShortWrite) {
 				t.Errorf("it says %v", err)
 			}
