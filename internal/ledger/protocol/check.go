@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
@@ -63,27 +62,6 @@ func Structs(text []byte) (n int) {
 		}
 	}
 	return n
-}
-
-// shortened is an error with a text that quotes no more of a record than a line has room for.
-type shortened struct{ error }
-
-func (s shortened) Error() string {
-	text := s.error.Error()
-	if len(text) > maxWhy {
-		return text[:maxWhy] + "..."
-	}
-	return text
-}
-
-func (s shortened) Unwrap() error { return s.error }
-
-// misread says of what the store calls no object of drover's that it cannot be read.
-func misread(err error) error {
-	if errors.Is(err, store.ErrMalformed) {
-		return fault.Wrap(unreadable{err}, fault.Bug, fault.Hint(err), "")
-	}
-	return err
 }
 
 // Check refuses an entry that no drover writes.

@@ -16,20 +16,6 @@ import (
 // refuses any other: what an older or newer drover meant is not guessed.
 const Format = job.Format
 
-// ErrUnreadable says that an object is there and was read, and that what it holds is
-// damaged, or of a newer drover. Another job's objects may be as good as ever.
-var ErrUnreadable = errors.New("it cannot be read")
-
-// unreadable is why, in its own words.
-type unreadable struct{ error }
-
-func (u unreadable) Is(target error) bool { return target == ErrUnreadable }
-
-func (u unreadable) Unwrap() error { return u.error }
-
-// MarkUnreadable makes err one that is ErrUnreadable.
-func MarkUnreadable(err error) error { return unreadable{err} }
-
 // Decode reads a record of this format, and holds it against its bounds: see check.go.
 func Decode(b []byte, into any, v *int, key string) error {
 	damaged := func(err error) error {

@@ -2,8 +2,6 @@ package tasks
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,11 +36,6 @@ func readJob(ctx context.Context, w protocol.World, p job.Path) (j job.Job, body
 		return j, nil, err
 	}
 	return j, b, checkIsOf(j, p)
-}
-
-func digestOf(body []byte) store.Digest {
-	sum := sha256.Sum256(body)
-	return store.Digest(hex.EncodeToString(sum[:]))
 }
 
 // LoadAccepted is Load for whatever runs a job, or has it go on: job.json must have the

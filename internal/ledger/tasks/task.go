@@ -6,6 +6,8 @@ package tasks
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -341,4 +343,9 @@ func (t Task) WasRemoved(id string) bool {
 func (t Task) StillHas(p Place) bool {
 	place, ok := t.PlaceOf(p.Job)
 	return ok && place == p.Place && !t.WasRemoved(p.Job)
+}
+
+func digestOf(body []byte) store.Digest {
+	sum := sha256.Sum256(body)
+	return store.Digest(hex.EncodeToString(sum[:]))
 }

@@ -8,34 +8,16 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/runs"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/unit"
 )
-
-// Report is a job as any reader sees it, from the store alone.
-type Report struct {
-	Job   job.Job
-	Path  job.Path
-	Run   runs.Run
-	State job.State
-	Beats []protocol.Heartbeat // heartbeats of its agents, by id
-	// Living are the agents with no evidence against them that were heard of
-	// within a lease, by the wall clock of this machine: for showing only.
-	Living []protocol.Heartbeat
-	Log    []protocol.JobEntry
-	Map    *MapReport // of a map; Run holds then what its log has in common with a run's
-}
 
 // ReadReport reads a job. It changes nothing, and never blocks on anything but the store.
 func ReadReport(ctx context.Context, w protocol.World, p job.Path) (Report, error) {
@@ -60,7 +42,7 @@ func ReadReport(ctx context.Context, w protocol.World, p job.Path) (Report, erro
 		}
 	}
 	if rep.Run.Settled == nil {
-		if err := readHeartbeats(ctx, w, &rep); err != nil {
+		if err := rep.addHeartbeats(ctx, w); err != nil {
 			return rep, err
 		}
 	}
@@ -76,76 +58,6 @@ func readMapReport(ctx context.Context, w protocol.World, rep Report) (Report, e
 	rep.Map, rep.State, rep.Beats, rep.Living, rep.Log = &m, m.State, m.Beats, m.Living, m.Log
 	rep.Run = runs.Run{Nodes: 1, Placed: m.Map.Placed, Stop: m.Map.Stop, Failing: m.Map.Failing, Settled: m.Map.Settled}
 	return rep, nil
-}
-
-func readHeartbeats(ctx context.Context, w protocol.World, rep *Report) error {
-	var ids []string
-	for o, err := range w.Store.List(ctx, protocol.JobDir(rep.Path)+"/agents/") {
-		if err != nil {
-			return err
-		}
-		ids = append(ids, path.Base(o.Key))
-	}
-	beats := make([]*protocol.Heartbeat, len(ids))
-	err := inLanes(ctx, w, len(ids), func(ctx context.Context, i int) error {
-		b, ok, err := liveness.ReadHeartbeat(ctx, w, rep.Path, ids[i])
-		if ok {
-			beats[i] = &b
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, b := range beats {
-		if b == nil {
-			continue
-		}
-		rep.Beats = append(rep.Beats, *b)
-		if seemsAlive(w, *b) {
-			rep.Living = append(rep.Living, *b)
-		}
-	}
-	return nil
-}
-
-// inLanes does n things, as many at once as there are lanes, until one fails.
-func inLanes(ctx context.Context, w protocol.World, n int, do func(ctx context.Context, i int) error) error {
-	if w.Lanes <= 1 {
-		for i := range n {
-			if err := do(ctx, i); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	var next atomic.Int64
-	var all sync.WaitGroup
-	for range min(w.Lanes, n) {
-		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := do(ctx, i); err != nil {
-					fail(err)
-				}
-			}
-		})
-	}
-	all.Wait()
-	return context.Cause(ctx)
-}
-
-// seemsAlive guesses from one look whether an agent is there: its process on this
-// machine, or a heartbeat not older than a lease by our wall clock.
-func seemsAlive(w protocol.World, b protocol.Heartbeat) bool {
-	if b.Phase == protocol.Left {
-		return false
-	}
-	if gone, known := w.Gone(b.Host); known {
-		return !gone
-	}
-	return w.Clock().Now().Sub(b.At) < protocol.Lease
 }
 
 // deriveState derives where the job stands. INTERRUPTED is computed, never written:
@@ -370,7 +282,7 @@ type Leftovers struct {
 // ReadLeftovers reads those of a job's agents from a time on.
 func ReadLeftovers(ctx context.Context, w protocol.World, p job.Path, since time.Time) (all Leftovers, err error) {
 	rep := Report{Path: p}
-	if err := readHeartbeats(ctx, w, &rep); err != nil {
+	if err := rep.addHeartbeats(ctx, w); err != nil {
 		return all, err
 	}
 	for _, b := range rep.Beats {

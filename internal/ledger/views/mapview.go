@@ -110,15 +110,13 @@ func (v *MapView) Refresh(ctx context.Context) (MapReport, error) {
 	return r, nil
 }
 
-func (v *MapView) readHeartbeats(ctx context.Context, r *MapReport) error {
+func (v *MapView) readHeartbeats(ctx context.Context, r *MapReport) (err error) {
 	if v.Inventory.Map.Settled != nil {
 		return nil
 	}
-	rep := Report{Path: v.p}
-	if err := readHeartbeats(ctx, v.w, &rep); err != nil {
+	if r.Beats, r.Living, err = readHeartbeats(ctx, v.w, v.p); err != nil {
 		return err
 	}
-	r.Beats, r.Living = rep.Beats, rep.Living
 	var held []*chunks.Chunk
 	for _, b := range r.Living {
 		r.Flight += b.Flight
