@@ -94,10 +94,10 @@ func (h *hall) requestsSoFar() bucket.Requests {
 }
 
 // idleFor is how long idle agents are watched: less than the two minutes after which
-// those leave that need not stay. glance is enough to see that it works.
+// those leave that need not stay. pollEvery is enough to see that it works.
 const (
-	idleFor = time.Minute
-	glance  = 5 * time.Second
+	idleFor   = time.Minute
+	pollEvery = 5 * time.Second
 )
 
 // measureIdle has one agent of a job work and all others wait for work, and says what that
@@ -149,7 +149,7 @@ func (h *hall) watchIdle(ctx context.Context, agents int) (string, error) {
 	}
 	watched := idleFor
 	if h.options.items > 0 {
-		watched = glance
+		watched = pollEvery
 	}
 	asked, burnt, began := h.requestsSoFar(), h.program().AgentCPUTime(), time.Now()
 	select {

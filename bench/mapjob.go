@@ -23,7 +23,7 @@ const (
 	maxDetour = 1.15
 	// what it may take to say how a finished job of a million items ended, and to find
 	// that it need not be run again: no test reads a million results for that
-	maxGlance = time.Second
+	maxPoll = time.Second
 )
 
 func ranged(items int) string {
@@ -146,7 +146,7 @@ func resumeAMillion(ctx context.Context, h *hall) (string, []string, error) {
 		if err != nil {
 			return "", nil, err
 		}
-		broken = append(broken, verdict(&b, "a look at the finished job takes at most 1 s: "+glance, took <= maxGlance, took.Round(time.Millisecond).String())...)
+		broken = append(broken, verdict(&b, "a look at the finished job takes at most 1 s: "+glance, took <= maxPoll, took.Round(time.Millisecond).String())...)
 	}
 	return b.String(), broken, nil
 }

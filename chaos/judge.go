@@ -23,8 +23,8 @@ type verified struct {
 	Extra struct {
 		Retries, Interrupted, Unexplained int
 	} `json:"extra_runs"`
-	Bound  int
-	Doubts int `json:"doubt_count"`
+	Bound    int
+	Findings int `json:"doubt_count"`
 }
 
 // judgeOutcome holds what is left against what the programs must have given.
@@ -59,7 +59,7 @@ func (r *round) runVerify(ctx context.Context) error {
 	}
 	t := r.found.Tally
 	switch {
-	case r.found.Doubts > 0:
+	case r.found.Findings > 0:
 		r.noteWrong("verify has doubts: %s", text)
 	case r.work.kind != "run" && (r.found.Items != r.work.items || t.Items != r.work.items || t.Failed != r.work.countFailing() ||
 		t.Succeeded+t.Failed+t.Quarantined+t.Cancelled != t.Items):

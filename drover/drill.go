@@ -49,14 +49,14 @@ type DrillReport struct {
 	Extra  int `json:"extra_runs"`
 	Lost   int `json:"lost_claims"`
 	Unseen int `json:"unrecorded_runs_at_most"`
-	// Doubts is what verify found wrong with the disturbed job's logs: drover's own fault.
-	Doubts      int          `json:"doubts"`
+	// Findings is what verify found wrong with the disturbed job's logs: drover's own fault.
+	Findings    int          `json:"doubts"`
 	Differences []Difference `json:"differences"`
 }
 
 // Same says that the outputs were the same, of a job that was disturbed.
 func (r DrillReport) Same() bool {
-	return len(r.Differences) == 0 && r.Doubts == 0 && r.Struck() > 0
+	return len(r.Differences) == 0 && r.Findings == 0 && r.Struck() > 0
 }
 
 // Struck is how many hits there were.
@@ -134,7 +134,7 @@ func (d *drill) runStages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.r.Extra, d.r.Lost, d.r.Unseen, d.r.Doubts = v.Extra.Sum(), v.Losses, v.Bound, v.Doubted
+	d.r.Extra, d.r.Lost, d.r.Unseen, d.r.Findings = v.Extra.Sum(), v.Losses, v.Bound, v.Doubted
 	if d.r.Differences, err = compareResults(ctx, calm, hurt); err != nil || len(d.r.Differences) == 0 {
 		return err
 	}

@@ -92,7 +92,7 @@ func TestADrillThatHitNothingProvesNothing(t *testing.T) {
 	if !r.Same() {
 		t.Error("with one")
 	}
-	if r.Doubts = 1; r.Same() {
+	if r.Findings = 1; r.Same() {
 		t.Error("with a doubt")
 	}
 }

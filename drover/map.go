@@ -147,7 +147,7 @@ func (s Status) looksTheSame(o Status) bool {
 }
 
 func mapStatus(p job.Path, v *views.MapView, r views.MapReport, now time.Time) Status {
-	rep := views.Report{Job: r.Job, Path: p, State: r.State, Beats: r.Beats, Living: r.Living, Log: r.Log,
+	rep := views.Report{Job: r.Job, Path: p, State: r.State, Heartbeats: r.Heartbeats, Living: r.Living, Log: r.Log,
 		Run: runs.Run{Placed: r.Map.Placed, Stop: r.Map.Stop, Settled: r.Map.Settled}}
 	s := status(rep)
 	s.MapStatus = &MapStatus{Time: now, Items: r.Tally, Retried: r.Retried, Workers: len(r.Living),

@@ -31,7 +31,7 @@ func (k mapKind) explainState(ctx context.Context) (Reason, error) {
 			w.Detail = append(w.Detail, plural(s.Running, "running item continues to its end", "running items continue to their end"))
 		}
 	case job.Interrupted:
-		w.mapInterrupted(s, r.Beats)
+		w.mapInterrupted(s, r.Heartbeats)
 	default:
 		w.mapWaiting(s, len(r.Map.Placed) > 0, r.Living)
 		if s.Workers == 0 {

@@ -18,12 +18,12 @@ import (
 type Overview struct {
 	c       *Client
 	catalog *tasks.Catalog
-	seen    map[job.Path]*glance
+	seen    map[job.Path]*recentStatus
 	boot    func() time.Duration
 }
 
-// glance is what an Overview knows of a job.
-type glance struct {
+// recentStatus is what an Overview knows of a job.
+type recentStatus struct {
 	Status
 	j     *Job
 	kind  kind
@@ -44,7 +44,7 @@ const (
 
 // Overview makes one, of all projects when project is "".
 func (c *Client) Overview(project string) *Overview {
-	return &Overview{c: c, catalog: tasks.NewCatalog(c.world, project), seen: map[job.Path]*glance{}, boot: c.world.Store.Clock().Boot}
+	return &Overview{c: c, catalog: tasks.NewCatalog(c.world, project), seen: map[job.Path]*recentStatus{}, boot: c.world.Store.Clock().Boot}
 }
 
 // Look gives the newest jobs of those that wanted chooses, the newest first and at most so
@@ -63,14 +63,14 @@ func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int)
 		}
 		g := o.seen[paths[i]]
 		if g == nil {
-			g = &glance{j: o.c.newJob(paths[i])}
+			g = &recentStatus{j: o.c.newJob(paths[i])}
 			o.seen[paths[i]] = g
 		}
 		// What a job is called never changes: one that is not wanted is read once.
 		if g.known && !wanted(g.Status) {
 			continue
 		}
-		if err := o.updateGlance(ctx, g); err != nil {
+		if err := o.updateStatus(ctx, g); err != nil {
 			return list, 0, err
 		}
 		if !bad.Took(g.bad) && !g.gone && wanted(g.Status) {
@@ -80,8 +80,8 @@ func (o *Overview) Look(ctx context.Context, wanted func(Status) bool, most int)
 	return list, 0, bad.OrNil()
 }
 
-// updateGlance brings a glance up to date.
-func (o *Overview) updateGlance(ctx context.Context, g *glance) error {
+// updateStatus brings a status up to date.
+func (o *Overview) updateStatus(ctx context.Context, g *recentStatus) error {
 	now := o.boot()
 	since := now - g.at
 	switch {
@@ -123,7 +123,7 @@ func (o *Overview) updateGlance(ctx context.Context, g *glance) error {
 }
 
 // readJob reads the job; a map is read on from the time before.
-func (g *glance) readJob(ctx context.Context) (err error) {
+func (g *recentStatus) readJob(ctx context.Context) (err error) {
 	if g.kind == nil {
 		if g.kind, err = g.j.readKind(ctx); err != nil {
 			return err

@@ -257,7 +257,7 @@ func (c *Client) waitUntilUp(ctx context.Context, j *Job) error {
 	}
 	for {
 		rep, err := j.readReport(ctx)
-		if err != nil || len(rep.Beats) > 0 || rep.Run.Settled != nil {
+		if err != nil || len(rep.Heartbeats) > 0 || rep.Run.Settled != nil {
 			return err
 		}
 		if err := c.world.Store.Clock().Sleep(ctx, c.pollInterval()); err != nil {

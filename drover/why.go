@@ -123,7 +123,7 @@ func (w *Reason) explainInterruption(rep views.Report) {
 			w.Answer = fmt.Sprintf("node %d was interrupted: %s", rank, e.Reason)
 		}
 	}
-	for _, b := range rep.Beats {
+	for _, b := range rep.Heartbeats {
 		if b.Saved > 0 {
 			w.Detail = append(w.Detail, fmt.Sprintf("node %d saved its last checkpoint at %s", b.Rank, b.SavedAt.Local().Format(time.DateTime)))
 		}

@@ -95,8 +95,8 @@ func (c *Client) listWorkers(ctx context.Context, rep views.Report) ([]Worker, e
 	if rep.Map != nil {
 		drained = rep.Map.Map.Drained
 	}
-	for _, b := range rep.Beats {
-		placement, index, _ := liveness.Seat(b.Agent)
+	for _, b := range rep.Heartbeats {
+		placement, index, _ := liveness.PlacementAndIndex(b.Agent)
 		w := by[[2]int{placement, index}]
 		if w == nil {
 			made := blank

@@ -43,7 +43,7 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 		if err != nil {
 			return nil, far, err
 		}
-		return weather(b), far, nil
+		return injectFaults(b), far, nil
 	case ok:
 		return nil, far, fault.New(fault.Invalid, "Name a folder or a bucket: --store /data/drover, --store s3://bucket/prefix, --store gs://bucket/prefix.",
 			"open store: this drover knows no %s:// stores", scheme)
@@ -64,7 +64,7 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 	if at = here; folder.Shared() {
 		at = served
 	}
-	return weather(folder), at, nil
+	return injectFaults(folder), at, nil
 }
 
 // ofMachine is the profile of agents that use the account of their machine.
@@ -260,7 +260,7 @@ func openPlace(ctx context.Context, place, endpoint string, say func(string)) (s
 		if err != nil {
 			return nil, err
 		}
-		return weather(b), nil
+		return injectFaults(b), nil
 	}
 	b, _, err := openBucket(ctx, place, "")
 	return b, err

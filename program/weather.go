@@ -39,12 +39,12 @@ type weathered struct {
 	looked time.Time
 	text   string
 	until  time.Time
-	storm  *flaky.Bucket // nil: no faults now
+	faulty *flaky.Bucket // nil: no faults now
 }
 
 var _ store.Bucket = (*weathered)(nil)
 
-func weather(b store.Bucket) store.Bucket {
+func injectFaults(b store.Bucket) store.Bucket {
 	self, err := os.Executable()
 	if err != nil {
 		return b
@@ -64,14 +64,14 @@ func (w *weathered) currentBucket(ctx context.Context) store.Bucket {
 			w.applyForecast(ctx, text)
 		}
 	}
-	if w.storm != nil && now.After(w.until) {
-		w.storm.Flush(ctx)
-		w.storm = nil
+	if w.faulty != nil && now.After(w.until) {
+		w.faulty.Flush(ctx)
+		w.faulty = nil
 	}
-	if w.storm == nil {
+	if w.faulty == nil {
 		return w.calm
 	}
-	return w.storm
+	return w.faulty
 }
 
 func (w *weathered) applyForecast(ctx context.Context, text []byte) {
@@ -79,13 +79,13 @@ func (w *weathered) applyForecast(ctx context.Context, text []byte) {
 	if json.Unmarshal(text, &f) != nil {
 		return
 	}
-	if w.storm != nil {
-		w.storm.Flush(ctx)
+	if w.faulty != nil {
+		w.faulty.Flush(ctx)
 	}
 	// each process draws its own numbers, or all would have the same faults at once
 	r := rand.New(rand.NewPCG(f.Seed, uint64(os.Getpid())))
-	f.Plan.Rand = r.IntN // under the lock of storm
-	w.text, w.until, w.storm = string(text), f.Until, flaky.New(w.calm, f.Plan)
+	f.Plan.Rand = r.IntN // under the lock of faulty
+	w.text, w.until, w.faulty = string(text), f.Until, flaky.New(w.calm, f.Plan)
 }
 
 func (w *weathered) String() string { return w.calm.String() }
@@ -110,7 +110,7 @@ func (w *weathered) Delete(ctx context.Context, key string) error {
 	return w.currentBucket(ctx).Delete(ctx, key)
 }
 
-// Downloads sends no request that a storm could lose.
+// Downloads sends no request that a faulty could lose.
 func (w *weathered) Downloads(ctx context.Context, key string) ([]string, error) {
 	below, ok := w.calm.(store.Downloader)
 	if !ok {

@@ -38,10 +38,10 @@ type Verified struct {
 
 	// Ignored are entries that do not count: allowed, but told. Told is how many
 	// there are, Doubted how many findings; the lists hold the first of each.
-	Ignored []VerifyNote `json:"ignored,omitempty"`
-	Told    int          `json:"ignored_count"`
-	Doubts  []Finding    `json:"doubts,omitempty"`
-	Doubted int          `json:"doubt_count"`
+	Ignored  []VerifyNote `json:"ignored,omitempty"`
+	Told     int          `json:"ignored_count"`
+	Findings []Finding    `json:"doubts,omitempty"`
+	Doubted  int          `json:"doubt_count"`
 }
 
 // ExtraRuns counts recorded tries of items beyond one for each.
@@ -94,12 +94,12 @@ func (r Verified) Open() bool { return r.State == "" }
 
 // VerifyProgress is how far a Verify has come.
 type VerifyProgress struct {
-	Items, Of     int // items in the chunks that were read, and all that are known
-	Chunks        int
-	Entries       int
-	Outputs       int
-	Bytes         int64 // of outputs
-	Doubts, Notes int
+	Items, Of       int // items in the chunks that were read, and all that are known
+	Chunks          int
+	Entries         int
+	Outputs         int
+	Bytes           int64 // of outputs
+	Findings, Notes int
 }
 
 // VerifyOptions say how much is read.

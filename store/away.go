@@ -29,10 +29,10 @@ func (s *Store) Away() (length time.Duration, last error) {
 func (s *Store) Mind(ctx context.Context, least time.Duration, away func(length time.Duration, last error), back func(length time.Duration)) {
 	begun := time.Duration(-1)                        // by Boot
 	looked, since := s.clock.Boot(), time.Duration(0) // without a pause
-	for s.clock.Sleep(ctx, glance) == nil {
+	for s.clock.Sleep(ctx, pollEvery) == nil {
 		length, last := s.Away()
 		now := s.clock.Boot()
-		if now-looked > longGlance {
+		if now-looked > longPoll {
 			since = now
 		}
 		looked = now
@@ -52,9 +52,9 @@ func (s *Store) Mind(ctx context.Context, least time.Duration, away func(length 
 
 const (
 	// glance is the time between two looks of Mind.
-	glance = time.Second
+	pollEvery = time.Second
 	// longGlance: if the time between two looks was longer, this process was stopped.
-	longGlance = 4 * glance
+	longPoll = 4 * pollEvery
 )
 
 // contact is when a bucket last answered a request.

@@ -25,7 +25,7 @@ func withDocker(t *testing.T) home {
 	h := newHome(t)
 	h.environ = append(h.environ, "DOCKER_HOST="+host)
 	t.Cleanup(func() {
-		label := "label=drover.desk=" + filepath.Join(filepath.Dir(h.work), "home", ".local", "state", "drover", "docker")
+		label := "label=drover.folder=" + filepath.Join(filepath.Dir(h.work), "home", ".local", "state", "drover", "docker")
 		// A command waits a little for its agents to go, and the next one that asks takes
 		// the rest away.
 		doctor := exec.Command(filepath.Join(built.dir, "drover"), "doctor")

@@ -23,7 +23,7 @@ import (
 // The labels of containers and networks that this driver makes. Several users and stores share
 // one daemon: those with our folder in a label are ours.
 const (
-	labelDesk      = "drover.desk" // Driver.dir
+	labelFolder    = "drover.folder" // Driver.dir
 	labelJob       = "drover.job"
 	labelPlacement = "drover.placement"
 	labelIndex     = "drover.index"
@@ -145,7 +145,7 @@ func (d *daemonClient) createContainer(ctx context.Context, o client.ContainerCr
 		case lookErr != nil:
 			return lookErr
 		case c == nil: // it was removed meanwhile
-		case c.Config.Labels[labelDesk] != d.dir || c.State.Status != container.StateCreated:
+		case c.Config.Labels[labelFolder] != d.dir || c.State.Status != container.StateCreated:
 			return fault.New(fault.Denied, "Look at it: docker inspect "+o.Name+".", "start agents: there is a container %s that drover did not make", o.Name)
 		default:
 			if err := d.removeContainer(ctx, c.ID); err != nil {
@@ -203,7 +203,7 @@ func (d *daemonClient) containersOfOurs(ctx context.Context) (map[string]driver.
 	}
 	handles := map[string]driver.Handle{}
 	for _, c := range r.Items {
-		if n, err := strconv.Atoi(c.Labels[labelPlacement]); err == nil && c.Labels[labelDesk] == d.dir {
+		if n, err := strconv.Atoi(c.Labels[labelPlacement]); err == nil && c.Labels[labelFolder] == d.dir {
 			handles[c.ID] = driver.Handle{Target: Name, Job: c.Labels[labelJob], Placement: n}
 		}
 	}
@@ -211,7 +211,7 @@ func (d *daemonClient) containersOfOurs(ctx context.Context) (map[string]driver.
 }
 
 func (d *daemonClient) labelFilter() client.Filters {
-	return make(client.Filters).Add("label", labelDesk+"="+d.dir)
+	return make(client.Filters).Add("label", labelFolder+"="+d.dir)
 }
 
 // networksOfOurs gives the jobs of all our networks, by the networks' ids.
@@ -224,7 +224,7 @@ func (d *daemonClient) networksOfOurs(ctx context.Context) (map[string]string, e
 	}
 	jobs := map[string]string{}
 	for _, n := range r.Items {
-		if n.Labels[labelDesk] == d.dir {
+		if n.Labels[labelFolder] == d.dir {
 			jobs[n.ID] = n.Labels[labelJob]
 		}
 	}
@@ -244,7 +244,7 @@ func (d *daemonClient) ensureNetwork(ctx context.Context, job string) (name stri
 	}
 	_, err = ask(ctx, d, func(ctx context.Context, api *client.Client) (client.NetworkCreateResult, error) {
 		return api.NetworkCreate(ctx, name, client.NetworkCreateOptions{Driver: "bridge",
-			Labels: map[string]string{labelDesk: d.dir, labelJob: job, labelUID: strconv.Itoa(os.Getuid())}})
+			Labels: map[string]string{labelFolder: d.dir, labelJob: job, labelUID: strconv.Itoa(os.Getuid())}})
 	})
 	return name, err
 }

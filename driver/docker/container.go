@@ -127,7 +127,7 @@ func (d *Driver) containerLabels(m made, h driver.Handle, i int) map[string]stri
 	for name, value := range m.request.Needs.Labels {
 		all[labelTags+name] = value
 	}
-	all[labelDesk], all[labelJob], all[labelPlacement] = d.dir, h.Job, strconv.Itoa(h.Placement)
+	all[labelFolder], all[labelJob], all[labelPlacement] = d.dir, h.Job, strconv.Itoa(h.Placement)
 	all[labelIndex], all[labelUID] = strconv.Itoa(i), strconv.Itoa(m.who.uid)
 	return all
 }

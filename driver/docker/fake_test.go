@@ -137,7 +137,7 @@ func TestRequestsAreAsTheyAreWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := fake(t, nil)
 			dir := t.TempDir()
-			d := New(filepath.Join(dir, "desks"), filepath.Join(dir, "claims"))
+			d := New(filepath.Join(dir, "placements"), filepath.Join(dir, "claims"))
 			d.who = func() caller { return c.who }
 			r := wanted(t, dir)
 			c.spoil(&r)
@@ -204,12 +204,12 @@ func TestWhatDockerRefusesIsAFaultAndLeavesNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fake(t, c.answers)
 			dir := t.TempDir()
-			d := New(filepath.Join(dir, "desks"), "")
+			d := New(filepath.Join(dir, "placements"), "")
 			_, err := d.Start(t.Context(), wanted(t, dir))
 			if fault.KindOf(err) != c.kind || !strings.Contains(fault.Hint(err), c.hint) {
 				t.Errorf("Start gives %v, kind %s, hint %q; want %s and %q", err, fault.KindOf(err), fault.Hint(err), c.kind, c.hint)
 			}
-			if left, _ := filepath.Glob(filepath.Join(dir, "desks", "*-*")); len(left) != 0 {
+			if left, _ := filepath.Glob(filepath.Join(dir, "placements", "*-*")); len(left) != 0 {
 				t.Errorf("it leaves %v", left)
 			}
 		})
@@ -223,7 +223,7 @@ func TestWithoutADaemonOneSentenceSaysWhatToDo(t *testing.T) {
 		"tcp://10.0.0.1:2376":          "Unset DOCKER_HOST",
 	} {
 		t.Setenv("DOCKER_HOST", host)
-		d := New(filepath.Join(dir, "desks"), "")
+		d := New(filepath.Join(dir, "placements"), "")
 		_, offer := d.Offer(t.Context(), driver.Needs{Agents: 1})
 		_, start := d.Start(t.Context(), wanted(t, dir))
 		for _, err := range []error{offer, start} {

@@ -175,7 +175,7 @@ func attend(dir string) (status int) {
 		case <-deaths:
 			asked = false
 			if status, gone := folder.Reap(agent); gone {
-				say(dir, note{Fate: folder.Fate(status)})
+				say(dir, note{Outcome: folder.Outcome(status)})
 				return folder.ShellStatus(status) // and the kernel kills what is left
 			}
 		}

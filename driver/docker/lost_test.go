@@ -19,7 +19,7 @@ func TestTheRootOfALostAgentIsKept(t *testing.T) {
 		kept  bool
 	}{
 		"lost":           {[]note{{Up: true}}, true},
-		"killed":         {[]note{{Up: true}, {Fate: "it was killed by signal 9"}}, true},
+		"killed":         {[]note{{Up: true}, {Outcome: "it was killed by signal 9"}}, true},
 		"ended":          {[]note{{Up: true}, {End: &end{Code: 1, Reason: "failed"}}}, false},
 		"never started":  {[]note{{End: &end{Code: -1, Reason: "no such image"}}}, false},
 		"never heard of": {nil, false},

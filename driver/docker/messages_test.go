@@ -84,7 +84,7 @@ func TestWhatTheDaemonRefusesHasANextStep(t *testing.T) {
 	} {
 		fake(t, c.answers)
 		dir := t.TempDir()
-		_, err := New(filepath.Join(dir, "desks"), "").Start(t.Context(), wanted(t, dir))
+		_, err := New(filepath.Join(dir, "placements"), "").Start(t.Context(), wanted(t, dir))
 		refusedWith(t, err, c.kind, c.text, c.hint)
 	}
 }

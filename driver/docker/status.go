@@ -59,7 +59,7 @@ func (d *Driver) agentMember(ctx context.Context, h driver.Handle, base string, 
 	if err != nil {
 		return driver.Member{}, err
 	}
-	if c != nil && c.Config.Labels[labelDesk] != d.dir {
+	if c != nil && c.Config.Labels[labelFolder] != d.dir {
 		c = nil // it has that name, and belongs to something else
 	}
 	dir := agentDir(base, i)
@@ -115,7 +115,7 @@ func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Me
 		}
 	case s.Status == container.StateExited && s.ExitCode >= 0 && s.ExitCode < 128:
 		m.State, m.Code, m.Reason = driver.Ended, s.ExitCode, s.Error
-		if m.Reason == "" && !n.Up && n.Fate == "" {
+		if m.Reason == "" && !n.Up && n.Outcome == "" {
 			m.Reason = "its container ended before the agent had started: docker logs shows why"
 		}
 	case s.Status == container.StateExited:
@@ -124,8 +124,8 @@ func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Me
 		m.State, m.Reason = driver.Lost, "docker calls it "+string(s.Status)
 	}
 	switch {
-	case n.Fate != "":
-		m.Reason += ": " + n.Fate
+	case n.Outcome != "":
+		m.Reason += ": " + n.Outcome
 	case s.ExitCode > 128 && m.State == driver.Lost:
 		m.Reason += fmt.Sprintf(": exit status %d", s.ExitCode)
 	}

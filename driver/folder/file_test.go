@@ -205,8 +205,8 @@ func TestAnAgentsEndIsToldApartFromItsChildrens(t *testing.T) {
 		for gone := false; !gone; {
 			<-deaths
 			var status unix.WaitStatus
-			if status, gone = Reap(pid); gone && (ShellStatus(status) != want.status || Fate(status) != want.fate) {
-				t.Errorf("%q ended with %d, %s; want %d, %s", script, ShellStatus(status), Fate(status), want.status, want.fate)
+			if status, gone = Reap(pid); gone && (ShellStatus(status) != want.status || Outcome(status) != want.fate) {
+				t.Errorf("%q ended with %d, %s; want %d, %s", script, ShellStatus(status), Outcome(status), want.status, want.fate)
 			}
 		}
 		signal.Stop(deaths)

@@ -12,11 +12,11 @@ import (
 )
 
 // note is a line of an agent's file. The agent writes Up and End. The process that starts it
-// writes End for an agent that never started, and Fate for its child.
+// writes End for an agent that never started, and Outcome for its child.
 type note struct {
-	Up   *up    `json:"up,omitempty"`
-	End  *end   `json:"end,omitempty"`
-	Fate string `json:"fate,omitempty"` // how the kernel says it ended
+	Up      *up    `json:"up,omitempty"`
+	End     *end   `json:"end,omitempty"`
+	Outcome string `json:"outcome,omitempty"` // how the kernel says it ended
 }
 
 // up is the note of an agent that has taken over its lock.
@@ -44,8 +44,8 @@ func fold(notes []note) (all note) {
 		if all.End == nil {
 			all.End = n.End
 		}
-		if n.Fate != "" {
-			all.Fate = n.Fate
+		if n.Outcome != "" {
+			all.Outcome = n.Outcome
 		}
 	}
 	return all

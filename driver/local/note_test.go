@@ -21,11 +21,11 @@ func TestEveryFateHasItsState(t *testing.T) {
 		"running":                   {true, note{Up: was}, false, driver.Member{State: driver.Running, Code: -1, PID: 12}},
 		"about to go":               {true, note{Up: was, End: &end{}}, false, driver.Member{State: driver.Running, Code: -1, PID: 12}},
 		"ended well":                {false, note{Up: was, End: &end{Reason: "done"}}, false, driver.Member{State: driver.Ended, Reason: "done"}},
-		"ended badly, when asked":   {false, note{Up: was, End: &end{3, "x"}, Fate: "exit status 3"}, true, driver.Member{State: driver.Ended, Code: 3, Reason: "x"}},
-		"killed by stop":            {false, note{Up: was, Fate: "signal: killed"}, true, driver.Member{State: driver.Ended, Code: -1, Reason: "stopped: signal: killed"}},
+		"ended badly, when asked":   {false, note{Up: was, End: &end{3, "x"}, Outcome: "exit status 3"}, true, driver.Member{State: driver.Ended, Code: 3, Reason: "x"}},
+		"killed by stop":            {false, note{Up: was, Outcome: "signal: killed"}, true, driver.Member{State: driver.Ended, Code: -1, Reason: "stopped: signal: killed"}},
 		"killed":                    {false, note{Up: was}, false, driver.Member{State: driver.Lost, Code: -1, Reason: "it died without reporting why, or was killed"}},
 		"its starter died":          {false, note{}, false, driver.Member{State: driver.Lost, Code: -1, Reason: "never started"}},
-		"it died before it adopted": {false, note{Fate: "exit status 9"}, false, driver.Member{State: driver.Lost, Code: -1, Reason: "never started: exit status 9"}},
+		"it died before it adopted": {false, note{Outcome: "exit status 9"}, false, driver.Member{State: driver.Lost, Code: -1, Reason: "never started: exit status 9"}},
 	} {
 		if diff := cmp.Diff(c.want, judge(c.held, c.note, c.asked)); diff != "" {
 			t.Errorf("%s: difference:\n%s", name, diff)
@@ -34,8 +34,8 @@ func TestEveryFateHasItsState(t *testing.T) {
 }
 
 func TestTheFirstEndStands(t *testing.T) {
-	notes := []note{{Up: &up{PID: 7}}, {End: &end{4, "first"}}, {Up: &up{PID: 8}, End: &end{5, "second"}}, {Fate: "exit status 4"}}
-	want := note{Up: &up{PID: 7}, End: &end{4, "first"}, Fate: "exit status 4"}
+	notes := []note{{Up: &up{PID: 7}}, {End: &end{4, "first"}}, {Up: &up{PID: 8}, End: &end{5, "second"}}, {Outcome: "exit status 4"}}
+	want := note{Up: &up{PID: 7}, End: &end{4, "first"}, Outcome: "exit status 4"}
 	if diff := cmp.Diff(want, fold(notes)); diff != "" {
 		t.Errorf("difference:\n%s", diff)
 	}

@@ -113,7 +113,7 @@ func spawnAgent(r driver.Request, dir string, i int, lock *os.File) error {
 	}
 	defer log.Close()
 	// Another descriptor than the lock's: a file that is opened again has no lock.
-	fate, err := os.OpenFile(agentFile(dir, i), os.O_WRONLY|os.O_APPEND, 0)
+	file, err := os.OpenFile(agentFile(dir, i), os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return err
 	}
@@ -131,16 +131,16 @@ func spawnAgent(r driver.Request, dir string, i int, lock *os.File) error {
 		cmd.Stdin = r.Run.Stdin
 	}
 	if err := cmd.Start(); err != nil {
-		fate.Close()
+		file.Close()
 		return err
 	}
 	// While this process lives the agent is its child, and as a zombie it would look alive to a
 	// process that checks its pid. So a goroutine waits for the agent and notes how it ended.
 	// Nothing waits for the goroutine, as the agent may outlive this process.
 	go func() {
-		defer fate.Close()
+		defer file.Close()
 		cmd.Wait()
-		folder.Say(fate, note{Fate: cmd.ProcessState.String()})
+		folder.Say(file, note{Outcome: cmd.ProcessState.String()})
 	}()
 	return nil
 }

@@ -92,8 +92,8 @@ func judge(held bool, n note, asked bool) driver.Member {
 	default:
 		m.State, m.Reason = driver.Lost, "it died without reporting why, or was killed"
 	}
-	if n.Fate != "" && !m.State.Alive() && n.End == nil {
-		m.Reason += ": " + n.Fate
+	if n.Outcome != "" && !m.State.Alive() && n.End == nil {
+		m.Reason += ": " + n.Outcome
 	}
 	return m
 }

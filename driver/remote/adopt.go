@@ -226,7 +226,7 @@ func (a *processAgent) await(deaths <-chan os.Signal, copied <-chan struct{}) {
 			x := Exit{Code: folder.ShellStatus(status), Tail: a.tail.text()}
 			var w word
 			if folder.ReadJSON(wordFile(a.dir), &w) == nil {
-				x.Reason = cmp.Or(w.Reason, folder.Fate(status))
+				x.Reason = cmp.Or(w.Reason, folder.Outcome(status))
 			}
 			a.exit <- x
 			return

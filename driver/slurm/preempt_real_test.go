@@ -52,7 +52,7 @@ func TestRealPreemptedAgentsAreTold(t *testing.T) {
 	other := takeAll(t)
 	for partition, d := range d {
 		dir, _ := d.placementFolder(d.handle)
-		soon(t, "it is told", func() bool { return records.Heard(dir, 0).Fate != nil })
+		soon(t, "it is told", func() bool { return records.Heard(dir, 0).Outcome != nil })
 		if n := records.Heard(dir, 0); !n.Taken || n.Asked || n.Why != "preempted in Slurm for another job" {
 			t.Errorf("%s: its minder noted %+v", partition, n)
 		}
@@ -82,7 +82,7 @@ func TestRealPreemptedNodesOfOneJobHaveTheirGrace(t *testing.T) {
 	takeAll(t)
 	dir, _ := d.placementFolder(d.handle)
 	began := time.Now()
-	soon(t, "both have gone", func() bool { return records.Heard(dir, 0).Fate != nil && records.Heard(dir, 1).Fate != nil })
+	soon(t, "both have gone", func() bool { return records.Heard(dir, 0).Outcome != nil && records.Heard(dir, 1).Outcome != nil })
 	if after := time.Since(began); after > 15*time.Second { // its end is looked for twice a minute
 		t.Errorf("they have gone after %s", after)
 	}

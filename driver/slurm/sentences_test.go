@@ -95,7 +95,7 @@ func TestAnAgentThatIsNotThereSaysWhatSlurmCallsIt(t *testing.T) {
 		{up, "FAILED", "None", driver.Lost, "it died without reporting why, or was killed: Slurm calls it FAILED", ""},
 		{up, "CANCELLED", "None", driver.Ended, "cancelled in Slurm, by hand", ""},
 		{up, "", "", driver.Lost, "it died without reporting why, and Slurm no longer knows its job", ""},
-		{records.Note{Up: up.Up, Fate: &records.End{Code: 137, Reason: "signal: killed"}}, "FAILED", "None", driver.Lost, "it died without reporting why, or was killed: signal: killed", ""},
+		{records.Note{Up: up.Up, Outcome: &records.End{Code: 137, Reason: "signal: killed"}}, "FAILED", "None", driver.Lost, "it died without reporting why, or was killed: signal: killed", ""},
 	} {
 		var listed []commands.Row
 		if c.state != "" {

@@ -126,12 +126,12 @@ func (d *Driver) readPlacement(ctx context.Context, h driver.Handle, dir string,
 	for i := range facts.Agents + len(v.of) {
 		n, known := s.ended[i]
 		if !known {
-			if n = records.Heard(dir, i); n.Fate != nil {
+			if n = records.Heard(dir, i); n.Outcome != nil {
 				s.ended[i] = n
 			}
 		}
 		v.notes = append(v.notes, n)
-		open = open || n.Fate == nil || returns(n)
+		open = open || n.Outcome == nil || returns(n)
 	}
 	if v.jobs, err = readJobs(dir, facts); err != nil {
 		return nil, err
@@ -216,7 +216,7 @@ func (v *view) hearAgain() {
 	for base := range v.facts.Agents {
 		i := records.Newest(v.of, v.facts.Agents, base)
 		r, ok := v.rows[base]
-		if n := v.notes[i]; n.Fate == nil && (!ok || !commands.Runs(r.State) && !commands.Waits(r.State)) {
+		if n := v.notes[i]; n.Outcome == nil && (!ok || !commands.Runs(r.State) && !commands.Waits(r.State)) {
 			v.notes[i] = records.Heard(v.folder, i)
 		}
 	}
@@ -224,7 +224,7 @@ func (v *view) hearAgain() {
 
 // returns says whether an agent has ended in a way after which Slurm starts its task again.
 func returns(n records.Note) bool {
-	return n.Fate != nil && !n.Stopped && !n.Asked && (n.Taken || n.Fate.Code == node.ExitLater)
+	return n.Outcome != nil && !n.Stopped && !n.Asked && (n.Taken || n.Outcome.Code == node.ExitLater)
 }
 
 // missing says whether an agent that has noted no end is in a job that Slurm does not
@@ -241,7 +241,7 @@ func missing(v *view, all []commands.Row) bool {
 				task = 0
 			}
 			i := records.Newest(v.of, v.facts.Agents, v.facts.FirstAgentOf(k)+t)
-			if j.ID > 0 && v.notes[i].Fate == nil && v.notes[i].End == nil && !listed[[2]int{j.ID, task}] {
+			if j.ID > 0 && v.notes[i].Outcome == nil && v.notes[i].End == nil && !listed[[2]int{j.ID, task}] {
 				return true
 			}
 		}
@@ -340,15 +340,15 @@ func (v *view) whereabouts(m *driver.Member, n records.Note, r commands.Row, lis
 // judgeFormer is for an agent that another one has replaced: Slurm has started its task again.
 func judgeFormer(m driver.Member, n records.Note) driver.Member {
 	switch {
-	case n.End != nil && n.Fate != nil && !n.Taken:
-		m.State, m.Code, m.Reason = driver.Ended, n.Fate.Code, n.End.Reason
+	case n.End != nil && n.Outcome != nil && !n.Taken:
+		m.State, m.Code, m.Reason = driver.Ended, n.Outcome.Code, n.End.Reason
 	default:
 		m.State, m.Reason = driver.Taken, "Slurm took its machine, and starts it again"
 		if n.Why != "" {
 			m.Reason = n.Why
 		}
-		if n.Fate != nil {
-			m.Code = n.Fate.Code
+		if n.Outcome != nil {
+			m.Code = n.Outcome.Code
 		}
 	}
 	return m
@@ -357,13 +357,13 @@ func judgeFormer(m driver.Member, n records.Note) driver.Member {
 // judgeAgent gives the state of an agent: from its notes, its supervisor's, and what Slurm says.
 func (v *view) judgeAgent(m driver.Member, base int, n records.Note, r commands.Row, listed bool) driver.Member {
 	switch {
-	case n.End != nil && n.Taken && n.Fate != nil:
+	case n.End != nil && n.Taken && n.Outcome != nil:
 		m.State, m.Code, m.Reason = driver.Taken, n.End.Code, n.Why // it ended in good order because it had to
 		return m
-	case n.End != nil && (n.Fate != nil || n.Up == nil):
+	case n.End != nil && (n.Outcome != nil || n.Up == nil):
 		m.State, m.Code, m.Reason = driver.Ended, n.End.Code, n.End.Reason
 		return m
-	case n.Fate != nil:
+	case n.Outcome != nil:
 		return judgeSilent(m, n)
 	case n.Up == nil:
 		return v.judgeUnborn(m, base, r, listed)
@@ -384,19 +384,19 @@ func (v *view) judgeAgent(m driver.Member, base int, n records.Note, r commands.
 
 // judgeSilent is for an agent that ended without a note of its own, while its supervisor watched.
 func judgeSilent(m driver.Member, n records.Note) driver.Member {
-	m.Reason = n.Fate.Reason
+	m.Reason = n.Outcome.Reason
 	switch {
 	case n.Stopped || n.Asked:
-		m.State, m.Reason = driver.Ended, "stopped: "+n.Fate.Reason
+		m.State, m.Reason = driver.Ended, "stopped: "+n.Outcome.Reason
 		if n.Asked {
-			m.Reason = n.Why + ": " + n.Fate.Reason
+			m.Reason = n.Why + ": " + n.Outcome.Reason
 		}
 	case n.Taken:
 		m.State, m.Reason = driver.Taken, n.Why
-	case n.Fate.Code < 128:
-		m.State, m.Code = driver.Ended, n.Fate.Code
+	case n.Outcome.Code < 128:
+		m.State, m.Code = driver.Ended, n.Outcome.Code
 	default:
-		m.State, m.Reason = driver.Lost, "it died without reporting why, or was killed: "+n.Fate.Reason
+		m.State, m.Reason = driver.Lost, "it died without reporting why, or was killed: "+n.Outcome.Reason
 	}
 	return m
 }

@@ -119,8 +119,8 @@ func Run(ctx context.Context, c node.Config) (status int, err error) {
 	}
 	work, drop := context.WithCancelCause(ctx)
 	defer drop(nil)
-	a.Beat.StartHeartbeats(ctx)
-	defer a.Beat.StopHeartbeats(ctx)
+	a.Heartbeats.StartHeartbeats(ctx)
+	defer a.Heartbeats.StopHeartbeats(ctx)
 	defer func() { a.removeFolder(errors.Is(context.Cause(ctx), node.ErrRemoved)) }()
 	if a.IsMap() {
 		if err := a.countSlots(ctx); err != nil {
@@ -334,10 +334,10 @@ func (a *agent) readIdentity(ctx context.Context) error {
 	if !a.Machine.Near {
 		a.member.Pace = protocol.Poll / 2
 	}
-	a.Beat = node.NewHeart(a.World, a.Path, protocol.Heartbeat{Agent: a.ID, Host: a.Machine.Self, Name: a.Machine.Name,
+	a.Heartbeats = node.NewHeartbeats(a.World, a.Path, protocol.Heartbeat{Agent: a.ID, Host: a.Machine.Self, Name: a.Machine.Name,
 		Phase: "preparing", Rank: -1}, a.Log)
 	if !a.Machine.Near {
-		a.Beat.Rest = protocol.Poll
+		a.Heartbeats.Rest = protocol.Poll
 	}
 	return a.openAttemptLog(ctx, 0, a.Index)
 }
@@ -359,6 +359,6 @@ func (a *agent) openAttemptLog(ctx context.Context, attempt, rank int) error {
 	if err != nil {
 		a.Log.Warn("live output is off", "err", err) // the store's log objects remain
 	}
-	a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Live = live })
+	a.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Live = live })
 	return nil
 }

@@ -441,7 +441,7 @@ func TestASecondAgentForTheSameRankWaitsForTheEnd(t *testing.T) {
 	up.wait()
 	second := p.start(j, nil)
 	p.until("the second agent waits", func() bool {
-		return slices.ContainsFunc(p.look(j).Beats, func(b protocol.Heartbeat) bool { return b.Phase == "waiting" })
+		return slices.ContainsFunc(p.look(j).Heartbeats, func(b protocol.Heartbeat) bool { return b.Phase == "waiting" })
 	})
 	on.open()
 	first.leave(0)
@@ -630,7 +630,7 @@ func TestResultsWaitForRoom(t *testing.T) {
 	p.fill(true)
 	on.open()
 	p.until("it waits for room", func() bool {
-		return slices.ContainsFunc(p.look(j).Beats, func(b protocol.Heartbeat) bool { return strings.HasPrefix(b.Note, "waiting for room: ") })
+		return slices.ContainsFunc(p.look(j).Heartbeats, func(b protocol.Heartbeat) bool { return strings.HasPrefix(b.Note, "waiting for room: ") })
 	})
 	p.fill(false)
 	w.leave(0)
@@ -651,7 +651,7 @@ func TestNoticeWhileResultsWaitForRoomIsAnInterruption(t *testing.T) {
 	p.fill(true)
 	on.open()
 	p.until("it waits for room", func() bool {
-		return slices.ContainsFunc(p.look(j).Beats, func(b protocol.Heartbeat) bool { return b.Note != "" })
+		return slices.ContainsFunc(p.look(j).Heartbeats, func(b protocol.Heartbeat) bool { return b.Note != "" })
 	})
 	w.notice <- node.Notice{Why: "the machine goes"}
 	w.leave(exitLater)

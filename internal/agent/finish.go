@@ -19,7 +19,7 @@ var archives = map[string]string{"model": "model.tar.gz", "output": "output.tar.
 // to attempts/ as long as output/ is missing, so a failure here costs nothing
 // but the archive.
 func (a *agent) assembleOutputs(ctx context.Context, o runagent.Order) error {
-	a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "leaving" })
+	a.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "leaving" })
 	if o.Settled.Attempt == 0 || o.Rank != 0 || o.Attempt != o.Settled.Attempt {
 		return nil
 	}

@@ -42,9 +42,9 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 		case <-done:
 		}
 	})
-	hands.Go(func() { kit <- a.itemKit(ctx, <-a.prepared) }) // ends with prepare; both channels have room
+	hands.Go(func() { kit <- a.prepareItems(ctx, <-a.prepared) }) // ends with prepare; both channels have room
 	return maprunner.Run(ctx, maprunner.Config{World: a.World, Job: a.Job, ID: a.ID, Self: a.Machine.Self, Slots: a.Slots, Near: a.Machine.Near,
-		Root: a.Own, Token: token, Out: a.Out, Redact: a.Redact, Note: a.Out.Note, ChangeHeartbeat: a.Beat.ChangeHeartbeat, Log: a.Log,
+		Root: a.Own, Token: token, Out: a.Out, Redact: a.Redact, Note: a.Out.Note, ChangeHeartbeat: a.Heartbeats.ChangeHeartbeat, Log: a.Log,
 		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Prepared: kit, Patience: a.Machine.Patience, MaxStored: a.MaxStoredBytes(), OpenPlace: a.Machine.OpenPlace, JobRemoved: func() { a.Vanish(node.ErrRemoved) }, NoteLeftovers: a.space.Leftovers, WriteNotice: a.warnItems,
 		CancelPreparation: func() { drop(errors.New("no item runs any more")) }})
 }
@@ -89,7 +89,7 @@ func (a *agent) countSlots(ctx context.Context) error {
 }
 
 // itemKit is what items are run with, once the stages before have ended with err.
-func (a *agent) itemKit(ctx context.Context, err error) maprunner.Prepared {
+func (a *agent) prepareItems(ctx context.Context, err error) maprunner.Prepared {
 	if err != nil {
 		return maprunner.Prepared{Failed: err}
 	}

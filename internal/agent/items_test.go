@@ -81,8 +81,8 @@ echo "$1|$2|$DROVER_ITEM|$(cat data.txt)|$MINE|$KEY|$DROVER_JOB|$DROVER_TASK|${S
 	if said := p.said(j, record.Agent); !strings.Contains(said, "items left 1 file in their working folder, such as result.txt") {
 		t.Errorf("nothing is said of what was left: %q", said)
 	}
-	if len(rep.Beats) > 0 && rep.Beats[0].Phase != protocol.Left {
-		t.Errorf("its last heartbeat: %+v", rep.Beats[0])
+	if len(rep.Heartbeats) > 0 && rep.Heartbeats[0].Phase != protocol.Left {
+		t.Errorf("its last heartbeat: %+v", rep.Heartbeats[0])
 	}
 	task, err := tasks.ReadTask(t.Context(), p.World, j.Path())
 	if p.check(err); task.Live != "" {
@@ -144,7 +144,7 @@ func TestAMapsAgentLeavesForNewCode(t *testing.T) {
 	p.check(err)
 	p.until("it begins no more", func() bool {
 		rep, _ := p.ofMap(j)
-		return len(rep.Beats) > 0 && rep.Beats[0].Phase == protocol.Resting
+		return len(rep.Heartbeats) > 0 && rep.Heartbeats[0].Phase == protocol.Resting
 	})
 	write(t, gate, map[string]string{"go": ""})
 	w.leave(exitLater)

@@ -41,7 +41,7 @@ type program struct {
 	full    atomic.Int64               // bytes in its folders, once that is more than --disk
 	meter   *meter                     // finds metrics and samples what it uses
 	ports   *portWatch                 // looks which process listens where the nodes meet; nil: nothing to see
-	desk    *desk                      // takes calls between nodes; nil: there are none
+	calls   *calls                     // takes calls between nodes; nil: there are none
 	alarmed atomic.Int64               // the status of a part that has ended badly; 0: none
 	stuck   atomic.Bool                // the rest was ended, as it waited for that
 	asked   sync.Once                  // it is asked to stop once: a second SIGTERM may mean "give up saving"
@@ -109,7 +109,7 @@ func (a *agent) launchProgram(ctx context.Context, o runagent.Order) error {
 	}
 	a.program, a.stdinRead = p, true
 	a.member.Started()
-	a.Beat.ChangeNow(func(b *protocol.Heartbeat) {
+	a.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) {
 		b.Phase, b.Attempt, b.Rank, b.Since = "running", o.Attempt, o.Rank, p.started.UTC()
 	})
 	p.saver = a.startSaver(ctx)
@@ -138,7 +138,7 @@ func (a *agent) stdinAgain() error {
 // it within a second.
 func (p *program) askToStop(grace time.Duration) {
 	p.asked.Do(func() {
-		if grace > 0 && p.desk.stopRanks(syscall.SIGTERM) {
+		if grace > 0 && p.calls.stopRanks(syscall.SIGTERM) {
 			p.kill.Store(time.AfterFunc(grace, func() { p.proc.Stop(0) }))
 			return
 		}
@@ -149,7 +149,7 @@ func (p *program) askToStop(grace time.Duration) {
 // interrupt gives the program its stop signal as a terminal would: the whole of its
 // process group, or of an MPI the program's own processes.
 func (p *program) interrupt(sig syscall.Signal) {
-	if !p.desk.stopRanks(sig) {
+	if !p.calls.stopRanks(sig) {
 		p.proc.Interrupt(sig)
 	}
 }
@@ -176,7 +176,7 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 		return nil, err
 	}
 	environ = append(environ, node.MarkVariable+"=1")
-	if environ, err = p.startDesk(a, o, environ); err != nil {
+	if environ, err = p.startCalls(a, o, environ); err != nil {
 		return nil, err
 	}
 	c, err := a.cmd.programCommand(ctx, facts, environ)
@@ -203,7 +203,7 @@ func (a *agent) startProgram(ctx context.Context, o runagent.Order) (*program, e
 		}
 	}
 	if err != nil {
-		p.desk.closeDesk()
+		p.calls.closeCalls()
 		return nil, err
 	}
 	return p, nil
@@ -304,7 +304,7 @@ func (p *program) startProcess(ctx context.Context, a *agent, c proc.Command) er
 			}
 		}
 		p.pumps.Wait()
-		p.desk.closeDesk()
+		p.calls.closeCalls()
 		a.space.RemoveDoor()
 		close(p.ended)
 	}()

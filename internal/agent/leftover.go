@@ -258,7 +258,7 @@ func (r *remains) saveOneDead(ctx context.Context, d deadFolder) error {
 		return err
 	}
 	// The same folders as the dead agent saw them.
-	n := &node.Node{Config: r.Config, ID: u.Agent, Job: was, Own: d.dir, Root: cmp.Or(u.Root, d.dir), Out: r.Out, Beat: r.Beat}
+	n := &node.Node{Config: r.Config, ID: u.Agent, Job: was, Own: d.dir, Root: cmp.Or(u.Root, d.dir), Out: r.Out, Heartbeats: r.Heartbeats}
 	space := &workspace.Workspace{Node: n, View: u.View, Layered: u.Layered}
 	dead := &rankState{Node: n, space: space, gens: gens}
 	if err := dead.readNewestSaved(ctx, newest); err != nil {

@@ -27,7 +27,7 @@ import (
 
 // desk is one attempt's end of that, on one node. It is nil where nothing is
 // to be carried.
-type desk struct {
+type calls struct {
 	a       *agent
 	program *program
 	attempt int
@@ -38,20 +38,20 @@ type desk struct {
 	once    sync.Once
 }
 
-var _ launcher.Desk = (*desk)(nil)
+var _ launcher.Calls = (*calls)(nil)
 
-// startDesk opens it, and tells the program's environment where.
-func (p *program) startDesk(a *agent, o runagent.Order, environ []string) ([]string, error) {
+// startCalls opens it, and tells the program's environment where.
+func (p *program) startCalls(a *agent, o runagent.Order, environ []string) ([]string, error) {
 	if a.Job.Spec.Launcher != job.MPI {
 		return environ, nil
 	}
-	d := &desk{a: a, program: p, attempt: o.Attempt, rank: o.Rank, hosts: contract.Hosts(len(o.Joins)), joins: o.Joins}
+	d := &calls{a: a, program: p, attempt: o.Attempt, rank: o.Rank, hosts: contract.Hosts(len(o.Joins)), joins: o.Joins}
 	socket, addr, err := launcher.Listen(filepath.Join(a.Own, "desk"), d)
 	if err != nil {
 		return nil, err
 	}
-	d.socket, p.desk = socket, d
-	return append(environ, launcher.DeskVariable+"="+addr), nil
+	d.socket, p.calls = socket, d
+	return append(environ, launcher.CallsVariable+"="+addr), nil
 }
 
 // restTime is what an MPI's own processes have when all that they had started has
@@ -60,7 +60,7 @@ const restTime = 2 * time.Second
 
 // stopRanks sends sig to the processes of this node, and has the rest end when they have;
 // false says that there are none.
-func (d *desk) stopRanks(sig syscall.Signal) bool {
+func (d *calls) stopRanks(sig syscall.Signal) bool {
 	if d == nil {
 		return false
 	}
@@ -70,14 +70,14 @@ func (d *desk) stopRanks(sig syscall.Signal) bool {
 	return d.socket.StopRanks(sig, rest) > 0
 }
 
-func (d *desk) closeDesk() {
+func (d *calls) closeCalls() {
 	if d != nil {
 		d.once.Do(func() { d.socket.Close() })
 	}
 }
 
 // Call has another node run a line, and waits until it has ended there.
-func (d *desk) Call(ctx context.Context, host, line string) (status int, err error) {
+func (d *calls) Call(ctx context.Context, host, line string) (status int, err error) {
 	rank := slices.Index(d.hosts, host)
 	if rank < 0 {
 		rank = slices.IndexFunc(d.joins, func(j protocol.Join) bool { return j.Address == host })
@@ -105,7 +105,7 @@ func (d *desk) Call(ctx context.Context, host, line string) (status int, err err
 }
 
 // Serve gives this node's server what other nodes ask for, until it is gone.
-func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int) error {
+func (d *calls) Serve(ctx context.Context, run func(context.Context, string) int) error {
 	w, p := d.a.World, d.a.Path
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -139,7 +139,7 @@ func (d *desk) Serve(ctx context.Context, run func(context.Context, string) int)
 const alarmTime = 15 * time.Second
 
 // Alarm ends a program that goes on waiting for a part of it that has ended.
-func (d *desk) Alarm(status int) {
+func (d *calls) Alarm(status int) {
 	d.program.alarmed.CompareAndSwap(0, int64(status))
 	d.program.wait.CompareAndSwap(nil, time.AfterFunc(alarmTime, func() { // stopped when the tree is gone
 		d.program.stuck.Store(true)
@@ -148,7 +148,7 @@ func (d *desk) Alarm(status int) {
 }
 
 // pollInterval is how often the store is asked at first: a node waits for its start.
-func (d *desk) pollInterval() time.Duration {
+func (d *calls) pollInterval() time.Duration {
 	if d.a.Machine.Near {
 		return 5 * time.Millisecond
 	}

@@ -26,7 +26,7 @@ func TestOutputsAreNamedBeforeTheExit(t *testing.T) {
 	p.bucket.set(func() {
 		p.bucket.refuse = func(key string) error {
 			if strings.Contains(key, "/exit/") {
-				census := removal.NewCensus(p.World)
+				census := removal.NewInventory(p.World)
 				if err := census.Look(t.Context()); err != nil {
 					return err
 				}

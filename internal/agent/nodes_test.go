@@ -185,18 +185,18 @@ func TestACallIsRunOnItsNode(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	j := p.submit(job.Spec{Program: "true", Nodes: 3}, nil)
-	end := func(rank, attempt int) *desk {
+	end := func(rank, attempt int) *calls {
 		a := newAgent(node.Config{World: p.World, Path: j.Path()})
 		a.ID, a.Poll = fmt.Sprint("agent-", rank), 10*time.Millisecond
 		a.Machine.Near = true
 		a.Job = j
 		a.Out = quiet(t, p)
-		return &desk{a: a, attempt: attempt, rank: rank, hosts: contract.Hosts(3), joins: make([]protocol.Join, 3)}
+		return &calls{a: a, attempt: attempt, rank: rank, hosts: contract.Hosts(3), joins: make([]protocol.Join, 3)}
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	var served sync.WaitGroup
 	heard := make(chan string, 10)
-	for _, d := range []*desk{end(1, 2), end(2, 2), end(1, 1)} { // and a server of an attempt that is over
+	for _, d := range []*calls{end(1, 2), end(2, 2), end(1, 1)} { // and a server of an attempt that is over
 		served.Go(func() {
 			_ = d.Serve(ctx, func(_ context.Context, line string) int {
 				heard <- fmt.Sprintf("attempt %d node %d: %s", d.attempt, d.rank, line)

@@ -91,9 +91,9 @@ func (a *agent) reserveResources(ctx context.Context) (err error) {
 	}
 	a.ready.room, err = a.Machine.Room(ctx, w, func(why string) {
 		a.LogNote("%s", why)
-		a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Phase, b.Queue = protocol.Queued, why })
+		a.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Phase, b.Queue = protocol.Queued, why })
 	})
-	a.Beat.ChangeNow(func(b *protocol.Heartbeat) {
+	a.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) {
 		b.Queue = ""
 		if b.Phase == protocol.Queued {
 			b.Phase = "preparing"
@@ -140,7 +140,7 @@ func (p *preparation) installPackages(ctx context.Context) error {
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	p.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "installing packages" })
+	p.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "installing packages" })
 	return packages.Install(ctx, names, p.CallerEnviron(), func(line string) { p.LogNote("%s", line) })
 }
 
@@ -166,7 +166,7 @@ func (p *preparation) prepareEnv(ctx context.Context) error {
 	}
 	began := time.Now()
 	if plan.Build {
-		p.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "building environment" })
+		p.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "building environment" })
 		p.LogNote("environment: %s", plan.Why)
 	}
 	if p.ready.hold, err = plan.Hold(ctx); err != nil {
@@ -182,7 +182,7 @@ func (p *preparation) prepareEnv(ctx context.Context) error {
 	case plan.Source != requirements.SourceNone:
 		p.LogNote("environment: %s", plan.Why)
 	}
-	p.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "" })
+	p.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "" })
 	return nil
 }
 
@@ -198,7 +198,7 @@ func (a *agent) afterPrepare(ctx context.Context, err error) error {
 		a.space.DecideView(a.ready.env.Interpreter)
 		a.space.WantLayers()
 		a.member.Ready()
-		a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "waiting" })
+		a.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "waiting" })
 	}
 	return nil
 }

@@ -101,7 +101,7 @@ func (a *agent) recordExit(ctx context.Context, exit protocol.Exit) error {
 			a.LogNote("interrupted: %s", why)
 		}
 		p.meter.storeMetrics(ctx, a)
-		a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "saving" })
+		a.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Phase = "saving" })
 		a.program = nil
 		err := a.untilStopped(ctx, func(ctx context.Context) error { return a.storeLeft(ctx, p, &exit) })
 		switch {

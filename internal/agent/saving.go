@@ -183,7 +183,7 @@ func (a *agent) patiently(ctx context.Context, do func() error) error {
 		}
 		if pause == time.Second {
 			a.LogNote("waiting for room: %v", err)
-			a.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "waiting for room: " + err.Error() })
+			a.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Note = "waiting for room: " + err.Error() })
 		}
 		select {
 		case n := <-a.Machine.Notice:

@@ -218,7 +218,7 @@ func (s *saver) noteSaved(all stored) {
 		return
 	}
 	s.saved++
-	s.Beat.ChangeNow(func(b *protocol.Heartbeat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
+	s.Heartbeats.ChangeNow(func(b *protocol.Heartbeat) { b.Saved, b.SavedAt = s.saved, time.Now().UTC() })
 	s.LogNote("%ssaved checkpoint %d: %d bytes", who, s.saved, all.bytes)
 }
 

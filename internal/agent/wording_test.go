@@ -52,7 +52,7 @@ func TestAnAgentWithoutAFolderSaysWhatToFree(t *testing.T) {
 
 func TestACallOfNoNodeNamesThem(t *testing.T) {
 	t.Parallel()
-	d := &desk{hosts: []string{"algo-1", "algo-2"}}
+	d := &calls{hosts: []string{"algo-1", "algo-2"}}
 	_, err := d.Call(t.Context(), "algo-3", "hostname")
 	if err == nil || err.Error() != "call algo-3: it is not another node of this job" || fault.Hint(err) != "Use one of [algo-1 algo-2]." || fault.KindOf(err) != fault.Invalid {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))

@@ -22,7 +22,7 @@ import (
 func (u *uploader) eachItemFiles(ctx context.Context, l *manifest.List) iter.Seq2[[]manifest.File, error] {
 	return func(yield func([]manifest.File, error) bool) {
 		ctx, stop := context.WithCancelCause(ctx)
-		s := &cargo{uploader: u, stop: stop, turns: make(chan struct{}, packHands)}
+		s := &packing{uploader: u, stop: stop, turns: make(chan struct{}, packHands)}
 		defer s.hands.Wait()
 		defer stop(nil)
 		var batch [][]wanted
@@ -70,8 +70,8 @@ func (u *uploader) eachItemFiles(ctx context.Context, l *manifest.List) iter.Seq
 	}
 }
 
-// cargo is the files of a list on their way.
-type cargo struct {
+// packing is the files of a list on their way.
+type packing struct {
 	*uploader
 	stop  context.CancelCauseFunc
 	hands sync.WaitGroup
@@ -86,7 +86,7 @@ type packed struct {
 
 // sendBatch stores the files of some items, each path once, and fills in what they are. The
 // small ones of them are a pack.
-func (s *cargo) sendBatch(ctx context.Context, batch [][]wanted) error {
+func (s *packing) sendBatch(ctx context.Context, batch [][]wanted) error {
 	if len(s.known) > mostKnown {
 		clear(s.known)
 		clear(s.had)
@@ -118,7 +118,7 @@ func (s *cargo) sendBatch(ctx context.Context, batch [][]wanted) error {
 }
 
 // readFiles reads small files and stores large ones, many at once.
-func (s *cargo) readFiles(ctx context.Context, todo []*packed) error {
+func (s *packing) readFiles(ctx context.Context, todo []*packed) error {
 	var hands sync.WaitGroup
 	turns := make(chan struct{}, uploadHands)
 	for _, f := range todo {
@@ -138,7 +138,7 @@ func (s *cargo) readFiles(ctx context.Context, todo []*packed) error {
 }
 
 // packFiles puts what was read into packs and sends these.
-func (s *cargo) packFiles(ctx context.Context, todo []*packed) error {
+func (s *packing) packFiles(ctx context.Context, todo []*packed) error {
 	p := &manifest.Pack{}
 	var in []*packed
 	for _, f := range todo {
@@ -163,7 +163,7 @@ func (s *cargo) packFiles(ctx context.Context, todo []*packed) error {
 }
 
 // storePack names a pack, and sends it when one of those before has arrived.
-func (s *cargo) storePack(ctx context.Context, p *manifest.Pack, in []*packed) error {
+func (s *packing) storePack(ctx context.Context, p *manifest.Pack, in []*packed) error {
 	if len(in) == 0 {
 		return nil
 	}
@@ -193,7 +193,7 @@ func (s *cargo) storePack(ctx context.Context, p *manifest.Pack, in []*packed) e
 }
 
 // storeOneFile reads a small file whole, and stores another one.
-func (s *cargo) storeOneFile(ctx context.Context, f *packed) error {
+func (s *packing) storeOneFile(ctx context.Context, f *packed) error {
 	file, err := os.OpenFile(f.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return fault.Wrap(err, fault.Invalid, "Check its permissions, or leave it out.", "read item")

@@ -204,8 +204,8 @@ func second(t *testing.T, f option.Field, verb job.Verb, name string, byName boo
 		t.Errorf("typed once more it would %s of task %s: %s", again.Action, again.Spec.Task, again.Note)
 	}
 	for _, one := range []job.Path{first, path} {
-		if r, err := verify.Verify(t.Context(), d.World.Store, one, nil); err != nil || len(r.Doubts) > 0 {
-			t.Errorf("verify of %s: %v %v", one, r.Doubts, err)
+		if r, err := verify.Verify(t.Context(), d.World.Store, one, nil); err != nil || len(r.Findings) > 0 {
+			t.Errorf("verify of %s: %v %v", one, r.Findings, err)
 		}
 	}
 }

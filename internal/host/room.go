@@ -127,16 +127,16 @@ func (r Room) Take(ctx context.Context, w Wish, gpus []GPU, told func(why string
 			err = s.waitToRetry(ctx, v)
 		}
 		if err != nil {
-			s.releaseSeat()
+			s.releaseSlot()
 			return Held{}, r.faultOfClaim(ctx, err, doing)
 		}
 	}
 }
 
 // heldParts is what the seat's record says it was given.
-func (s *seat) heldParts(gpus []GPU) Held {
+func (s *slot) heldParts(gpus []GPU) Held {
 	mine := s.Parts[s.Part]
-	h := Held{Cores: mine.Cores, Release: sync.OnceFunc(s.releaseSeat)}
+	h := Held{Cores: mine.Cores, Release: sync.OnceFunc(s.releaseSlot)}
 	for _, d := range mine.GPUs {
 		g := GPU{Index: d.Index, UUID: d.UUID}
 		// One that this process does not see was seen by the member that came first.

@@ -169,7 +169,7 @@ func readRecord(path string) (r record, ok bool) {
 }
 
 // seat is a claim of this process.
-type seat struct {
+type slot struct {
 	Room
 	record
 	number int64
@@ -183,7 +183,7 @@ type seat struct {
 }
 
 // joinQueue takes the last place in line.
-func (r Room) joinQueue(ctx context.Context, rec record) (*seat, error) {
+func (r Room) joinQueue(ctx context.Context, rec record) (*slot, error) {
 	if err := r.makeFolder(); err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (r Room) joinQueue(ctx context.Context, rec record) (*seat, error) {
 	if err := g.announceChange(); err != nil {
 		return nil, err
 	}
-	s := &seat{Room: r, record: rec, number: g.changes}
+	s := &slot{Room: r, record: rec, number: g.changes}
 	if s.fd, err = r.lockFile(claimName(s.number)); err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func (r Room) joinQueue(ctx context.Context, rec record) (*seat, error) {
 }
 
 // writeRecord says what the claim is now.
-func (s *seat) writeRecord() error {
+func (s *slot) writeRecord() error {
 	text, err := json.Marshal(s.record)
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func (r Room) makeFolder() error {
 }
 
 // tryToClaim looks at the line and takes what it gives. Not granted is no error.
-func (s *seat) tryToClaim(ctx context.Context) (verdict, error) {
+func (s *slot) tryToClaim(ctx context.Context) (verdict, error) {
 	g, err := s.openGate(ctx)
 	if err != nil {
 		return verdict{}, err
@@ -282,7 +282,7 @@ func (s *seat) tryToClaim(ctx context.Context) (verdict, error) {
 }
 
 // waitToRetry waits until it is worth trying again.
-func (s *seat) waitToRetry(ctx context.Context, v verdict) error {
+func (s *slot) waitToRetry(ctx context.Context, v verdict) error {
 	for range lookAnyway {
 		if err := s.waitFor(ctx, lookPause); err != nil {
 			return err
@@ -302,7 +302,7 @@ func (s *seat) waitToRetry(ctx context.Context, v verdict) error {
 // releaseSeat gives back what the seat holds, and its place in line. Without the gate it
 // lets go all the same, and another claim tidies up: once the lock is gone, the
 // file may be another's business.
-func (s *seat) releaseSeat() {
+func (s *slot) releaseSlot() {
 	ctx, cancel := context.WithTimeout(context.Background(), gatePatience)
 	defer cancel()
 	g, err := s.openGate(ctx)

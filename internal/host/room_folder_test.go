@@ -165,7 +165,7 @@ func TestAGrantNeedsNoMoreDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.releaseSeat()
+	defer s.releaseSlot()
 	path := filepath.Join(r.Folder, claimName(s.number))
 	before, err := os.Stat(path)
 	if err != nil {

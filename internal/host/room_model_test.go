@@ -16,7 +16,7 @@ import (
 
 // player is a claim of the model.
 type player struct {
-	*seat
+	*slot
 	granted bool
 	held    Held
 	why     string // what it was told last
@@ -75,9 +75,9 @@ func (m *model) one() {
 	case n < 14 && len(m.all) > 0:
 		m.try(m.all[m.random.IntN(len(m.all))])
 	case n < 16 && len(m.all) > 0:
-		m.end(m.random.IntN(len(m.all)), func(s *seat) { s.releaseSeat() })
+		m.end(m.random.IntN(len(m.all)), func(s *slot) { s.releaseSlot() })
 	case n < 17 && len(m.all) > 0:
-		m.end(m.random.IntN(len(m.all)), func(s *seat) { unlock(s.fd) }) // as the kernel does after a kill -9
+		m.end(m.random.IntN(len(m.all)), func(s *slot) { unlock(s.fd) }) // as the kernel does after a kill -9
 	case n < 18:
 		m.pause([]string{"a", "b"}[m.random.IntN(2)], m.random.IntN(3) == 0)
 	default:
@@ -115,11 +115,11 @@ func (m *model) come() {
 	if n := len(m.all); n > 0 && s.number <= m.all[n-1].number {
 		m.Errorf("number %d after %d", s.number, m.all[n-1].number)
 	}
-	m.all = append(m.all, &player{seat: s})
+	m.all = append(m.all, &player{slot: s})
 }
 
-func (m *model) end(i int, how func(*seat)) {
-	how(m.all[i].seat)
+func (m *model) end(i int, how func(*slot)) {
+	how(m.all[i].slot)
 	m.all = slices.Delete(m.all, i, i+1)
 }
 
@@ -141,7 +141,7 @@ func (m *model) try(p *player) bool {
 	}
 	had := m.parties(true)[m.key(p)] != nil
 	before := m.parties(false)
-	v, err := p.seat.tryToClaim(m.Context())
+	v, err := p.slot.tryToClaim(m.Context())
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func (m *model) try(p *player) bool {
 		}
 		return false
 	}
-	p.granted, p.held = true, p.seat.heldParts(m.gpus)
+	p.granted, p.held = true, p.slot.heldParts(m.gpus)
 	if len(p.held.GPUs) != p.Each.GPUs || !p.Now && p.Each.CPUs >= 1 && len(p.held.Cores) != int(p.Each.CPUs) {
 		m.Errorf("%v got cores %v and GPUs %v", p, p.held.Cores, p.held.GPUs)
 	}
@@ -319,7 +319,7 @@ func (m *model) drain() {
 		if i < 0 {
 			m.Fatalf("nobody holds anything, and %v waits", m.all[0])
 		}
-		m.end(i, func(s *seat) { s.releaseSeat() })
+		m.end(i, func(s *slot) { s.releaseSlot() })
 	}
 	if left, err := filepath.Glob(filepath.Join(m.room.Folder, claimPrefix+"*")); err != nil || len(left) > 0 {
 		m.Errorf("at the end there are %v, %v", left, err)

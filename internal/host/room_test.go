@@ -295,7 +295,7 @@ func TestADeathIsSeenAtOnce(t *testing.T) {
 }
 
 // takenSeat is a claim of one core that was granted.
-func takenSeat(t *testing.T, r Room, label string) *seat {
+func takenSeat(t *testing.T, r Room, label string) *slot {
 	t.Helper()
 	s, err := r.joinQueue(t.Context(), record{Wish: cpus(label, 1).withDefaults(), View: r.viewWith(nil), Part: noPart})
 	if err != nil {
@@ -342,7 +342,7 @@ func TestADeathThatNobodyWatchesIsFound(t *testing.T) {
 			t.Fatalf("it waits for the dead: %q, %v", next.told(), next.err)
 		}
 		next.held.Release()
-		stopped.releaseSeat()
+		stopped.releaseSlot()
 	})
 }
 

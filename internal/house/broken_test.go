@@ -232,6 +232,11 @@ var broken = map[string][]struct{ files, want string }{
 	"packages stay small": {
 		{longFiles(4), "store has 28"},
 	},
+	"identifiers are words of the field": {
+		{"-- store/more.go --\npackage store\ntype larders struct{}\n", "store/more.go: larders"},
+		{"-- store/more.go --\npackage store\ntype shelf struct{ openBell int }\n", "store/more.go: openBell"},
+		{"-- store/more.go --\npackage store\nfunc mayBury() {}\n", "store/more.go: mayBury"},
+	},
 	"comments have nouns as subjects": {
 		{"-- store/more.go --\npackage store\n" + strings.Repeat("// whoever reads\n", mostPronounLines+1), "store/more.go:3: // whoever reads"},
 	},

@@ -37,6 +37,7 @@ var rules = []struct {
 	{"receivers stay small", receiversStaySmall},
 	{"packages stay small", packagesStaySmall},
 	{"comments have nouns as subjects", commentsHaveNouns},
+	{"identifiers are words of the field", identifiersAreOfTheField},
 	{"contexts carry no values", contextsCarryNoValues},
 	{"nobody opens a port", nobodyOpensAPort},
 	{"nobody asks for a target by name", nobodyAsksForATargetByName},

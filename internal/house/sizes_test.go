@@ -43,6 +43,14 @@ const mostPronounLines = 1
 
 var pronoun = regexp.MustCompile(`(?i)\b(who|whoever|whom|whose|somebody|nobody|everybody|anybody|someone|anyone|everyone|he|him|his|she|her)\b`)
 
+// oldWords are words of the last column of docs/glossary.md that name nothing else: what they once
+// stood for has a word that engineers know. mostOldWords is how many identifiers may have one of
+// them. It may only become smaller.
+var oldWords = []string{"licence", "bell", "rung", "larder", "porter", "cargo", "scribe", "herd", "errand", "crew", "seat", "kit", "scout", "patrol",
+	"survey", "glance", "barren", "hopeless", "desk", "minder", "fate", "weather", "storm", "doubt", "census", "heart", "bury", "dress"}
+
+const mostOldWords = 0
+
 // receiver is the type that a method belongs to; "" for a function.
 func receiver(fn *ast.FuncDecl) string {
 	if fn.Recv == nil || len(fn.Recv.List) == 0 {
@@ -115,4 +123,61 @@ func commentsHaveNouns(h *house) (found []string) {
 		found = append(found, fmt.Sprintf("%d lines of comments have a pronoun for a person, and %d may: say the agent, a reader, the caller, as in %s", total, most, last))
 	}
 	return found
+}
+
+// wordsOf are the words of an identifier: newMapMember has new, map and member.
+var wordsOf = regexp.MustCompile(`[A-Z]?[a-z]+`)
+
+func identifiersAreOfTheField(h *house) (found []string) {
+	total, last := 0, ""
+	for _, f := range h.files {
+		if f.isTest() {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			for _, name := range declared(n) {
+				for _, w := range wordsOf.FindAllString(name.Name, -1) {
+					if slices.Contains(oldWords, strings.TrimSuffix(strings.ToLower(w), "s")) {
+						total++
+						last += fmt.Sprintf("; %s: %s", f.path, name.Name)
+					}
+				}
+			}
+			return true
+		})
+	}
+	if total > mostOldWords {
+		found = append(found, fmt.Sprintf("%d identifiers have a word of the last column of docs/glossary.md, and %d may: use the word of its first column, as for %s", total, mostOldWords, last))
+	}
+	return found
+}
+
+// declared are the names that a node declares for others to use: of functions, types, fields, and
+// of constants and variables of a package.
+func declared(n ast.Node) (names []*ast.Ident) {
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		return []*ast.Ident{n.Name}
+	case *ast.TypeSpec:
+		return []*ast.Ident{n.Name}
+	case *ast.StructType:
+		for _, f := range n.Fields.List {
+			names = append(names, f.Names...)
+		}
+	case *ast.InterfaceType:
+		for _, f := range n.Methods.List {
+			names = append(names, f.Names...)
+		}
+	case *ast.File:
+		for _, d := range n.Decls {
+			if g, ok := d.(*ast.GenDecl); ok {
+				for _, s := range g.Specs {
+					if v, ok := s.(*ast.ValueSpec); ok {
+						names = append(names, v.Names...)
+					}
+				}
+			}
+		}
+	}
+	return names
 }

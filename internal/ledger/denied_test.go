@@ -104,7 +104,7 @@ func TestWhatAStoreDeniesNamesWhatWasToBeDone(t *testing.T) {
 			return err
 		},
 		"cancel": func(ctx context.Context) error { _, err := control.CancelJob(ctx, w, p, "cli-1", ""); return err },
-		"census": func(ctx context.Context) error { return removal.NewCensus(w).Look(ctx) },
+		"census": func(ctx context.Context) error { return removal.NewInventory(w).Look(ctx) },
 	} {
 		err := do(t.Context())
 		said.Error(what, err)

@@ -326,11 +326,11 @@ func TestWhoWroteHowItEndedIsNotMourned(t *testing.T) {
 func TestAnAgentsIdSaysWhichMachineItIsOn(t *testing.T) {
 	d := newDesk(t)
 	a, b := liveness.NewAgentID(d.World, 3, 12), liveness.NewAgentID(d.World, 3, 12)
-	if placement, index, ok := liveness.Seat(a); placement != 3 || index != 12 || !ok || a == b || !strings.HasPrefix(b, "3-12-") {
+	if placement, index, ok := liveness.PlacementAndIndex(a); placement != 3 || index != 12 || !ok || a == b || !strings.HasPrefix(b, "3-12-") {
 		t.Errorf("agents %s and %s: placement %d, index %d", a, b, placement, index)
 	}
 	for _, id := range []string{"", "a", "1", "1-", "1-x-y"} {
-		if _, _, ok := liveness.Seat(id); ok {
+		if _, _, ok := liveness.PlacementAndIndex(id); ok {
 			t.Errorf("%q is on a machine", id)
 		}
 	}

@@ -97,10 +97,10 @@ func TestThreeSilentLossesFindTheCulprit(t *testing.T) {
 	t.Parallel()
 	c := folded(claimedBy("a", 1, protocol.Untouched))
 	for n := 2; n <= 6; n++ {
-		if careful := n > 3; c.Careful() != careful {
-			t.Fatalf("claim %d: careful %t", n, c.Careful())
+		if careful := n > 3; c.Isolated() != careful {
+			t.Fatalf("claim %d: careful %t", n, c.Isolated())
 		}
-		if c.Careful() {
+		if c.Isolated() {
 			c.Fold(protocol.ChunkEntry{Header: protocol.Header{By: c.Owner}, Claim: c.Claim, Starting: []int{4}})
 		}
 		if s, _, _ := c.Item(4); s != job.ItemLeased {
@@ -133,13 +133,13 @@ func TestOnlyWhatMayHaveKilledTwoOwnersRunsAlone(t *testing.T) {
 	if diff := cmp.Diff(map[int]int{1: 0, 2: 1, 3: 2, 4: 2, 5: 1, 6: 0}, suspicions); diff != "" {
 		t.Errorf("suspicions (-want +got):\n%s", diff)
 	}
-	if c.Careful() {
+	if c.Isolated() {
 		t.Error("items 5 and 6 run alone, and cannot have killed both owners")
 	}
 	c.Fold(wrote("c", 3, protocol.Result{Item: 5}, protocol.Result{Item: 6}))
 	c.Fold(protocol.ChunkEntry{Header: protocol.Header{By: "c"}, Claim: 3, Released: &protocol.Released{}})
 	c.Fold(owner("d", 4, protocol.FreeAgain))
-	if !c.Careful() {
+	if !c.Isolated() {
 		t.Error("items 3 and 4 are all that is open, and do not run alone")
 	}
 	c.Fold(protocol.ChunkEntry{Header: protocol.Header{By: "d"}, Claim: 4, Starting: []int{3}})

@@ -392,7 +392,7 @@ func wantedOfMaps() []string {
 	for _, d := range []mapagent.MapDo{mapagent.Work, mapagent.Rest, mapagent.Drain, mapagent.Cease, mapagent.Depart, mapagent.Quit} {
 		all = append(all, fmt.Sprintf("order %d", d))
 	}
-	for _, f := range []mapagent.Fate{mapagent.Holding, mapagent.Over, mapagent.Fenced} {
+	for _, f := range []mapagent.Outcome{mapagent.Holding, mapagent.Over, mapagent.Fenced} {
 		all = append(all, fmt.Sprintf("fate %d", f))
 	}
 	for _, k := range []string{goodItem, badItem, onceItem, killer, loneWolf, crowdItem, hanging} {

@@ -86,9 +86,9 @@ func TestALookAtAThousandAgents(t *testing.T) {
 		}
 		r, took, err := look(slowBucket{Bucket: bucket})
 		check(err)
-		for i := 1; i < len(r.Beats); i++ {
-			if r.Beats[i-1].Agent >= r.Beats[i].Agent {
-				t.Errorf("%s comes before %s", r.Beats[i-1].Agent, r.Beats[i].Agent)
+		for i := 1; i < len(r.Heartbeats); i++ {
+			if r.Heartbeats[i-1].Agent >= r.Heartbeats[i].Agent {
+				t.Errorf("%s comes before %s", r.Heartbeats[i-1].Agent, r.Heartbeats[i].Agent)
 			}
 		}
 		if len(r.Living) != agents || r.Tally.Succeeded != agents {

@@ -61,8 +61,8 @@ func (s *yard) checkUndrained(t *mapTale, agent, does string) {
 }
 
 // checkPassed: what has not begun is for others at once.
-func (a *mapAgent) checkPassed(h *mapagent.OwnedChunk, fate mapagent.Fate) {
-	if a.order.Do == mapagent.Quit && fate == mapagent.Holding && h.Waiting() > 0 && !h.Careful() && h.Unsure == nil {
+func (a *mapAgent) checkPassed(h *mapagent.OwnedChunk, fate mapagent.Outcome) {
+	if a.order.Do == mapagent.Quit && fate == mapagent.Holding && h.Waiting() > 0 && !h.Isolated() && h.Unsure == nil {
 		a.s.violate("drained: %s keeps %d items of chunk %s that it will not begin", a.agent, h.Waiting(), h.ID())
 	}
 }

@@ -264,7 +264,7 @@ func TestACensusFindsAllThatIsNamed(t *testing.T) {
 	d.check(removal.NameOutputs(ctx, d.World, j.Path(), 1, 0, "a", map[string]store.Digest{"model": "m1"}))
 	d.exit(j, 1, 1, protocol.Exit{Verdict: protocol.Done, Outputs: map[string]store.Digest{"files": "f", "model": "m2"}})
 
-	c := removal.NewCensus(d.World)
+	c := removal.NewInventory(d.World)
 	d.check(c.Look(ctx))
 	one := c.Jobs()[0]
 	if diff := cmp.Diff([]store.Digest{"m0", "m1", "f", "m2"}, one.Outputs); diff != "" || !one.Live() {
@@ -338,7 +338,7 @@ func TestACensusLooksAtASettledMapAgain(t *testing.T) {
 	ctx := t.Context()
 	j := d.mapJob(4, 2, nil)
 	d.write(j, protocol.JobEntry{Settled: &protocol.Settled{State: job.Failed, Tally: &job.Tally{Items: 4, Failed: 4}}})
-	c := removal.NewCensus(d.World)
+	c := removal.NewInventory(d.World)
 	d.check(c.Look(ctx))
 	d.check(control.NameRound(ctx, d.World, j.Path(), "cli", control.Round{Amend: &protocol.Amended{Code: &protocol.Code{Code: job.Code{Digest: "new", Blob: "b2"}}}}))
 	d.check(c.Look(ctx))

@@ -37,7 +37,7 @@ var testedMutants = []testedMutant{
 	{mutant{"M12*", "who leaves does not look whether the standbys are still there", maprollFile,
 		"if left, err := m.hasLeft(ctx, id); err != nil {\n\t\t\treturn false, err\n\t\t} else if left {\n\t\t\tm.Members.Known = false", "if left, err := m.hasLeft(ctx, id); err != nil {\n\t\t\treturn false, err\n\t\t} else if left && id == \"\" {\n\t\t\tm.Members.Known = false"}, ledgerTests, "TestNobodyLeavesAJobToWhoIsGone"},
 	{mutant{"E6", "the deadline moves on though the job was removed: as it was", recordFile,
-		"h.Over, h.fate = true, Fenced\n\tcase err != nil:\n\t\treturn err", "h.lastRead = sent\n\tcase err != nil:\n\t\treturn err"}, ledgerTests, "TestNothingBeginsOnceItsJobWasRemoved"},
+		"h.Over, h.outcome = true, Fenced\n\tcase err != nil:\n\t\treturn err", "h.lastRead = sent\n\tcase err != nil:\n\t\treturn err"}, ledgerTests, "TestNothingBeginsOnceItsJobWasRemoved"},
 	{mutant{"E1", "a failing counts after a cancel", mapFile,
 		"case e.Failing != nil && live:", "case e.Failing != nil && m.Settled == nil:"}, ledgerTests, "TestWhatCountsInAMapsLog"},
 	{mutant{"M4*", "failures of the round before count in this one", chunkFile,

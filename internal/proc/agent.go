@@ -39,12 +39,12 @@ func (c Command) waysToStart(o wire.Order) []way {
 	if o.User = c.View != nil && !canNamespace(); o.User {
 		tried = &userNamespaces
 	}
-	herd := way{Order: o}
-	if c.herded || !tried.Load() {
-		return []way{herd}
+	subreaper := way{Order: o}
+	if c.subreaper || !tried.Load() {
+		return []way{subreaper}
 	}
 	o.Namespace = true
-	return []way{{o, tried}, herd}
+	return []way{{o, tried}, subreaper}
 }
 
 // begin starts a minder, gives it the order and waits for its first report.
@@ -191,7 +191,7 @@ func (p *Process) readReports(running bool) {
 		_, _ = p.supervisor.Wait() // its own end says nothing that its reports did not
 	}
 	if running && !gone {
-		// Another process killed the minder. A namespace went with it; a herd may
+		// Another process killed the minder. A namespace went with it; a tree by subreaper may
 		// still have strays, found by mark and by the program's session.
 		_, p.exit.Left, _ = sweep(p.token, p.pid, p.limiter.GroupFolders())
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/resource"
 )
 
-// What the minder costs, from Start to the program's first byte, beside a bare
+// What the supervisor costs, from Start to the program's first byte, beside a bare
 // fork and exec of the same program.
 
 func BenchmarkFirstByte(b *testing.B) {
@@ -90,11 +90,11 @@ func pens(b *testing.B) []penned {
 	missing := &mount.View{Binds: []mount.Bind{{Source: dir, Target: "/opt/drover-bench"}, {Source: dir, Target: "/drover-bench"}, {Source: "/etc/hosts", Target: "/etc/hosts"}}}
 	return []penned{
 		{"namespace", Command{}},
-		{"herd", Command{herded: true}},
+		{"subreaper", Command{subreaper: true}},
 		{"namespace, view in place", Command{View: exists}},
 		{"namespace, view", Command{View: missing}},
-		{"herd, view", Command{View: missing, herded: true}},
+		{"subreaper, view", Command{View: missing, subreaper: true}},
 		{"namespace, limits", Command{Limits: resource.Limits{Memory: 1 << 30, CPUs: 1, Processes: 1000}}},
-		{"herd, limits", Command{Limits: resource.Limits{Memory: 1 << 30, CPUs: 1, Processes: 1000}, herded: true}},
+		{"subreaper, limits", Command{Limits: resource.Limits{Memory: 1 << 30, CPUs: 1, Processes: 1000}, subreaper: true}},
 	}
 }

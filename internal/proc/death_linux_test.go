@@ -21,23 +21,23 @@ import (
 
 // agents are the ways in which an agent may find itself.
 var agents = []struct {
-	name   string
-	root   bool // needs it
-	dress  func(t *testing.T, cmd *exec.Cmd)
-	herded bool
-	view   bool
+	name      string
+	root      bool // needs it
+	dress     func(t *testing.T, cmd *exec.Cmd)
+	subreaper bool
+	view      bool
 }{
 	{name: "root", root: true},
-	{name: "root herded", root: true, herded: true},
+	{name: "root subreaper", root: true, subreaper: true},
 	{name: "root in a container", root: true, dress: func(_ *testing.T, cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "PROC_TEST_ROLE=refused")
 	}},
 	{name: "nobody", root: true, dress: asNobody},
-	{name: "this user", herded: true},
+	{name: "this user", subreaper: true},
 	{name: "root with a view", root: true, view: true},
-	{name: "root herded with a view", root: true, herded: true, view: true},
+	{name: "root subreaper with a view", root: true, subreaper: true, view: true},
 	{name: "nobody with a view", root: true, dress: asNobody, view: true},
-	{name: "nobody herded with a view", root: true, dress: asNobody, herded: true, view: true},
+	{name: "nobody subreaper with a view", root: true, dress: asNobody, subreaper: true, view: true},
 }
 
 func asNobody(t *testing.T, cmd *exec.Cmd) {
@@ -56,7 +56,7 @@ func asEachAgent(t *testing.T, script string, ready int, f func(t *testing.T, ag
 			}
 			out := proctest.NewOutlet(t)
 			token := "test-" + strconv.Itoa(os.Getpid()) + "-" + strings.ReplaceAll(strings.ToLower(t.Name()[len(t.Name())-4:]), " ", "-") + strconv.Itoa(int(out.W.Fd()))
-			part := agentPart{Script: script, Token: token, Herded: a.herded}
+			part := agentPart{Script: script, Token: token, Herded: a.subreaper}
 			if a.view {
 				part.View = &mount.View{Binds: []mount.Bind{{Source: "/usr", Target: "/drover-test/usr"}, {Source: "/etc/hosts", Target: "/etc/hosts"}}, Hostname: "algo-1"}
 			}
@@ -100,12 +100,12 @@ func TestTreeDiesWithItsAgentThoughItStoppedItsMinder(t *testing.T) {
 		})
 }
 
-// When agent and minder both died, a herd's strays live on until a Sweep.
+// When agent and supervisor both died, a tree by subreaper's strays live on until a Sweep.
 func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
 	asEachAgent(t, proctest.Daemon+proctest.Daemon+wait, 3, func(t *testing.T, agent *exec.Cmd, namespace bool, token string, out *proctest.Outlet) {
-		minder := childOf(t, agent.Process.Pid)
+		supervisor := childOf(t, agent.Process.Pid)
 		signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
-		signalAll(t, syscall.SIGKILL, minder)
+		signalAll(t, syscall.SIGKILL, supervisor)
 		signalAll(t, syscall.SIGKILL, agent.Process.Pid)
 		_ = agent.Wait()
 		killed, err := Sweep(token)
@@ -123,11 +123,11 @@ func TestSweepKillsWhatTheDeadLeft(t *testing.T) {
 }
 
 func TestSweepOfTheOuterTreeTakesTheInnerOne(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
-		inner := agentPart{Script: proctest.Daemon + wait, Token: "inner-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
+		inner := agentPart{Script: proctest.Daemon + wait, Token: "inner-" + strconv.Itoa(os.Getpid()), Herded: subreaper}.command(t, nil)
 		c := shell(proctest.Daemon + `"$SELF"`)
-		c.Env, c.Stdout, c.herded = inner.Env, out.W, herded
+		c.Env, c.Stdout, c.subreaper = inner.Env, out.W, subreaper
 		p := start(t, c)
 		out.WaitForLine("ready", 3)
 		if killed, err := Sweep(p.Token()); killed == 0 || err != nil {
@@ -141,11 +141,11 @@ func TestSweepOfTheOuterTreeTakesTheInnerOne(t *testing.T) {
 }
 
 func TestInnerTreeDiesWithTheOuterOne(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
-		inner := agentPart{Script: proctest.Daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: herded}.command(t, nil)
+		inner := agentPart{Script: proctest.Daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: subreaper}.command(t, nil)
 		c := shell(`"$SELF"`)
-		c.Env, c.Stdout, c.herded = inner.Env, out.W, herded
+		c.Env, c.Stdout, c.subreaper = inner.Env, out.W, subreaper
 		p := start(t, c)
 		out.WaitForLine("ready", 2)
 		p.Kill()
@@ -157,7 +157,7 @@ func TestInnerTreeDiesWithTheOuterOne(t *testing.T) {
 }
 
 func TestDaemonsDieWhenTheProgramExits(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
@@ -165,7 +165,7 @@ func TestDaemonsDieWhenTheProgramExits(t *testing.T) {
 		}
 		defer hold.Close()
 		c := shell(proctest.Daemon + strings.ReplaceAll(proctest.Daemon, "echo ready", "echo ready; kill -STOP $$") + "read x; exit 9")
-		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
+		c.Stdin, c.Stdout, c.subreaper = hold, out.W, subreaper
 		p := start(t, c)
 		out.WaitForLine("ready", 2)
 		let.Close()
@@ -183,11 +183,11 @@ func TestForkBombDiesWhole(t *testing.T) {
 			if [ $((i % 4)) = 0 ]; then (trap "" TERM; echo ready; while :; do (:); done) &
 			else sleep 1000 & echo ready; fi; i=$((i+1)); done; wait; }
 		n=0; while [ $n -lt 10 ]; do family & n=$((n+1)); done; echo ready; wait`
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		for _, end := range []func(*Process){(*Process).Kill, func(p *Process) { p.Stop(time.Millisecond) }} {
 			out := proctest.NewOutlet(t)
 			c := shell(bomb)
-			c.Stdout, c.herded = out.W, herded
+			c.Stdout, c.subreaper = out.W, subreaper
 			p := start(t, c)
 			out.WaitForLine("ready", 201)
 			end(p)
@@ -200,7 +200,7 @@ func TestForkBombDiesWhole(t *testing.T) {
 }
 
 func TestAProcessThatForksAndExitsIsCaught(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
@@ -208,7 +208,7 @@ func TestAProcessThatForksAndExitsIsCaught(t *testing.T) {
 		}
 		defer hold.Close()
 		c := shell(`comet() { (comet) & exit; }; (comet) & echo ready; read x; exit 2`)
-		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
+		c.Stdin, c.Stdout, c.subreaper = hold, out.W, subreaper
 		p := start(t, c)
 		out.WaitForLine("ready", 1)
 		let.Close()
@@ -243,7 +243,7 @@ func TestAHerdDiesThoughItKilledItsMinder(t *testing.T) {
 	}
 	defer hold.Close()
 	c := shell(proctest.Daemon + `(exec env -i sleep 1000) & echo ready; read x; kill -KILL "$PPID"; sleep 1000`)
-	c.Stdin, c.Stdout, c.herded = hold, out.W, true
+	c.Stdin, c.Stdout, c.subreaper = hold, out.W, true
 	p := start(t, c)
 	out.WaitForLine("ready", 2)
 	let.Close()
@@ -292,7 +292,7 @@ func TestNothingOfTheAgentsReachesTheProgram(t *testing.T) {
 }
 
 func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
@@ -301,7 +301,7 @@ func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
 		defer hold.Close()
 		defer let.Close()
 		c := shell("echo ready; read x") // no exec: in its middle there is no mark to see
-		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
+		c.Stdin, c.Stdout, c.subreaper = hold, out.W, subreaper
 		p := start(t, c)
 		out.WaitForLine("ready", 1)
 		got, alive, err := process.Find(p.Pid())
@@ -311,12 +311,12 @@ func TestTheProgramIsItsOwnSessionUnderItsMinder(t *testing.T) {
 		if got.Group != p.Pid() || got.Session != p.Pid() {
 			t.Errorf("got %+v, want a session and a group of its own", got)
 		}
-		minder, _, err := process.Find(got.Parent)
-		if err != nil || minder.Parent != os.Getpid() || minder.Session == got.Session {
-			t.Errorf("its parent is %+v, %v", minder, err)
+		parent, _, err := process.Find(got.Parent)
+		if err != nil || parent.Parent != os.Getpid() || parent.Session == got.Session {
+			t.Errorf("its parent is %+v, %v", parent, err)
 		}
 		if ours, its, wants := oomOf(t, os.Getpid()), oomOf(t, p.Pid()), oomOf(t, got.Parent); its != min(ours+supervisor.OOMStep, 1000) || wants != ours {
-			t.Errorf("oom scores: agent %d, minder %d, program %d", ours, wants, its)
+			t.Errorf("oom scores: agent %d, supervisor %d, program %d", ours, wants, its)
 		}
 	})
 }

@@ -14,9 +14,9 @@ func canNamespace() bool { return os.Geteuid() == 0 }
 // myself works even when the file has been replaced or removed since.
 func myself() (string, error) { return "/proc/self/exe", nil }
 
-// supervisorAttr starts a minder in a session of its own, where a terminal's
+// supervisorAttr starts a supervisor in a session of its own, where a terminal's
 // Ctrl-C does not reach it. Should the agent die, a namespace may be killed
-// outright. A herd must live to do its work: it is only woken, in case its own
+// outright. A tree by subreaper must live to do its work: it is only woken, in case its own
 // tree has stopped it, and learns the news from the end of the socket.
 func supervisorAttr(o wire.Order) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}

@@ -27,13 +27,13 @@ func hog(megabytes int) string { return `PROC_TEST_ROLE=hog "$SELF" ` + strconv.
 
 // inEachCage runs f with either pen, without and with a view.
 func inEachCage(t *testing.T, f func(t *testing.T, c Command)) {
-	inEachPen(t, func(t *testing.T, herded bool) {
-		f(t, Command{herded: herded})
+	inEachPen(t, func(t *testing.T, subreaper bool) {
+		f(t, Command{subreaper: subreaper})
 		if worn != nil || os.Geteuid() != 0 {
 			return
 		}
 		t.Run("view", func(t *testing.T) {
-			f(t, Command{herded: herded, View: &mount.View{Binds: []mount.Bind{{Source: t.TempDir(), Target: "/drover-test-limits"}}, Hostname: "algo-1"}})
+			f(t, Command{subreaper: subreaper, View: &mount.View{Binds: []mount.Bind{{Source: t.TempDir(), Target: "/drover-test-limits"}}, Hostname: "algo-1"}})
 		})
 	})
 }

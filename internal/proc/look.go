@@ -23,7 +23,7 @@ const (
 	codeNotFound      = 127
 )
 
-// buildOrder checks a command and says it in the minder's terms.
+// buildOrder checks a command and says it in the supervisor's terms.
 func (c Command) buildOrder() (wire.Order, error) {
 	o := wire.Order{Token: c.Token}
 	if o.Token == "" {

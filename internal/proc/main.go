@@ -11,7 +11,7 @@ import (
 
 var mainCalled atomic.Bool
 
-// Main becomes the minder and never returns, if this process was started as
+// Main becomes the supervisor and never returns, if this process was started as
 // one; otherwise it returns at once. Call it first in main, and in TestMain.
 func Main() {
 	mainCalled.Store(true)

@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/resource"
 )
 
-// The test binary plays every part: minder, agent, and the daemon's parent.
+// The test binary plays every part: supervisor, agent, and the daemon's parent.
 func TestMain(m *testing.M) {
 	Main()
 	role := os.Getenv("PROC_TEST_ROLE")
@@ -45,7 +45,7 @@ func playAgent() {
 		panic(err)
 	}
 	c := Command{
-		Path: "/bin/sh", Args: []string{"sh", "-c", a.Script}, Token: a.Token, herded: a.Herded,
+		Path: "/bin/sh", Args: []string{"sh", "-c", a.Script}, Token: a.Token, subreaper: a.Herded,
 		Dir: a.Dir, View: a.View, Limits: a.Limits,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 	}
@@ -123,15 +123,15 @@ func (a agentPart) command(t *testing.T, stdout *os.File) *exec.Cmd {
 	return cmd
 }
 
-// inEachPen runs f with the namespace, where there is one, and with the herd.
-func inEachPen(t *testing.T, f func(t *testing.T, herded bool)) {
+// inEachPen runs f with the namespace, where there is one, and with the subreaper.
+func inEachPen(t *testing.T, f func(t *testing.T, subreaper bool)) {
 	t.Run("namespace", func(t *testing.T) {
 		if start(t, Command{Path: "true"}).Wait(); !spaced(worn) {
 			t.Skip("no PID namespace for this user here")
 		}
 		f(t, false)
 	})
-	t.Run("herd", func(t *testing.T) { f(t, true) })
+	t.Run("subreaper", func(t *testing.T) { f(t, true) })
 }
 
 // start starts c and sees that nothing of it outlives the test.

@@ -15,16 +15,16 @@
 //   - namespace (Linux, root, or a plain user's program with a view): the supervisor
 //     is process 1 of a PID namespace, so the kernel itself kills the tree with
 //     it, however it dies.
-//   - herd (Linux, a plain user, or where the kernel refuses a PID namespace):
+//   - subreaper (Linux, a plain user, or where the kernel refuses a PID namespace):
 //     the minder is the subreaper, so orphans become its children; it stops
 //     them one by one, looks again until none is new, then kills them.
-//   - herd (macOS): best effort, as nothing there inherits orphans. The tree is
+//   - subreaper (macOS): best effort, as nothing there inherits orphans. The tree is
 //     the descendants, the program's session and group, and whatever carries
 //     the tree's mark in its environment.
 //
 // Every process of a tree carries DROVER_TREE in its environment, and Sweep
 // kills by that mark when agent and supervisor are both gone. What still escapes a
-// herd: a process that left its session and cleared its environment, of a tree
+// subreaper: a process that left its session and cleared its environment, of a tree
 // with a program that killed its own supervisor with -9; and, reported in Exit.Left, a
 // setuid program that we are not permitted to kill. What other services start
 // at the program's request (systemd, cron, docker) was never in the tree.
@@ -35,12 +35,12 @@
 // in that namespace, and for an Overlay CAP_DAC_OVERRIDE, do not reach the program. Where
 // the kernel refuses the PID namespace or its /proc (in many containers it does), the
 // view comes with a
-// herd and the old /proc; where it refuses the rest, Start fails with ErrNoView, and
+// subreaper and the old /proc; where it refuses the rest, Start fails with ErrNoView, and
 // where it refuses only an Overlay, with ErrNoOverlay.
 //
 // Limits are one more containment around these. Where there may be one, the program
 // starts in a cgroup of its own, drover-<token>, with the supervisor outside; also what
-// escaped a herd is found there. The agent removes the cgroup at the end; a supervisor
+// escaped a tree by subreaper is found there. The agent removes the cgroup at the end; a supervisor
 // that outlived its agent does; and Sweep and SweepGroups do after both. Elsewhere the
 // agent watches the tree.
 //
@@ -89,7 +89,7 @@ type Command struct {
 
 	Limits resource.Limits // of the whole tree
 
-	herded bool // tests: use the herd where a namespace could be had
+	subreaper bool // tests: use the subreaper where a namespace could be had
 }
 
 // Process is a started tree. Its methods may be called from many goroutines.
@@ -246,7 +246,7 @@ func (p *Process) sendWord(w wire.Request) error {
 	return nil
 }
 
-// continueSupervisor continues a minder that its own tree has stopped: a herd is of the same
+// continueSupervisor continues a minder that its own tree has stopped: a tree by subreaper is of the same
 // user, so it can. Nothing is lost when there is nothing to wake.
 func (p *Process) continueSupervisor() { _ = p.supervisor.Signal(syscall.SIGCONT) }
 
@@ -260,7 +260,7 @@ type Exit struct {
 	// had ended: how it did says nothing of it.
 	Stopped bool
 
-	// TimedOut is true when a Spawner ended the errand, as its Timeout was over.
+	// TimedOut is true when a Spawner ended the command, as its Timeout was over.
 	TimedOut bool
 
 	// Lost is true when the minder vanished before the program's end was known:

@@ -21,7 +21,7 @@ import (
 )
 
 func TestExitSaysHowTheProgramEnded(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		for script, want := range map[string]struct {
 			Code, Status int
 			Signal       syscall.Signal
@@ -34,7 +34,7 @@ func TestExitSaysHowTheProgramEnded(t *testing.T) {
 			"(sleep 1000 &) ; :": {0, 0, 0},
 		} {
 			c := shell(script)
-			c.herded = herded
+			c.subreaper = subreaper
 			e := start(t, c).Wait()
 			if e.Code != want.Code || e.Signal != want.Signal || e.Status() != want.Status || e.Lost || e.Left != 0 {
 				t.Errorf("%s: got %+v, status %d, want %+v", script, e, e.Status(), want)
@@ -44,11 +44,11 @@ func TestExitSaysHowTheProgramEnded(t *testing.T) {
 }
 
 func TestExitCountsTheWholeTreesUse(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
-		// The work is done in a grandchild that only the minder waits for.
+	inEachPen(t, func(t *testing.T, subreaper bool) {
+		// The work is done in a grandchild that only the supervisor waits for.
 		c := shell(`r=$(mktemp -u); mkfifo "$r"; (sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo > "$0"' "$r" &); read x < "$r"; rm "$r"; exit 3`)
 		c.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
-		c.herded = herded
+		c.subreaper = subreaper
 		e := start(t, c).Wait()
 		if e.Code != 3 || e.User < 10*time.Millisecond || e.MaxRSS < 100_000 || e.MaxRSS > 1<<30 {
 			t.Errorf("got %+v", e)
@@ -88,7 +88,7 @@ func TestFilesAreTheProgramsOwn(t *testing.T) {
 }
 
 func TestAPipeEndsWhenTheProgramClosesIt(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
 		hold, let, err := os.Pipe()
 		if err != nil {
@@ -96,7 +96,7 @@ func TestAPipeEndsWhenTheProgramClosesIt(t *testing.T) {
 		}
 		defer hold.Close()
 		c := shell("echo hello; exec >&-; read x; exit 4")
-		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
+		c.Stdin, c.Stdout, c.subreaper = hold, out.W, subreaper
 		p := start(t, c)
 		out.WaitForLine("hello", 1)
 		out.WaitForClose() // though the program runs on
@@ -157,7 +157,7 @@ func TestStartRefusesWhatCannotRun(t *testing.T) {
 	proctest.WriteFile(t, filepath.Join(dir, "badline"), "#!/no/such/python -u\n", 0o755)
 	proctest.WriteFile(t, filepath.Join(dir, "windows"), "#!/bin/sh\r\necho hi\r\n", 0o755)
 	proctest.WriteFile(t, filepath.Join(dir, "foreign"), "\x7fELF\x02\x01\x01"+strings.Repeat("\x00", 100), 0o755)
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		for _, c := range []struct {
 			path, dir string
 			code      int
@@ -176,7 +176,7 @@ func TestStartRefusesWhatCannotRun(t *testing.T) {
 			{"/bin/sh", dir + "/gone", 0, "enter folder", ""},
 			{"", "", 0, "none is named", ""},
 		} {
-			p, err := Start(t.Context(), Command{Path: c.path, Dir: c.dir, herded: herded})
+			p, err := Start(t.Context(), Command{Path: c.path, Dir: c.dir, subreaper: subreaper})
 			if err == nil {
 				p.Kill()
 				t.Errorf("%s: started", c.path)
@@ -246,11 +246,11 @@ func TestStartIsBoundByItsContext(t *testing.T) {
 }
 
 func TestSignalReachesTheProgramsGroup(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
 		c := shell(`sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.05; done' &
 			trap 'wait; exit 5' USR1; echo ready; while :; do sleep 0.05; done`)
-		c.Stdout, c.herded = out.W, herded
+		c.Stdout, c.subreaper = out.W, subreaper
 		p := start(t, c)
 		out.WaitForLine("ready", 2)
 		if err := p.Signal(syscall.SIGUSR1); err != nil {
@@ -267,7 +267,7 @@ func TestSignalReachesTheProgramsGroup(t *testing.T) {
 }
 
 func TestStopAsksEveryProcess(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
 		c := shell(`(PROC_TEST_ROLE=detach "$SELF" -c 'trap "echo asked; exit" TERM; echo ready; while :; do sleep 0.05; done' &)
 			trap 'read x; exit 3' TERM; echo ready; while :; do sleep 0.05; done`)
@@ -276,7 +276,7 @@ func TestStopAsksEveryProcess(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer hold.Close()
-		c.Stdin, c.Stdout, c.herded = hold, out.W, herded
+		c.Stdin, c.Stdout, c.subreaper = hold, out.W, subreaper
 		p := start(t, c)
 		out.WaitForLine("ready", 2)
 		p.Stop(time.Hour)
@@ -293,10 +293,10 @@ func TestStopAsksEveryProcess(t *testing.T) {
 }
 
 func TestStopKillsWhenGraceIsOver(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
 		c := shell(proctest.Daemon + `trap "" TERM; echo ready; while :; do sleep 1000; done`)
-		c.Stdout, c.herded = out.W, herded
+		c.Stdout, c.subreaper = out.W, subreaper
 		p := start(t, c)
 		out.WaitForLine("ready", 2)
 		p.Stop(time.Hour)
@@ -309,12 +309,12 @@ func TestStopKillsWhenGraceIsOver(t *testing.T) {
 }
 
 func TestFiftyTreesAtOnce(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
 		var wg sync.WaitGroup
 		for i := range 50 {
 			c := shell(fmt.Sprintf("(sleep 1000 &); exit %d", i))
-			c.Stdout, c.herded = out.W, herded
+			c.Stdout, c.subreaper = out.W, subreaper
 			wg.Go(func() {
 				p, err := Start(t.Context(), c)
 				if err != nil {

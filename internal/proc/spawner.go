@@ -18,29 +18,29 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-// A Spawner runs very many small commands, errands, at a few dozen microseconds
-// each where Start costs milliseconds: one minder for all of them.
+// A Spawner runs very many small commands, commands, at a few dozen microseconds
+// each where Start costs milliseconds: one supervisor for all of them.
 //
-//	agent ==socket== spawner -- errand -- whatever it forks
-//	                        \-- errand ...
+//	agent ==socket== spawner -- command -- whatever it forks
+//	                        \-- command ...
 //
 // On Linux that is this same binary, run again, one thread around one epoll. Each
-// errand is a session and a process group of its own and carries, after the
+// command is a session and a process group of its own and carries, after the
 // spawner's token, a mark of its own in DROVER_TREE. When its program has ended,
 // the spawner looks whether it has children that it did not start; orphans become
-// its own, since it is process 1 of a PID namespace or the subreaper of a herd, as
-// a minder is. Those of the errand, by session or by mark, are killed before its
+// its own, since it is process 1 of a PID namespace or the subreaper of its tree, as
+// a supervisor is. Those of the command, by session or by mark, are killed before its
 // end is reported. What has both left its session and cleared its environment
-// belongs to no errand: it is killed when the spawner has nothing to run, or closes.
-// An errand that forges a neighbour's mark can live as long as that neighbour.
+// belongs to no command: it is killed when the spawner has nothing to run, or closes.
+// A command that forges a neighbour's mark can live as long as that neighbour.
 //
 // Elsewhere a Spawner has the same methods and promises over Start.
 type Spawner struct {
-	crew crew
-	post *post
+	executor executor
+	post     *post
 }
 
-// SpawnerConfig is what the errands of a spawner have in common.
+// SpawnerConfig is what the commands of a spawner have in common.
 type SpawnerConfig struct {
 	Slots int      // commands at once
 	Dir   string   // the working folder of all; "": the caller's
@@ -49,45 +49,45 @@ type SpawnerConfig struct {
 	// Token marks the spawner's whole tree, for Sweep; see Command.Token.
 	Token string
 
-	// Grace is the time from SIGTERM to SIGKILL for an errand that is over its
+	// Grace is the time from SIGTERM to SIGKILL for a command that is over its
 	// time or is killed.
 	Grace time.Duration
 
-	// MaxOutput is how many bytes of each stream of each errand are forwarded; 0:
-	// DefaultMaxOutput. The rest is read and counted, so that no errand blocks.
+	// MaxOutput is how many bytes of each stream of each command are forwarded; 0:
+	// DefaultMaxOutput. The rest is read and counted, so that no command blocks.
 	MaxOutput int64
 
-	View *mount.View // nil: the machine as it is. Dir, Path and PATH are as the errands see them
+	View *mount.View // nil: the machine as it is. Dir, Path and PATH are as the commands see them
 
-	herded bool // tests: use the herd where a namespace could be had
-	old    bool // tests: as on a kernel without clone3, pidfds and lists of children
-	plain  bool // tests: use what other systems use
+	subreaper bool // tests: use the subreaper where a namespace could be had
+	old       bool // tests: as on a kernel without clone3, pidfds and lists of children
+	plain     bool // tests: use what other systems use
 }
 
 // DefaultMaxOutput is MaxOutput where none is given.
 const DefaultMaxOutput = 64 << 20
 
-// MaxStdin is the most that an errand can be given to read.
+// MaxStdin is the most that a command can be given to read.
 const MaxStdin = 16 << 20
 
-// Errand is one command. It gets default signals, no controlling terminal and no
+// Command is one command. It gets default signals, no controlling terminal and no
 // open files beyond 0, 1 and 2.
-type Errand struct {
+type SpawnCommand struct {
 	ID      uint64        // the caller's, unique within the spawner
 	Path    string        // absolute, or with a slash and relative to Dir; it is not looked up
 	Args    []string      // Args[0] is the program's own name; empty: Path alone
 	Env     []string      // added to the spawner's, the last of a key wins
 	Stdin   []byte        // nil: /dev/null. It comes as a file in memory, so it never blocks
 	Timeout time.Duration // 0: none. It counts from when the program began
-	// Memory is for a spawner that gives each errand a tree of its own, the limit of this one; 0:
+	// Memory is for a spawner that gives each command a tree of its own, the limit of this one; 0:
 	// as all have. A spawner knows none.
 	Memory int64
 }
 
-// SpawnedKind is what happened to an errand.
+// SpawnedKind is what happened to a command.
 type SpawnedKind uint8
 
-// The kinds. Of each errand that was sent there is one Ended or one Unstarted, the
+// The kinds. Of each command that was sent there is one Ended or one Unstarted, the
 // last; before Ended one Began, unless Err is set, and any number of Output.
 const (
 	SpawnedBegan     SpawnedKind = iota + 1 // its program was started
@@ -106,7 +106,7 @@ type Spawned struct {
 	// Of Ended. What limits would bring is not set.
 	Exit Exit
 	// Err says why the program could not be run, as Start does; then Exit is of no
-	// use. Kind Full: there was no room, and the errand can be sent again.
+	// use. Kind Full: there was no room, and the command can be sent again.
 	Err          error
 	Began, Ended time.Time // by the wall clock. Began is also set in SpawnedBegan
 	Stopped      bool      // Kill reached it before it had ended: how it did says nothing of it
@@ -114,12 +114,12 @@ type Spawned struct {
 }
 
 // ErrSpawnerLost: the spawner was killed, or killed itself. All its trees are
-// gone; of the errands without a reported end it is not known what they did.
+// gone; of the commands without a reported end it is not known what they did.
 var ErrSpawnerLost = errors.New("run commands: their spawner is gone")
 
-// crew is what runs the errands. No method waits for an errand.
-type crew interface {
-	send([]Errand) error
+// executor is what runs the commands. No method waits for a command.
+type executor interface {
+	send([]SpawnCommand) error
 	until(boot time.Duration) // a reading of bootTime
 	drop()
 	kill(sig syscall.Signal, ids []uint64)
@@ -139,21 +139,21 @@ func OpenSpawner(ctx context.Context, c SpawnerConfig) (*Spawner, error) {
 		c.MaxOutput = DefaultMaxOutput
 	}
 	p := newPost()
-	open := openCrew
+	open := openExecutor
 	if c.plain {
 		open = openPlain
 	}
-	crew, err := open(ctx, c, p)
+	x, err := open(ctx, c, p)
 	if err != nil {
 		return nil, err
 	}
-	return &Spawner{crew: crew, post: p}, nil
+	return &Spawner{executor: x, post: p}, nil
 }
 
 // spawnerName stands for the program in errors.
 const spawnerName = "a spawner"
 
-// buildOrder checks a configuration and says it in the minder's terms.
+// buildOrder checks a configuration and says it in the supervisor's terms.
 func (c SpawnerConfig) buildOrder() (o wire.Order, err error) {
 	o.Path = []byte(spawnerName)
 	o.Spawner = &wire.SpawnerOrder{Slots: c.Slots, Grace: c.Grace, MaxOutput: c.MaxOutput, Old: c.old}
@@ -186,35 +186,35 @@ func (c SpawnerConfig) buildOrder() (o wire.Order, err error) {
 	return o, nil
 }
 
-// Send queues errands; they begin in this order. It does not wait for one to end
-// or to begin: the caller bounds how many are on their way. An errand that cannot
+// Send queues commands; they begin in this order. It does not wait for one to end
+// or to begin: the caller bounds how many are on their way. A command that cannot
 // be meant is a fault of kind Invalid, and then none of them is queued. When the
 // spawner is gone it is ErrSpawnerLost.
-func (s *Spawner) Send(errands ...Errand) error {
-	for i := range errands {
-		if err := errands[i].checkErrand(); err != nil {
+func (s *Spawner) Send(commands ...SpawnCommand) error {
+	for i := range commands {
+		if err := commands[i].checkCommand(); err != nil {
 			return err
 		}
 	}
-	return s.crew.send(errands)
+	return s.executor.send(commands)
 }
 
-// Until lets errands begin for d from this call, and no longer, however long the
+// Until lets commands begin for d from this call, and no longer, however long the
 // caller is stopped or the machine asleep; it also wakes a spawner that one of its
-// errands has stopped. A later call counts alone: it may shorten.
-func (s *Spawner) Until(d time.Duration) { s.crew.until(bootTime() + d) }
+// commands has stopped. A later call counts alone: it may shorten.
+func (s *Spawner) Until(d time.Duration) { s.executor.until(bootTime() + d) }
 
-// Drop gives back, as Unstarted, the errands that have not begun.
-func (s *Spawner) Drop() { s.crew.drop() }
+// Drop gives back, as Unstarted, the commands that have not begun.
+func (s *Spawner) Drop() { s.executor.drop() }
 
-// Kill ends errands. With SIGTERM their groups get that, and after the grace their trees
+// Kill ends commands. With SIGTERM their groups get that, and after the grace their trees
 // SIGKILL. Another signal is sent to the groups, as a terminal does, and nothing follows.
-// An errand that has not begun is given back. Others and unknown ids are no matter.
-func (s *Spawner) Kill(sig syscall.Signal, ids ...uint64) { s.crew.kill(sig, ids) }
+// A command that has not begun is given back. Others and unknown ids are no matter.
+func (s *Spawner) Kill(sig syscall.Signal, ids ...uint64) { s.executor.kill(sig, ids) }
 
-// Events gives what happened, in the order in which it happened to each errand.
+// Events gives what happened, in the order in which it happened to each command.
 // It is closed when the spawner is gone and all was read. Not reading slows the
-// errands down and no call: their programs block as on any full pipe, and no more
+// commands down and no call: their programs block as on any full pipe, and no more
 // of them begin.
 func (s *Spawner) Events() <-chan []Spawned { return s.post.events }
 
@@ -228,9 +228,9 @@ func (s *Spawner) Err() error {
 // Close gives back what has not begun, kills the rest at once, and returns when
 // the whole tree is gone. Their last events can still be read. It may be called
 // twice, and by the reader of Events.
-func (s *Spawner) Close() { s.crew.close() }
+func (s *Spawner) Close() { s.executor.close() }
 
-func (e *Errand) checkErrand() error {
+func (e *SpawnCommand) checkCommand() error {
 	refuse := func(why string) error {
 		return fault.New(fault.Invalid, "", "start %s: %s", e.Path, why)
 	}

@@ -52,13 +52,13 @@ func tiny(tb testing.TB) string {
 	return program
 }
 
-// BenchmarkSpawner runs errands as an agent with two spawners does: four slots
+// BenchmarkSpawner runs commands as an agent with two spawners does: four slots
 // each, with a window of commands that is refilled as they end. Compare
 //
 //	seq 100000 | xargs -P8 -n1 /bin/true
 func BenchmarkSpawner(b *testing.B) {
 	for _, program := range []string{"tiny", "/bin/true"} {
-		for _, pen := range []string{"namespace", "herd"} {
+		for _, pen := range []string{"namespace", "subreaper"} {
 			b.Run(filepath.Base(program)+"/"+pen, func(b *testing.B) {
 				path := program
 				if path == "tiny" {
@@ -66,7 +66,7 @@ func BenchmarkSpawner(b *testing.B) {
 				}
 				var spawners []*Spawner
 				for range 2 {
-					s, err := OpenSpawner(b.Context(), SpawnerConfig{Slots: 4, Grace: time.Second, herded: pen == "herd"})
+					s, err := OpenSpawner(b.Context(), SpawnerConfig{Slots: 4, Grace: time.Second, subreaper: pen == "subreaper"})
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -87,14 +87,14 @@ func BenchmarkSpawner(b *testing.B) {
 	}
 }
 
-// drive keeps 64 errands on their way until n have ended.
+// drive keeps 64 commands on their way until n have ended.
 func drive(b *testing.B, s *Spawner, path string, n int) {
 	const window = 64
 	sent, done := 0, 0
 	refill := func() {
-		var batch []Errand
+		var batch []SpawnCommand
 		for ; sent < n && sent-done < window; sent++ {
-			batch = append(batch, Errand{ID: uint64(sent), Path: path, Env: []string{"DROVER_ITEM=a", "DROVER_ITEM_INDEX=1"}})
+			batch = append(batch, SpawnCommand{ID: uint64(sent), Path: path, Env: []string{"DROVER_ITEM=a", "DROVER_ITEM_INDEX=1"}})
 		}
 		if err := s.Send(batch...); err != nil {
 			b.Error(err)

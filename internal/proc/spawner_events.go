@@ -7,7 +7,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-func endEvent(e *frame.ErrandEnd) Spawned {
+func endEvent(e *frame.CommandEnd) Spawned {
 	s := Spawned{ID: e.ID, Kind: SpawnedEnded, Exit: ended(e.Status), Began: e.Began, Ended: e.Ended, Output: e.Output, Stopped: e.Stopped}
 	s.Exit.TimedOut, s.Exit.Left = e.TimedOut, e.Left
 	s.Exit.User, s.Exit.System, s.Exit.MaxRSS = e.User, e.System, e.MaxRSS
@@ -23,7 +23,7 @@ func parseSpawned(o *wire.Order, kind byte, c frame.Cut) (s Spawned, ok bool) {
 	case frame.FrameOutput:
 		s.Kind, s.Stream, s.Data = SpawnedOutput, int(c.U8()), c.B
 	case frame.FrameEnded:
-		e := c.NextErrandEnd(s.ID)
+		e := c.NextCommandEnd(s.ID)
 		s = endEvent(&e)
 	case frame.FrameUnfit:
 		errno := syscall.Errno(c.U32())

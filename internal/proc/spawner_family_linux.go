@@ -16,7 +16,7 @@ import (
 
 // family is the children of a spawner: the programs that it runs, and the orphans
 // that these have made. It is known whole by the kernel's own list of our
-// children, which costs one read for all errands that end in a turn: a program's
+// children, which costs one read for all commands that end in a turn: a program's
 // children become ours before its end is told. As long as the list is as long as
 // what is known, nothing has happened.
 type family struct {
@@ -28,23 +28,23 @@ type family struct {
 	buried time.Time // when orphans were last waited for
 	blind  []*item   // programs with an end that epoll cannot tell
 
-	purging bool // nothing runs; what no errand owns is being killed
+	purging bool // nothing runs; what no command owns is being killed
 	purge   kin
 }
 
 // orphan is a child that we did not start.
 type orphan struct {
-	of    *item     // nil: unknown, or no errand's
-	looks int       // for its errand that are left
+	of    *item     // nil: unknown, or no command's
+	looks int       // for its command that are left
 	next  time.Time // look
 	pause time.Duration
 
-	stale     bool // it belongs to an errand that was settled
+	stale     bool // it belongs to a command that was settled
 	refused   int  // times that we were not permitted to kill it
 	abandoned bool // so it is left alone
 }
 
-// kin is what must be killed before an errand is settled.
+// kin is what must be killed before a command is settled.
 type kin struct {
 	rounds  int
 	next    time.Time // round
@@ -53,13 +53,13 @@ type kin struct {
 }
 
 const (
-	// In the middle of its exec a process shows no environment, so which errand's an orphan
+	// In the middle of its exec a process shows no environment, so which command's an orphan
 	// is is asked again, with pauses that double: a quarter of a second in all.
 	ownerLooks = 8
 	// After so many rounds of killing what is seen, all of it is stopped first.
 	politeRounds = 3
-	// Orphans of running errands are waited for no more often.
-	buryAfter = 10 * time.Millisecond
+	// Orphans of running commands are waited for no more often.
+	forgetAfter = 10 * time.Millisecond
 	// An orphan that refused so often is left alone: twice, as it may just be exiting.
 	refusals = 2
 )
@@ -154,7 +154,7 @@ func (f *family) readPIDs(list int) error {
 	}
 }
 
-// settleEnded brings to their end the errands with a program that has ended.
+// settleEnded brings to their end the commands with a program that has ended.
 func (s *spawner) settleEnded() {
 	for _, it := range s.blind {
 		s.pollExit(it)
@@ -174,7 +174,7 @@ func (s *spawner) settleEnded() {
 	clear(s.ended[len(kept):])
 	s.ended = kept
 	if s.purging = len(s.running) == 0 && s.hasKillableOrphans(); s.purging {
-		s.cleanErrands()
+		s.cleanCommands()
 	} else {
 		s.purge = kin{}
 	}
@@ -210,7 +210,7 @@ func (s *spawner) findOrphans() {
 		}
 		s.assignOrphans()
 		mourning := len(s.ended) > 0 || s.purging
-		if !fresh && !mourning && s.now.Before(s.buried.Add(buryAfter)) {
+		if !fresh && !mourning && s.now.Before(s.buried.Add(forgetAfter)) {
 			return
 		}
 		if !s.reapOrphans() {
@@ -219,7 +219,7 @@ func (s *spawner) findOrphans() {
 	}
 }
 
-// assignOrphans finds out the errands of the orphans of which that is not known.
+// assignOrphans finds out the commands of the orphans of which that is not known.
 func (s *spawner) assignOrphans() {
 	for pid, o := range s.orphans {
 		if o.of != nil || o.looks == 0 || s.now.Before(o.next) {
@@ -234,8 +234,8 @@ func (s *spawner) assignOrphans() {
 	}
 }
 
-// findOwner finds the errand with the session that pid is in, or with the mark it carries. What
-// shows an environment without a mark is no errand's.
+// findOwner finds the command with the session that pid is in, or with the mark it carries. What
+// shows an environment without a mark is no command's.
 func (s *spawner) findOwner(pid int, o *orphan) {
 	o.looks--
 	if session, err := unix.Getsid(pid); err == nil {
@@ -253,7 +253,7 @@ func (s *spawner) findOwner(pid int, o *orphan) {
 		if !ok {
 			continue
 		}
-		v, _, _ = bytes.Cut(v, []byte(":")) // a tree inside the errand has its own mark behind
+		v, _, _ = bytes.Cut(v, []byte(":")) // a tree inside the command has its own mark behind
 		if id, err := strconv.ParseUint(string(v), 10, 64); err == nil {
 			o.of = s.byID[id]
 			o.stale = o.of == nil
@@ -280,7 +280,7 @@ func (s *spawner) reapOrphans() (some bool) {
 	return some
 }
 
-// killLeftovers kills what an errand has left, and says whether nothing is left of it.
+// killLeftovers kills what a command has left, and says whether nothing is left of it.
 func (s *spawner) killLeftovers(it *item) bool {
 	own, asking := false, false
 	for _, o := range s.orphans {
@@ -325,7 +325,7 @@ func (s *spawner) roundIsDue(k *kin) bool {
 	return true
 }
 
-// stopThenKill stops what an errand has left before it kills it: a bomb, else, forks on.
+// stopThenKill stops what a command has left before it kills it: a bomb, else, forks on.
 func (s *spawner) stopThenKill(it *item) {
 	self := os.Getpid()
 	_, refused, _ := process.StopAndKill(func() ([]process.Entry, error) {
@@ -352,8 +352,8 @@ func (s *spawner) stopThenKill(it *item) {
 	}
 }
 
-// cleanErrands kills all that is left, as nothing runs.
-func (s *spawner) cleanErrands() {
+// cleanCommands kills all that is left, as nothing runs.
+func (s *spawner) cleanCommands() {
 	if !s.roundIsDue(&s.purge) {
 		return
 	}
@@ -373,7 +373,7 @@ func (s *spawner) pollExit(it *item) {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, it.pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	if err == nil && info.Signo == 0 {
-		s.wakeBy(s.now.Add(buryAfter))
+		s.wakeBy(s.now.Add(forgetAfter))
 		return
 	}
 	s.noteExited(it)

@@ -24,7 +24,7 @@ type fast struct {
 }
 
 // newFast is nil where this way cannot be had.
-func newFast(herd bool) *fast {
+func newFast(subreaper bool) *fast {
 	f := new(fast)
 	f.clone = vfork.Clone{Flags: vfork.Flags, PidFD: uint64(uintptr(unsafe.Pointer(&f.pidfd))), ExitSignal: uint64(syscall.SIGCHLD)}
 	do := func(want vfork.Want, number uintptr, args ...uintptr) {
@@ -33,7 +33,7 @@ func newFast(herd bool) *fast {
 		f.steps = append(f.steps, step)
 	}
 	do(vfork.NoError, unix.SYS_SETSID)
-	if herd { // what kills us with -9 leaves no program behind
+	if subreaper { // what kills us with -9 leaves no program behind
 		do(vfork.NoError, unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL))
 		do(vfork.Want(syscall.Getpid()), unix.SYS_GETPPID)
 	}

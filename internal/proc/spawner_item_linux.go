@@ -12,9 +12,9 @@ import (
 	"github.com/drover-run/drover/internal/proc/supervisor"
 )
 
-// item is an errand that has begun.
+// item is a command that has begun.
 type item struct {
-	frame.ErrandEnd
+	frame.CommandEnd
 	slot, pid, pidfd int
 
 	streams [2]stream
@@ -42,11 +42,11 @@ const (
 	slain
 )
 
-// startErrands begins errands while it may.
-func (s *spawner) startErrands() {
-	for len(s.queue) > 0 && s.mayStartErrand() {
+// startCommands begins commands while it may.
+func (s *spawner) startCommands() {
+	for len(s.queue) > 0 && s.mayStartCommand() {
 		j := s.queue[0]
-		errno := s.startErrand(j)
+		errno := s.startCommand(j)
 		switch {
 		case errno == syscall.ETXTBSY && j.Tries < textBusyTries:
 			j.Tries++
@@ -63,9 +63,9 @@ func (s *spawner) startErrands() {
 	}
 }
 
-func (s *spawner) mayStartErrand() bool {
+func (s *spawner) mayStartCommand() bool {
 	switch {
-	case s.closing, len(s.running) == s.Slots, s.purging, len(s.out) >= fullOut, bootTime() >= s.licence:
+	case s.closing, len(s.running) == s.Slots, s.purging, len(s.out) >= fullOut, bootTime() >= s.startDeadline:
 		return false
 	case s.now.Before(s.rest):
 		s.wakeBy(s.rest)
@@ -74,8 +74,8 @@ func (s *spawner) mayStartErrand() bool {
 	return true
 }
 
-// startErrand starts j, and says what the kernel has against it.
-func (s *spawner) startErrand(j *frame.Job) (errno syscall.Errno) {
+// startCommand starts j, and says what the kernel has against it.
+func (s *spawner) startCommand(j *frame.Job) (errno syscall.Errno) {
 	var out, err [2]int
 	if e := unix.Pipe2(out[:], unix.O_CLOEXEC); e != nil {
 		return noDescriptors(e)
@@ -97,7 +97,7 @@ func (s *spawner) startErrand(j *frame.Job) (errno syscall.Errno) {
 		defer unix.Close(in)
 	}
 	mark := strconv.AppendUint([]byte(s.mark), j.ID, 10)
-	pid, pidfd, e := s.execErrand(j, append(mark, 0), [3]int{in, out[1], err[1]})
+	pid, pidfd, e := s.execCommand(j, append(mark, 0), [3]int{in, out[1], err[1]})
 	if e != nil {
 		unix.Close(out[0])
 		unix.Close(err[0])
@@ -107,7 +107,7 @@ func (s *spawner) startErrand(j *frame.Job) (errno syscall.Errno) {
 		return syscall.EINVAL
 	}
 	it := s.freeSlot()
-	*it = item{ErrandEnd: frame.ErrandEnd{ID: j.ID, Began: time.Now()}, slot: it.slot, pid: pid, pidfd: pidfd}
+	*it = item{CommandEnd: frame.CommandEnd{ID: j.ID, Began: time.Now()}, slot: it.slot, pid: pid, pidfd: pidfd}
 	for i, fd := range [...]int{out[0], err[0]} {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK) // cannot fail for these arguments
 		it.streams[i].fd = fd
@@ -134,7 +134,7 @@ func noDescriptors(err error) syscall.Errno {
 	return syscall.EAGAIN
 }
 
-// inMemory makes a file of what an errand is to read.
+// inMemory makes a file of what a command is to read.
 func inMemory(b []byte) (fd int, err error) {
 	if fd, err = unix.MemfdCreate("stdin", unix.MFD_CLOEXEC); err != nil {
 		return -1, err
@@ -195,7 +195,7 @@ func (s *spawner) applyTimeouts() {
 			it.TimedOut = true
 			s.terminate(it)
 		} else {
-			s.killErrand(it)
+			s.killCommand(it)
 		}
 	}
 }
@@ -209,29 +209,29 @@ func (s *spawner) watchOutputs(it *item) {
 	}
 }
 
-// terminate asks an errand to end, and sets the time until it must.
+// terminate asks a command to end, and sets the time until it must.
 func (s *spawner) terminate(it *item) {
 	if it.stage != free || it.over {
 		return
 	}
 	it.stage, it.deadline = asked, s.now.Add(s.Grace)
 	s.wakeBy(it.deadline)
-	s.signalErrand(it, syscall.SIGTERM)
-	s.signalErrand(it, syscall.SIGCONT) // a stopped process cannot hear the other
+	s.signalCommand(it, syscall.SIGTERM)
+	s.signalCommand(it, syscall.SIGCONT) // a stopped process cannot hear the other
 }
 
-// killErrand kills an errand's program and group; what else it has becomes ours then.
-func (s *spawner) killErrand(it *item) {
+// killCommand kills a command's program and group; what else it has becomes ours then.
+func (s *spawner) killCommand(it *item) {
 	if it.stage == slain || it.over {
 		return
 	}
 	it.stage, it.deadline = slain, time.Time{}
-	s.signalErrand(it, syscall.SIGKILL)
+	s.signalCommand(it, syscall.SIGKILL)
 }
 
-// signalErrand reaches the group of an errand (its number is its own while it is not
+// signalCommand reaches the group of a command (its number is its own while it is not
 // settled) and the orphans that it has made by now.
-func (s *spawner) signalErrand(it *item, sig syscall.Signal) {
+func (s *spawner) signalCommand(it *item, sig syscall.Signal) {
 	_ = syscall.Kill(-it.pid, sig)
 	for pid, o := range s.orphans {
 		if o.of == it {
@@ -240,7 +240,7 @@ func (s *spawner) signalErrand(it *item, sig syscall.Signal) {
 	}
 }
 
-// readOutputs reads what errands have written, a piece of each, so that none starves the
+// readOutputs reads what commands have written, a piece of each, so that none starves the
 // others, until the agent has enough to take.
 func (s *spawner) readOutputs() {
 	var events [32]unix.EpollEvent
@@ -286,7 +286,7 @@ func (s *spawner) readOutput(it *item, i int) (n int) {
 	return n
 }
 
-// lastOutput reads what is left in the pipes of an errand with a tree that is gone.
+// lastOutput reads what is left in the pipes of a command with a tree that is gone.
 // It says whether that was all; not, when the agent has to take some first.
 func (s *spawner) lastOutput(it *item) (all bool) {
 	for i := range it.streams {
@@ -318,10 +318,10 @@ func (s *spawner) closeStream(it *item, st *stream) {
 	st.fd = -1
 }
 
-// longestPipe is above what an errand can make of its pipe's capacity, but for root.
+// longestPipe is above what a command can make of its pipe's capacity, but for root.
 const longestPipe = 2 << 20
 
-// reportEnd reports the end of an errand of which nothing is left.
+// reportEnd reports the end of a command of which nothing is left.
 func (s *spawner) reportEnd(it *item) (done bool) {
 	if !s.lastOutput(it) {
 		return false
@@ -354,8 +354,8 @@ func (it *item) addUsage(ru *syscall.Rusage) {
 	it.MaxRSS = max(it.MaxRSS, int64(ru.Maxrss)*supervisor.RSSUnit)
 }
 
-// execErrand runs j's program with those files, as a session of its own.
-func (s *spawner) execErrand(j *frame.Job, mark []byte, files [3]int) (pid, pidfd int, err error) {
+// execCommand runs j's program with those files, as a session of its own.
+func (s *spawner) execCommand(j *frame.Job, mark []byte, files [3]int) (pid, pidfd int, err error) {
 	s.envBuf = s.env.environWith(s.envBuf, j.Env, mark)
 	if s.fast != nil {
 		pid, pidfd, err, works := s.fast.exec(j, s.envBuf, files)

@@ -36,18 +36,18 @@ type remote struct {
 	mu    sync.Mutex // guards the writing side of conn
 	frame []byte     // reused
 
-	sessions map[uint64]int // of a herd: by errand, the session of what has begun and not ended. The reader's
+	sessions map[uint64]int // of a tree by subreaper: by command, the session of what has begun and not ended. The reader's
 }
 
-var _ crew = (*remote)(nil)
+var _ executor = (*remote)(nil)
 
-func openCrew(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
+func openExecutor(ctx context.Context, c SpawnerConfig, p *post) (executor, error) {
 	o, err := c.buildOrder()
 	if err != nil {
 		return nil, err
 	}
 	var m *remote
-	err = Command{View: c.View, herded: c.herded}.tryEachWay(o, spawnerName, func(o wire.Order) (err error) {
+	err = Command{View: c.View, subreaper: c.subreaper}.tryEachWay(o, spawnerName, func(o wire.Order) (err error) {
 		m, err = openRemote(ctx, o, p)
 		return err
 	})
@@ -172,7 +172,7 @@ func (m *remote) readEvents() (clean bool) {
 	}
 }
 
-// noteSession remembers the sessions of a herd, for sweep.
+// noteSession remembers the sessions of a tree by subreaper, for sweep.
 func (m *remote) noteSession(kind byte, s *Spawned, began *frame.Cut) {
 	if m.sessions == nil {
 		return
@@ -187,7 +187,7 @@ func (m *remote) noteSession(kind byte, s *Spawned, began *frame.Cut) {
 }
 
 // killStrays ends what outlived its spawner. A namespace went with it; the programs of
-// a herd, too; their strays are found by session and by mark.
+// a tree by subreaper, too; their strays are found by session and by mark.
 func (m *remote) killStrays() {
 	in := make(map[int]bool, len(m.sessions))
 	for _, session := range m.sessions {
@@ -220,11 +220,11 @@ func (m *remote) sendFrame(frame func([]byte) []byte) error {
 	return nil
 }
 
-func (m *remote) send(errands []Errand) error {
+func (m *remote) send(commands []SpawnCommand) error {
 	return m.sendFrame(func(b []byte) []byte {
-		for i := range errands {
-			e := &errands[i]
-			b = frame.AppendErrand(b, &frame.FrameCommand{ID: e.ID, Timeout: e.Timeout, Path: e.Path, Args: e.Args, Env: e.Env, Stdin: e.Stdin})
+		for i := range commands {
+			e := &commands[i]
+			b = frame.AppendCommand(b, &frame.FrameCommand{ID: e.ID, Timeout: e.Timeout, Path: e.Path, Args: e.Args, Env: e.Env, Stdin: e.Stdin})
 		}
 		return b
 	})
@@ -246,7 +246,7 @@ func (m *remote) kill(sig syscall.Signal, ids []uint64) {
 	_ = m.sendFrame(func(b []byte) []byte { return frame.AppendKill(b, sig, ids) })
 }
 
-// continueSpawner continues a spawner that one of its errands has stopped: a herd is of the
+// continueSpawner continues a spawner that one of its commands has stopped: a tree by subreaper is of the
 // same user, so that can be. It comes before the telling, which may wait for it.
 func (m *remote) continueSpawner() {
 	if !m.order.Namespace {

@@ -27,13 +27,13 @@ type spawnerPart struct {
 	Herded, Old, Plain  bool
 }
 
-// playSpawner runs one errand and says what it wrote and how it ended.
+// playSpawner runs one command and says what it wrote and how it ended.
 func playSpawner() {
 	var a spawnerPart
 	if err := json.Unmarshal([]byte(os.Getenv("PROC_TEST_PART")), &a); err != nil {
 		panic(err)
 	}
-	s, err := OpenSpawner(context.Background(), SpawnerConfig{Slots: 2, Token: a.Token, herded: a.Herded, old: a.Old, plain: a.Plain})
+	s, err := OpenSpawner(context.Background(), SpawnerConfig{Slots: 2, Token: a.Token, subreaper: a.Herded, old: a.Old, plain: a.Plain})
 	if err != nil {
 		panic(err)
 	}
@@ -69,7 +69,7 @@ func (a spawnerPart) command(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// fifoCrowd is a crowd at a path, as an errand gets no files of ours.
+// fifoCrowd is a crowd at a path, as a command gets no files of ours.
 func fifoCrowd(t *testing.T) (c *proctest.Outlet, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "crowd")
@@ -87,7 +87,7 @@ func fifoCrowd(t *testing.T) (c *proctest.Outlet, path string) {
 	return proctest.OutletOf(t, r, w), path
 }
 
-// gate is a fifo that an errand reads a line from.
+// gate is a fifo that a command reads a line from.
 func gate(t *testing.T) (open func(), path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "gate")
@@ -107,7 +107,7 @@ const bare = `(PROC_TEST_ROLE=group "$SELF" -c 'echo ready; sleep 1000; :' &)` +
 
 const bystander = `echo ready; exec sleep 1000`
 
-func TestNothingOfAnErrandOutlivesIt(t *testing.T) {
+func TestNothingOfAnCommandOutlivesIt(t *testing.T) {
 	comet := `comet() { (comet) & exit; }; (comet) &` + "\n"
 	nested := `sh -c 'sleep 1000 & (PROC_TEST_ROLE=detach "$SELF" -c "sleep 1000 & echo ready; wait" &); echo ready; wait' &` + "\n"
 	for name, leave := range map[string]struct {
@@ -147,7 +147,7 @@ func TestNothingOfAnErrandOutlivesIt(t *testing.T) {
 	}
 }
 
-func TestAForkBombAmongErrandsDiesWhole(t *testing.T) {
+func TestAForkBombAmongCommandsDiesWhole(t *testing.T) {
 	bomb := `exec >"$1"; trap "" TERM
 		family() { i=0; while [ $i -lt 10 ]; do
 			if [ $((i % 4)) = 0 ]; then (trap "" TERM; echo ready; while :; do (:); done) &
@@ -171,14 +171,14 @@ func TestAForkBombAmongErrandsDiesWhole(t *testing.T) {
 	})
 }
 
-// What has neither session nor mark of an errand dies when nothing runs, or at the
+// What has neither session nor mark of a command dies when nothing runs, or at the
 // end.
 func TestWhatIsNobodysDiesWhenNothingRuns(t *testing.T) {
 	escape := `exec >"$1"; (env -i PATH="$PATH" PROC_TEST_ROLE=detach "$SELF" -c 'trap "" TERM; echo ready; sleep 1000; :' &); read x <"$2"`
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out, fifo := fifoCrowd(t)
 		let, wait := gate(t)
-		q := open(t, SpawnerConfig{herded: herded})
+		q := open(t, SpawnerConfig{subreaper: subreaper})
 		q.send(sh(7, bystander), sh(1, escape, fifo, wait))
 		q.says(7, "ready")
 		out.WaitForLine("ready", 1)
@@ -203,7 +203,7 @@ func TestWhatIsNobodysDiesWhenNothingRuns(t *testing.T) {
 	})
 }
 
-func TestAnErrandCannotSignalItsNamespacesSpawner(t *testing.T) {
+func TestAnCommandCannotSignalItsNamespacesSpawner(t *testing.T) {
 	if start(t, Command{Path: "true"}).Wait(); !spaced(worn) {
 		t.Skip("no PID namespace for this user here")
 	}
@@ -220,8 +220,8 @@ func TestAnErrandCannotSignalItsNamespacesSpawner(t *testing.T) {
 	}
 }
 
-func TestAHerdsSpawnerIsDeafToItsErrands(t *testing.T) {
-	q := open(t, SpawnerConfig{herded: true})
+func TestAHerdsSpawnerIsDeafToItsCommands(t *testing.T) {
+	q := open(t, SpawnerConfig{subreaper: true})
 	q.send(sh(1, `for s in TERM INT HUP QUIT SEGV ABRT ILL BUS TRAP FPE USR1 PIPE CHLD ALRM; do kill -$s "$PPID"; done; kill -TERM 0`))
 	if e := q.done(1).ended; e.Exit.Signal != syscall.SIGTERM {
 		t.Errorf("got %+v", e)
@@ -251,7 +251,7 @@ func TestAKilledSpawnerIsLostAndItsTreesAreSwept(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		out, fifo := fifoCrowd(t)
 		let, wait := gate(t)
-		q := open(t, SpawnerConfig{herded: true, old: old})
+		q := open(t, SpawnerConfig{subreaper: true, old: old})
 		q.send(sh(1, `exec >"$1"; `+proctest.Daemon+bare+`sleep 1000`, fifo),
 			sh(2, `exec >"$1"; `+proctest.Daemon+`echo ready; read x <"$2"; kill -KILL "$PPID"; sleep 1000`, fifo, wait))
 		out.WaitForLine("ready", 4)
@@ -272,12 +272,12 @@ func TestAKilledSpawnerIsLostAndItsTreesAreSwept(t *testing.T) {
 	}
 }
 
-func TestErrandsDieWithTheirAgent(t *testing.T) {
+func TestCommandsDieWithTheirAgent(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		out, fifo := fifoCrowd(t)
 		token := "orphans-" + strconv.Itoa(os.Getpid())
 		agent := spawnerPart{Script: `exec >"$1"; ` + proctest.Daemon + proctest.Daemon + `trap "" TERM HUP; echo ready; sleep 1000; sleep 1000`,
-			Token: token, Fifo: fifo, Herded: c.herded, Old: c.old, Plain: c.plain}.command(t)
+			Token: token, Fifo: fifo, Herded: c.subreaper, Old: c.old, Plain: c.plain}.command(t)
 		if err := agent.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -299,15 +299,15 @@ func TestSweepKillsWhatADeadSpawnerLeft(t *testing.T) {
 		out, fifo := fifoCrowd(t)
 		token := "swept-" + strconv.Itoa(os.Getpid())
 		agent := spawnerPart{Script: `exec >"$1"; ` + proctest.Daemon + proctest.Daemon + `echo ready; sleep 1000; :`,
-			Token: token, Fifo: fifo, Herded: c.herded, Old: c.old, Plain: c.plain}.command(t)
+			Token: token, Fifo: fifo, Herded: c.subreaper, Old: c.old, Plain: c.plain}.command(t)
 		if err := agent.Start(); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = agent.Process.Kill(); _ = agent.Wait() })
 		out.WaitForLine("ready", 3)
-		minder := childOf(t, agent.Process.Pid)
+		supervisor := childOf(t, agent.Process.Pid)
 		signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
-		signalAll(t, syscall.SIGKILL, minder)
+		signalAll(t, syscall.SIGKILL, supervisor)
 		signalAll(t, syscall.SIGKILL, agent.Process.Pid)
 		_ = agent.Wait()
 		if _, err := Sweep(token); err != nil {
@@ -317,20 +317,20 @@ func TestSweepKillsWhatADeadSpawnerLeft(t *testing.T) {
 	})
 }
 
-// status is what an errand finds of its process.
+// status is what a command finds of its process.
 const status = `i=0; while [ $i -lt 256 ]; do [ -e /proc/self/fd/$i ] && echo "fd $i"; i=$((i+1)); done
 	while read name value; do case $name in SigBlk:|SigIgn:) echo "$name $value";; esac; done < /proc/self/status
 	read pid comm state ppid group session tty rest < /proc/$$/stat
 	[ $group = $pid ] && [ $session = $pid ] && echo "tty $tty"; ulimit -Sn`
 
-func TestNothingOfTheAgentsReachesAnErrand(t *testing.T) {
+func TestNothingOfTheAgentsReachesAnCommand(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		var limit syscall.Rlimit
 		if err := syscall.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
 		}
 		few := min(777, limit.Max)
-		agent := spawnerPart{Script: status, Herded: c.herded, Old: c.old, Plain: c.plain}.command(t)
+		agent := spawnerPart{Script: status, Herded: c.subreaper, Old: c.old, Plain: c.plain}.command(t)
 		agent.Args = []string{"sh", "-c", fmt.Sprintf(`ulimit -Sn %d; exec "$SELF"`, few)}
 		agent.Path = "/bin/sh"
 		agent.Env = append(agent.Env, "PROC_TEST_ROLE=rude", "PROC_TEST_NEXT=spawner")
@@ -349,7 +349,7 @@ func TestNothingOfTheAgentsReachesAnErrand(t *testing.T) {
 	})
 }
 
-func TestUseIsCountedOverTheErrandsTree(t *testing.T) {
+func TestUseIsCountedOverTheCommandsTree(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		_, wait := gate(t)
 		q := open(t, c)
@@ -364,7 +364,7 @@ func TestUseIsCountedOverTheErrandsTree(t *testing.T) {
 	})
 }
 
-func TestErrandsShareAView(t *testing.T) {
+func TestCommandsShareAView(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		dir := t.TempDir()
 		proctest.WriteFile(t, filepath.Join(dir, "tool"), "#!/bin/sh\npwd; uname -n; cat note\n", 0o755)
@@ -384,7 +384,7 @@ func TestErrandsShareAView(t *testing.T) {
 		for range s.Events() {
 		}
 		q := open(t, c)
-		q.send(Errand{ID: 1, Path: "./tool"}, Errand{ID: 2, Path: "/drover-test/code/nothing"})
+		q.send(SpawnCommand{ID: 1, Path: "./tool"}, SpawnCommand{ID: 2, Path: "/drover-test/code/nothing"})
 		if is := q.done(1); string(is.out[1]) != "/drover-test/code\nalgo-1\nhello\n" {
 			t.Errorf("got %q, %q, %+v", is.out[1], is.out[2], is.ended)
 		}
@@ -394,14 +394,14 @@ func TestErrandsShareAView(t *testing.T) {
 	})
 }
 
-// The spawner's memory does not grow with what its errands write, or with what
+// The spawner's memory does not grow with what its commands write, or with what
 // is not read.
 func TestASpawnersMemoryIsBounded(t *testing.T) {
 	q := open(t, SpawnerConfig{MaxOutput: 1 << 40})
 	for id := range uint64(4) {
 		q.send(sh(id, "head -c 100000000 /dev/zero"))
 	}
-	minder := q.s.crew.(*remote).supervisor.Pid
+	supervisor := q.s.executor.(*remote).supervisor.Pid
 	for id := range uint64(4) {
 		q.until(func() bool {
 			for _, is := range q.told {
@@ -413,7 +413,7 @@ func TestASpawnersMemoryIsBounded(t *testing.T) {
 			t.Errorf("got %+v", e)
 		}
 	}
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", minder))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", supervisor))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-// spawner is the process that runs errands: one thread, one loop, no goroutine
-// for any of them. Its turns are: wait, read the agent's frames and the errands'
+// spawner is the process that runs commands: one thread, one loop, no goroutine
+// for any of them. Its turns are: wait, read the agent's frames and the commands'
 // output, see which ones' time is over, settle those that ended, begin others, post what
 // there is to report.
 type spawner struct {
@@ -28,11 +28,11 @@ type spawner struct {
 	wire        *wire.Conn
 	containment supervisor.Containment
 	inSubreaper bool
-	mark        string // what the value of an errand's mark begins with
+	mark        string // what the value of a command's mark begins with
 	env         *surroundings
 	envBuf      [][]byte // reused
 	fast        *fast    // nil: programs are started as package syscall does
-	null        int      // what errands without input read
+	null        int      // what commands without input read
 
 	agent   int // the socket
 	wants   bool
@@ -51,10 +51,10 @@ type spawner struct {
 	byID    map[uint64]*item
 	ended   []*item // not settled yet
 
-	licence time.Duration // errands may begin until then, by bootTime
-	rest    time.Time     // nothing begins before
-	closing bool
-	deaf    bool // the agent is gone
+	startDeadline time.Duration // commands may begin until then, by bootTime
+	rest          time.Time     // nothing begins before
+	closing       bool
+	deaf          bool // the agent is gone
 
 	family
 	now  time.Time // of this turn
@@ -78,7 +78,7 @@ const (
 	// the 10 after which the runtime would interrupt us.
 	briefly = 5
 	// textBusy is what Linux gives a program time for that is still being written,
-	// or held by a fork elsewhere. 20 times, as for a minder.
+	// or held by a fork elsewhere. 20 times, as for a supervisor.
 	textBusy      = 5 * time.Millisecond
 	textBusyTries = 20
 )
@@ -119,7 +119,7 @@ func (s *spawner) openSpawner(o wire.Order, agent *os.File) (step string, err er
 			return wire.StepExec, err
 		}
 	}
-	supervisor.RaiseOOM() // for good: what is small among the errands is not larger than us
+	supervisor.RaiseOOM() // for good: what is small among the commands is not larger than us
 	if s.null, err = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return wire.StepExec, err
 	}
@@ -145,7 +145,7 @@ func (s *spawner) openSpawner(o wire.Order, agent *os.File) (step string, err er
 	return "", nil
 }
 
-// quiet takes signals that a minder need
+// quiet takes signals that a supervisor need
 // not mind, as nothing sends them to it. A child's death is seen by its pidfd;
 // for each to interrupt us as well would cost more than all the reports.
 func quiet() {
@@ -206,7 +206,7 @@ func (s *spawner) handleEvents(events []unix.EpollEvent) {
 	}
 	s.applyTimeouts()
 	s.settleEnded()
-	s.startErrands()
+	s.startCommands()
 	s.postReports()
 }
 
@@ -218,7 +218,7 @@ func (s *spawner) wakeBy(t time.Time) {
 }
 
 // waitForEvents waits for events. The first few milliseconds it does so without telling the
-// scheduler: to be told costs it two more switches of threads for each errand, and
+// scheduler: to be told costs it two more switches of threads for each command, and
 // there is nothing else that it could run.
 func (s *spawner) waitForEvents() int {
 	timeout := -1
@@ -271,7 +271,7 @@ func (s *spawner) readAgent() {
 	s.executeFrames()
 }
 
-// executeFrames does what whole frames ask for. An errand keeps its own, so what was read
+// executeFrames does what whole frames ask for. A command keeps its own, so what was read
 // is not written to again.
 func (s *spawner) executeFrames() {
 	for {
@@ -281,12 +281,12 @@ func (s *spawner) executeFrames() {
 		}
 		s.in = rest
 		switch kind {
-		case frame.FrameErrand:
+		case frame.FrameStart:
 			if j, ok := frame.NewJob(c); ok {
 				s.queue = append(s.queue, j)
 			}
 		case frame.FrameUntil:
-			s.licence = time.Duration(c.U64())
+			s.startDeadline = time.Duration(c.U64())
 		case frame.FrameDrop:
 			s.dropQueued()
 		case frame.FrameKill:
@@ -331,12 +331,12 @@ func dead(pid int) bool {
 	return err == nil && info.Signo != 0
 }
 
-// beginClose is for the end of the agent, or of its wish for errands.
+// beginClose is for the end of the agent, or of its wish for commands.
 func (s *spawner) beginClose() {
 	s.closing = true
 	s.dropQueued()
 	for _, it := range s.running {
-		s.killErrand(it)
+		s.killCommand(it)
 	}
 }
 
@@ -431,7 +431,7 @@ func (s *spawner) sendFarewell() {
 	}
 }
 
-// surroundings is the environment of all errands, laid out so that one's own costs
+// surroundings is the environment of all commands, laid out so that one's own costs
 // no more than what differs.
 type surroundings struct {
 	base  [][]byte // ends in zero bytes, without the mark

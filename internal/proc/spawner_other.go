@@ -16,6 +16,6 @@ func bootTime() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-func openCrew(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
+func openExecutor(ctx context.Context, c SpawnerConfig, p *post) (executor, error) {
 	return openPlain(ctx, c, p)
 }

@@ -13,25 +13,25 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-// plain runs errands with a minder for each, as Start does: a hundred times as
+// plain runs commands with a supervisor for each, as Start does: a hundred times as
 // slow as minded, and for any system.
 type plain struct {
 	config SpawnerConfig
 	order  wire.Order // what all have in common
 	post   *post
 
-	mu      sync.Mutex
-	queue   []Errand
-	running map[uint64]*plainItem
-	licence time.Duration
-	closing bool
-	all     sync.WaitGroup // of what is running
-	gone    chan struct{}  // closed once nothing runs after a close
+	mu            sync.Mutex
+	queue         []SpawnCommand
+	running       map[uint64]*plainItem
+	startDeadline time.Duration
+	closing       bool
+	all           sync.WaitGroup // of what is running
+	gone          chan struct{}  // closed once nothing runs after a close
 }
 
-var _ crew = (*plain)(nil)
+var _ executor = (*plain)(nil)
 
-// plainItem is an errand that was taken from the queue.
+// plainItem is a command that was taken from the queue.
 type plainItem struct {
 	process  *Process // nil: it is just being started
 	ask, end bool     // it is to be stopped, or killed, once it is
@@ -39,7 +39,7 @@ type plainItem struct {
 	stopped  bool // by kill
 }
 
-func openPlain(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
+func openPlain(ctx context.Context, c SpawnerConfig, p *post) (executor, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start a spawner: %w", context.Cause(ctx))
 	}
@@ -57,34 +57,34 @@ func openPlain(ctx context.Context, c SpawnerConfig, p *post) (crew, error) {
 	return &plain{config: c, order: o, post: p, running: map[uint64]*plainItem{}, gone: make(chan struct{})}, nil
 }
 
-func (p *plain) send(errands []Errand) error {
+func (p *plain) send(commands []SpawnCommand) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closing {
 		return ErrSpawnerLost
 	}
-	p.queue = append(p.queue, errands...)
-	p.startErrands()
+	p.queue = append(p.queue, commands...)
+	p.startCommands()
 	return nil
 }
 
-// startErrands begins what may begin. The caller holds mu.
-func (p *plain) startErrands() {
-	for len(p.queue) > 0 && !p.closing && len(p.running) < p.config.Slots && bootTime() < p.licence {
+// startCommands begins what may begin. The caller holds mu.
+func (p *plain) startCommands() {
+	for len(p.queue) > 0 && !p.closing && len(p.running) < p.config.Slots && bootTime() < p.startDeadline {
 		e, it := p.queue[0], &plainItem{}
 		p.queue = p.queue[1:]
 		p.running[e.ID] = it
-		p.all.Go(func() { // ends with the errand; close waits for it
-			p.runErrand(&e, it)
+		p.all.Go(func() { // ends with the command; close waits for it
+			p.runCommand(&e, it)
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			delete(p.running, e.ID)
-			p.startErrands()
+			p.startCommands()
 		})
 	}
 }
 
-func (p *plain) runErrand(e *Errand, it *plainItem) {
+func (p *plain) runCommand(e *SpawnCommand, it *plainItem) {
 	end := Spawned{ID: e.ID, Kind: SpawnedEnded, Began: time.Now()}
 	if end.Err = p.runAttempt(e, it, &end); end.Err != nil {
 		end.Exit = Exit{Code: -1}
@@ -97,7 +97,7 @@ func (p *plain) runErrand(e *Errand, it *plainItem) {
 }
 
 // runAttempt runs e to its end. An error means that it never ran.
-func (p *plain) runAttempt(e *Errand, it *plainItem, end *Spawned) error {
+func (p *plain) runAttempt(e *SpawnCommand, it *plainItem, end *Spawned) error {
 	var ours, theirs [2]*os.File
 	for i := range ours {
 		r, w, err := os.Pipe()
@@ -161,14 +161,14 @@ func stdinFile(b []byte) (*os.File, error) {
 }
 
 // startTree starts e's tree, with a token of its own behind those of the spawner.
-func (p *plain) startTree(e *Errand, stdin *os.File, out [2]*os.File) (*Process, error) {
+func (p *plain) startTree(e *SpawnCommand, stdin *os.File, out [2]*os.File) (*Process, error) {
 	env := make([]string, 0, len(p.order.Env)+len(e.Env))
 	for _, kv := range p.order.Env {
 		env = append(env, string(kv))
 	}
 	c := Command{
 		Path: e.Path, Args: e.Args, Dir: string(p.order.Dir), Env: append(env, e.Env...),
-		Stdin: stdin, Stdout: out[0], Stderr: out[1], View: p.config.View, herded: p.config.herded,
+		Stdin: stdin, Stdout: out[0], Stderr: out[1], View: p.config.View, subreaper: p.config.subreaper,
 	}
 	o, err := c.buildOrder()
 	if err != nil {
@@ -179,9 +179,9 @@ func (p *plain) startTree(e *Errand, stdin *os.File, out [2]*os.File) (*Process,
 	return c.startFirstWay(context.Background(), o, nil)
 }
 
-// noteLaunched makes it known that an errand has begun, and has its time run. The
+// noteLaunched makes it known that a command has begun, and has its time run. The
 // result undoes the latter.
-func (p *plain) noteLaunched(e *Errand, it *plainItem, process *Process) (stop func()) {
+func (p *plain) noteLaunched(e *SpawnCommand, it *plainItem, process *Process) (stop func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	it.process = process
@@ -205,7 +205,7 @@ func (p *plain) noteLaunched(e *Errand, it *plainItem, process *Process) (stop f
 	return func() { over.Stop() }
 }
 
-// forwardOutput brings on what an errand writes, up to the limit, and counts it all.
+// forwardOutput brings on what a command writes, up to the limit, and counts it all.
 func (p *plain) forwardOutput(id uint64, stream int, r *os.File) (total int64) {
 	for {
 		b := make([]byte, piece)
@@ -223,8 +223,8 @@ func (p *plain) forwardOutput(id uint64, stream int, r *os.File) (total int64) {
 func (p *plain) until(boot time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.licence = boot
-	p.startErrands()
+	p.startDeadline = boot
+	p.startCommands()
 }
 
 func (p *plain) drop() {
@@ -235,7 +235,7 @@ func (p *plain) drop() {
 		back = append(back, Spawned{ID: p.queue[i].ID, Kind: SpawnedUnstarted})
 	}
 	p.queue = nil
-	p.returnErrands(back)
+	p.returnCommands(back)
 }
 
 func (p *plain) kill(sig syscall.Signal, ids []uint64) {
@@ -255,18 +255,18 @@ func (p *plain) kill(sig syscall.Signal, ids []uint64) {
 			it.ask = true
 			continue
 		}
-		at := slices.IndexFunc(p.queue, func(e Errand) bool { return e.ID == id })
+		at := slices.IndexFunc(p.queue, func(e SpawnCommand) bool { return e.ID == id })
 		if at >= 0 {
 			p.queue = slices.Delete(p.queue, at, at+1)
 			back = append(back, Spawned{ID: id, Kind: SpawnedUnstarted})
 		}
 	}
-	p.returnErrands(back)
+	p.returnCommands(back)
 }
 
-// returnErrands does not wait for the reader of the events, which may be its caller. The
+// returnCommands does not wait for the reader of the events, which may be its caller. The
 // caller holds mu.
-func (p *plain) returnErrands(back []Spawned) {
+func (p *plain) returnCommands(back []Spawned) {
 	if len(back) > 0 {
 		p.all.Go(func() { p.post.deliverBatch(back) }) // close waits for it
 	}

@@ -25,7 +25,7 @@ type squad struct {
 	end  bool // there is no more to tell
 }
 
-// told is what is known of one errand.
+// told is what is known of one command.
 type told struct {
 	began, unstarted bool
 	out              [3][]byte
@@ -34,12 +34,12 @@ type told struct {
 
 // inEachSpawner runs f with each kind of spawner.
 func inEachSpawner(t *testing.T, f func(t *testing.T, c SpawnerConfig)) {
-	inEachPen(t, func(t *testing.T, herded bool) { f(t, SpawnerConfig{herded: herded}) })
-	t.Run("old kernel", func(t *testing.T) { f(t, SpawnerConfig{herded: true, old: true}) })
+	inEachPen(t, func(t *testing.T, subreaper bool) { f(t, SpawnerConfig{subreaper: subreaper}) })
+	t.Run("old kernel", func(t *testing.T) { f(t, SpawnerConfig{subreaper: true, old: true}) })
 	t.Run("plain", func(t *testing.T) { f(t, SpawnerConfig{plain: true}) })
 }
 
-// open opens a spawner that may begin errands, and sees that nothing outlives the
+// open opens a spawner that may begin commands, and sees that nothing outlives the
 // test.
 func open(t *testing.T, c SpawnerConfig) *squad {
 	t.Helper()
@@ -129,32 +129,32 @@ func (q *squad) until(so func() bool) {
 	}
 }
 
-func (q *squad) send(errands ...Errand) {
+func (q *squad) send(commands ...SpawnCommand) {
 	q.t.Helper()
-	if err := q.s.Send(errands...); err != nil {
+	if err := q.s.Send(commands...); err != nil {
 		q.t.Fatal(err)
 	}
 }
 
-// done waits for the end of one errand.
+// done waits for the end of one command.
 func (q *squad) done(id uint64) *told {
 	q.t.Helper()
 	q.until(func() bool { return q.told[id] != nil && (q.told[id].ended != nil || q.told[id].unstarted) })
 	return q.told[id]
 }
 
-// says waits until an errand has written that.
+// says waits until a command has written that.
 func (q *squad) says(id uint64, text string) {
 	q.t.Helper()
 	q.until(func() bool { return q.told[id] != nil && bytes.Contains(q.told[id].out[1], []byte(text)) })
 }
 
-// sh is an errand that runs a script.
-func sh(id uint64, script string, args ...string) Errand {
-	return Errand{ID: id, Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "sh"}, args...)}
+// sh is a command that runs a script.
+func sh(id uint64, script string, args ...string) SpawnCommand {
+	return SpawnCommand{ID: id, Path: "/bin/sh", Args: append([]string{"sh", "-c", script, "sh"}, args...)}
 }
 
-func TestErrandsEndAsTheirProgramsDo(t *testing.T) {
+func TestCommandsEndAsTheirProgramsDo(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		q := open(t, c)
 		began := time.Now()
@@ -192,7 +192,7 @@ func TestErrandsEndAsTheirProgramsDo(t *testing.T) {
 	})
 }
 
-func TestErrandsGetWhatIsTheirs(t *testing.T) {
+func TestCommandsGetWhatIsTheirs(t *testing.T) {
 	t.Setenv(process.Mark, "outer")
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -213,7 +213,7 @@ func TestErrandsGetWhatIsTheirs(t *testing.T) {
 		much.Stdin = big
 		empty := sh(5, "wc -c")
 		empty.Stdin = []byte{}
-		q.send(e, Errand{ID: 2, Path: "bin/tool"}, in, much, empty, sh(6, "wc -c"), Errand{ID: 7, Path: "/bin/sh", Args: []string{"mine", "-c", `echo $0`}})
+		q.send(e, SpawnCommand{ID: 2, Path: "bin/tool"}, in, much, empty, sh(6, "wc -c"), SpawnCommand{ID: 7, Path: "/bin/sh", Args: []string{"mine", "-c", `echo $0`}})
 		got := map[uint64]string{}
 		for id := uint64(1); id <= 7; id++ {
 			is := q.done(id)
@@ -238,7 +238,7 @@ func TestErrandsGetWhatIsTheirs(t *testing.T) {
 	})
 }
 
-func TestAnErrandThatCannotRunSaysWhyAsStartDoes(t *testing.T) {
+func TestAnCommandThatCannotRunSaysWhyAsStartDoes(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		c.Dir = t.TempDir()
 		proctest.WriteFile(t, filepath.Join(c.Dir, "plain"), "echo hi\n", 0o644)
@@ -257,7 +257,7 @@ func TestAnErrandThatCannotRunSaysWhyAsStartDoes(t *testing.T) {
 			{"./nohash", 126, "start ./nohash: neither a program nor a script with a #! line"},
 		} {
 			id := uint64(i)
-			q.send(Errand{ID: id, Path: want.path})
+			q.send(SpawnCommand{ID: id, Path: want.path})
 			is := q.done(id)
 			e := is.ended
 			if e.Err == nil || e.Err.Error() != want.text || fault.Exit(e.Err) != want.code || fault.KindOf(e.Err) != fault.Invalid || is.began {
@@ -268,7 +268,7 @@ func TestAnErrandThatCannotRunSaysWhyAsStartDoes(t *testing.T) {
 		if e := q.done(50).ended; e.Err != nil || e.Exit.Code != 5 {
 			t.Errorf("the next: %+v", e)
 		}
-		for _, bad := range []Errand{{ID: 60, Path: "true"}, {ID: 60, Path: "/a\x00"}, {ID: 60, Path: "/a", Args: []string{"\x00"}},
+		for _, bad := range []SpawnCommand{{ID: 60, Path: "true"}, {ID: 60, Path: "/a\x00"}, {ID: 60, Path: "/a", Args: []string{"\x00"}},
 			{ID: 60, Path: "/a", Env: []string{"A=\x00"}}, {ID: 60, Path: "/a", Stdin: make([]byte, MaxStdin+1)}} {
 			if err := q.s.Send(sh(61, ":"), bad); fault.KindOf(err) != fault.Invalid {
 				t.Errorf("%.20q: %v", bad.Path, err)
@@ -277,7 +277,7 @@ func TestAnErrandThatCannotRunSaysWhyAsStartDoes(t *testing.T) {
 		q.s.Close()
 		q.drain()
 		if q.told[61] != nil {
-			t.Error("an errand was queued beside one that was refused")
+			t.Error("a command was queued beside one that was refused")
 		}
 	})
 }
@@ -319,7 +319,7 @@ func TestNothingBeginsWithoutALicence(t *testing.T) {
 		if e := q.done(2).ended; e.Exit.Code != 6 {
 			t.Errorf("got %+v", e)
 		}
-		q.s.crew.until(bootTime()) // as of an agent that was stopped, and said it long ago
+		q.s.executor.until(bootTime()) // as of an agent that was stopped, and said it long ago
 		given(3)
 		q.send(sh(4, "exit 0"))
 		q.s.Until(time.Hour)
@@ -390,7 +390,7 @@ func TestKillAsksBeforeItKills(t *testing.T) {
 	})
 }
 
-func TestAnErrandThatIsDeafOrOverItsTimeIsKilled(t *testing.T) {
+func TestAnCommandThatIsDeafOrOverItsTimeIsKilled(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		c.Grace = time.Millisecond
 		q := open(t, c)
@@ -481,7 +481,7 @@ func TestASlowReaderSlowsOutputAlone(t *testing.T) {
 	})
 }
 
-// Each errand's bytes are its own, however short its life.
+// Each command's bytes are its own, however short its life.
 func TestOutputIsAttributed(t *testing.T) {
 	inEachSpawner(t, func(t *testing.T, c SpawnerConfig) {
 		c.Slots = 8
@@ -495,11 +495,11 @@ func TestOutputIsAttributed(t *testing.T) {
 			case 0:
 				q.send(sh(id, `head -c "$1" /dev/zero`, fmt.Sprint(id*200)))
 			case 1:
-				q.send(Errand{ID: id, Path: "/bin/echo", Args: []string{"echo", fmt.Sprint(id)}})
+				q.send(SpawnCommand{ID: id, Path: "/bin/echo", Args: []string{"echo", fmt.Sprint(id)}})
 			case 2:
 				q.send(sh(id, `echo $1 >&2; exit $(($1 % 100))`, fmt.Sprint(id)))
 			default:
-				q.send(Errand{ID: id, Path: "/bin/true"})
+				q.send(SpawnCommand{ID: id, Path: "/bin/true"})
 			}
 		}
 		for id := range n {

@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/wire"
 )
 
-func TestErrandsAndEventsCrossTheWire(t *testing.T) {
+func TestCommandsAndEventsCrossTheWire(t *testing.T) {
 	t.Parallel()
 	var down []byte
 	sent := []frame.FrameCommand{
@@ -22,7 +22,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 		{ID: 2, Path: "/b", Stdin: []byte{}},
 	}
 	for i := range sent {
-		down = frame.AppendErrand(down, &sent[i])
+		down = frame.AppendCommand(down, &sent[i])
 	}
 	for cutAt := range down { // no part of a frame is taken for one
 		rest := down[:cutAt]
@@ -33,7 +33,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 			}
 			rest = next
 			j, ok := frame.NewJob(body)
-			if !ok || kind != frame.FrameErrand {
+			if !ok || kind != frame.FrameStart {
 				t.Fatalf("of %d bytes: frame %d is of kind %d, %+v", cutAt, n, kind, j)
 			}
 		}
@@ -47,7 +47,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 		rest = next
 		j, ok := frame.NewJob(body)
 		if !ok {
-			t.Fatal("no errand")
+			t.Fatal("no command")
 		}
 		got = append(got, frame.FrameCommand{ID: j.ID, Path: unzero(t, j.Path)[0], Args: unzero(t, j.Args...), Env: unzero(t, j.Env...), Stdin: j.Stdin, Timeout: j.Timeout})
 	}
@@ -57,7 +57,7 @@ func TestErrandsAndEventsCrossTheWire(t *testing.T) {
 	}
 
 	at := time.Unix(1_700_000_000, 123)
-	end := frame.ErrandEnd{ID: 7, Status: 9 << 8, TimedOut: true, Stopped: true, Left: 2, User: 1, System: 2, MaxRSS: 3, Began: at, Ended: at.Add(time.Second), Output: [2]int64{5, 6}}
+	end := frame.CommandEnd{ID: 7, Status: 9 << 8, TimedOut: true, Stopped: true, Left: 2, User: 1, System: 2, MaxRSS: 3, Began: at, Ended: at.Add(time.Second), Output: [2]int64{5, 6}}
 	up := frame.AppendBegan(nil, 7, 42, at)
 	up = end.AppendTo(up)
 	up = frame.AppendUnfit(up, &frame.Job{ID: 8, Path: []byte("/no/such\x00")}, syscall.ENOENT, at)
@@ -102,9 +102,9 @@ func unzero(t *testing.T, texts ...[]byte) (list []string) {
 
 func FuzzFrames(f *testing.F) {
 	e := frame.FrameCommand{ID: 1, Path: "/bin/true", Args: []string{"true"}, Env: []string{"A=1"}, Stdin: []byte("in")}
-	f.Add(frame.AppendErrand(nil, &e))
-	f.Add((&frame.ErrandEnd{ID: 2}).AppendTo(frame.AppendBegan(nil, 2, 3, time.Unix(0, 0))))
-	f.Add([]byte{1, 0, 0, 0, frame.FrameErrand})
+	f.Add(frame.AppendCommand(nil, &e))
+	f.Add((&frame.CommandEnd{ID: 2}).AppendTo(frame.AppendBegan(nil, 2, 3, time.Unix(0, 0))))
+	f.Add([]byte{1, 0, 0, 0, frame.FrameStart})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		taken := 0
 		for rest := b; ; {

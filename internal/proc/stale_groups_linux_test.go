@@ -27,7 +27,7 @@ func TestWhatEscapedAHerdIsFoundInItsGroup(t *testing.T) {
 	defer hold.Close()
 	out := proctest.NewOutlet(t)
 	c := shell(hidden + `echo ready; read x; kill -KILL "$PPID"; sleep 1000`)
-	c.Stdin, c.Stdout, c.herded, c.Limits = hold, out.W, true, resource.Limits{Memory: 500 * mib}
+	c.Stdin, c.Stdout, c.subreaper, c.Limits = hold, out.W, true, resource.Limits{Memory: 500 * mib}
 	p := start(t, c)
 	if p.Limits().Memory == resource.ByWatching {
 		p.Kill()
@@ -60,11 +60,11 @@ func ends(t *testing.T, pid int) {
 }
 
 // bereave starts a limited tree under an agent of its own, and hands over both.
-func bereave(t *testing.T, herded bool) (agent *exec.Cmd, minder int, token string, out *proctest.Outlet) {
+func bereave(t *testing.T, subreaper bool) (agent *exec.Cmd, supervisor int, token string, out *proctest.Outlet) {
 	t.Helper()
 	out = proctest.NewOutlet(t)
 	token = "bereft-" + strconv.Itoa(os.Getpid()) + strings.ReplaceAll(filepath.Base(t.Name()), "_", "-")
-	agent = agentPart{Script: hidden + wait, Token: token, Herded: herded, Limits: resource.Limits{Memory: 500 * mib, CPUs: 1, Processes: 100}}.command(t, out.W)
+	agent = agentPart{Script: hidden + wait, Token: token, Herded: subreaper, Limits: resource.Limits{Memory: 500 * mib, CPUs: 1, Processes: 100}}.command(t, out.W)
 	if err := agent.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -81,22 +81,22 @@ func bereave(t *testing.T, herded bool) (agent *exec.Cmd, minder int, token stri
 }
 
 func TestGroupsOfTheDeadAreRemoved(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
-		t.Run("minder", func(t *testing.T) {
-			agent, minder, token, out := bereave(t, herded)
-			signalAll(t, syscall.SIGKILL, minder)
+	inEachPen(t, func(t *testing.T, subreaper bool) {
+		t.Run("supervisor", func(t *testing.T) {
+			agent, supervisor, token, out := bereave(t, subreaper)
+			signalAll(t, syscall.SIGKILL, supervisor)
 			_ = agent.Wait()
 			out.RequireClosed()
 			noGroups(t, token)
 		})
 		t.Run("agent", func(t *testing.T) {
-			agent, minder, token, out := bereave(t, herded)
+			agent, supervisor, token, out := bereave(t, subreaper)
 			signalAll(t, syscall.SIGKILL, agent.Process.Pid)
 			_ = agent.Wait()
 			out.WaitForClose()
-			ends(t, minder)
-			if herded {
-				noGroups(t, token) // its minder had the time
+			ends(t, supervisor)
+			if subreaper {
+				noGroups(t, token) // its supervisor had the time
 			}
 			if _, err := resource.RemoveStaleGroups(); err != nil {
 				t.Error(err)
@@ -105,9 +105,9 @@ func TestGroupsOfTheDeadAreRemoved(t *testing.T) {
 		})
 		for name, sweep := range map[string]func(token string) (int, error){"both": Sweep, "both unnamed": func(string) (int, error) { return resource.RemoveStaleGroups() }} {
 			t.Run(name, func(t *testing.T) {
-				agent, minder, token, out := bereave(t, herded)
+				agent, supervisor, token, out := bereave(t, subreaper)
 				signalAll(t, syscall.SIGSTOP, agent.Process.Pid)
-				signalAll(t, syscall.SIGKILL, minder, agent.Process.Pid)
+				signalAll(t, syscall.SIGKILL, supervisor, agent.Process.Pid)
 				_ = agent.Wait()
 				if _, err := sweep(token); err != nil {
 					t.Error(err)
@@ -131,12 +131,12 @@ func TestGroupsOfTheLivingAreLeftAlone(t *testing.T) {
 }
 
 func TestInnerGroupsGoWithTheOuterOne(t *testing.T) {
-	inEachPen(t, func(t *testing.T, herded bool) {
+	inEachPen(t, func(t *testing.T, subreaper bool) {
 		out := proctest.NewOutlet(t)
 		l := resource.Limits{Memory: 500 * mib, Processes: 300}
-		inner := agentPart{Script: proctest.Daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: herded, Limits: l}.command(t, nil)
+		inner := agentPart{Script: proctest.Daemon + wait, Token: "in-" + strconv.Itoa(os.Getpid()), Herded: subreaper, Limits: l}.command(t, nil)
 		c := shell(`"$SELF"`)
-		c.Env, c.Stdout, c.herded, c.Limits = inner.Env, out.W, herded, l
+		c.Env, c.Stdout, c.subreaper, c.Limits = inner.Env, out.W, subreaper, l
 		p := start(t, c)
 		out.WaitForLine("ready", 2)
 		p.Kill()

@@ -11,7 +11,7 @@ import (
 )
 
 // Sweep kills whatever on this machine carries token or is in a cgroup of that
-// tree, and its descendants, and returns once none of them can run any more. It is for a tree with a minder that may
+// tree, and its descendants, and returns once none of them can run any more. It is for a tree with a supervisor that may
 // have died too; nothing to kill is not an error. killed counts processes. It
 // fails on a tree that holds the caller, and when something is left: because it
 // may not be killed (a fault of kind Denied), or because it does not end.

@@ -33,8 +33,8 @@ func (s *seat) refused(cmd *exec.Cmd, role string) string {
 }
 
 func TestAKernelWithoutUserNamespacesGivesNoView(t *testing.T) {
-	for _, herded := range []bool{false, true} {
-		s := newSeat(t, plainUser, herded)
+	for _, subreaper := range []bool{false, true} {
+		s := newSeat(t, plainUser, subreaper)
 		cmd := s.agent("echo > ran", nil)
 		uid := s.uid
 		if os.Geteuid() == 0 {
@@ -101,7 +101,7 @@ func (s *seat) nest(script, out string) {
 	s.t.Helper()
 	proctest.WriteFile(s.t, s.dir+"/ml/inner/own", "", 0o644)
 	s.own(s.dir)
-	part, err := json.Marshal(agentPart{Script: script, Out: out, Herded: s.herded, View: &mount.View{Hostname: "algo-2", Binds: []mount.Bind{
+	part, err := json.Marshal(agentPart{Script: script, Out: out, Herded: s.subreaper, View: &mount.View{Hostname: "algo-2", Binds: []mount.Bind{
 		{Source: seatML + "/inner", Target: seatML}, {Source: seatState, Target: seatState}, {Source: s.dir + "/hosts", Target: "/drover-test-hosts"},
 	}}})
 	if err != nil {
@@ -136,7 +136,7 @@ func TestAViewInAViewDiesWithIt(t *testing.T) {
 	})
 }
 
-// What a herd loses with its minder the agent itself finds, in other namespaces
+// What a tree by subreaper loses with its supervisor the agent itself finds, in other namespaces
 // than its own.
 func TestAViewDiesThoughItsMinderIsKilled(t *testing.T) {
 	inEachView(t, func(s *seat) {
@@ -152,7 +152,7 @@ func TestAViewDiesThoughItsMinderIsKilled(t *testing.T) {
 	})
 }
 
-// A minder that was stopped hears nothing on its socket, only the signal of
+// A supervisor that was stopped hears nothing on its socket, only the signal of
 // its parent's death.
 func TestAViewDiesWithItsAgentThoughItsMinderIsStopped(t *testing.T) {
 	inEachView(t, func(s *seat) {
@@ -169,12 +169,12 @@ func TestTheNextAgentSweepsAView(t *testing.T) {
 	inEachView(t, func(s *seat) {
 		out := proctest.NewOutlet(s.t)
 		token := "next-" + strconv.Itoa(os.Getpid()) + "-" + strconv.Itoa(int(out.W.Fd()))
-		cmd := s.begin(s.as(agentPart{Script: proctest.Daemon + proctest.Daemon + wait, Token: token, Herded: s.herded, View: &s.view}.command(s.t, out.W)))
+		cmd := s.begin(s.as(agentPart{Script: proctest.Daemon + proctest.Daemon + wait, Token: token, Herded: s.subreaper, View: &s.view}.command(s.t, out.W)))
 		out.WaitForLine("ready", 3)
-		minder := childOf(s.t, cmd.Process.Pid)
+		supervisor := childOf(s.t, cmd.Process.Pid)
 		signalAll(s.t, syscall.SIGSTOP, cmd.Process.Pid)
-		if s.herded { // a namespace's death needs no sweep: let one find it alive
-			signalAll(s.t, syscall.SIGKILL, minder)
+		if s.subreaper { // a namespace's death needs no sweep: let one find it alive
+			signalAll(s.t, syscall.SIGKILL, supervisor)
 			signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
 			_ = cmd.Wait()
 		}
@@ -185,7 +185,7 @@ func TestTheNextAgentSweepsAView(t *testing.T) {
 		if _, serr := fmt.Sscanf(string(got), "%d <nil>", &killed); serr != nil || err != nil || killed < 2 {
 			s.t.Errorf("%q, %v", got, err)
 		}
-		if !s.herded {
+		if !s.subreaper {
 			signalAll(s.t, syscall.SIGKILL, cmd.Process.Pid)
 			_ = cmd.Wait()
 		}
@@ -238,7 +238,7 @@ func TestWhatIsMountedLaterIsSeenInAView(t *testing.T) {
 			s.t.Fatal(err)
 		}
 		s.own(s.dir)
-		agent := s.as(agentPart{Script: "echo ready > said; read x < go; ls shared/later", Out: s.dir + "/saw", Herded: s.herded, View: &s.view}.command(s.t, nil))
+		agent := s.as(agentPart{Script: "echo ready > said; read x < go; ls shared/later", Out: s.dir + "/saw", Herded: s.subreaper, View: &s.view}.command(s.t, nil))
 		// A machine of its own, which shares its mounts.
 		ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second) // not a timing assertion: one that waits for the other's word may wait in vain
 		defer cancel()

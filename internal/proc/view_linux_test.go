@@ -26,11 +26,11 @@ const (
 
 // seat is a folder of an agent's, and the view of it that its programs get.
 type seat struct {
-	t      *testing.T
-	dir    string // with ml, state and hosts
-	view   mount.View
-	uid    int
-	herded bool
+	t         *testing.T
+	dir       string // with ml, state and hosts
+	view      mount.View
+	uid       int
+	subreaper bool
 }
 
 // Two targets that no machine has, one of them below a folder of its own.
@@ -42,10 +42,10 @@ const (
 // inEachView runs f as root and as a plain user, with either pen.
 func inEachView(t *testing.T, f func(s *seat)) {
 	for _, who := range []struct {
-		name   string
-		uid    int
-		herded bool
-	}{{"root", 0, false}, {"root herded", 0, true}, {"plain", plainUser, false}, {"plain herded", plainUser, true}} {
+		name      string
+		uid       int
+		subreaper bool
+	}{{"root", 0, false}, {"root subreaper", 0, true}, {"plain", plainUser, false}, {"plain subreaper", plainUser, true}} {
 		t.Run(who.name, func(t *testing.T) {
 			uid := who.uid
 			if own := os.Geteuid(); own != 0 {
@@ -54,22 +54,22 @@ func inEachView(t *testing.T, f func(s *seat)) {
 				}
 				uid = own
 			}
-			f(newSeat(t, uid, who.herded))
+			f(newSeat(t, uid, who.subreaper))
 		})
 	}
 }
 
-func newSeat(t *testing.T, uid int, herded bool) *seat {
+func newSeat(t *testing.T, uid int, subreaper bool) *seat {
 	t.Helper()
 	dir := filepath.Dir(publicCopy(t)) // beside the copy, which it shows
-	s := &seat{t: t, dir: dir, uid: uid, herded: herded}
+	s := &seat{t: t, dir: dir, uid: uid, subreaper: subreaper}
 	proctest.WriteFile(t, dir+"/ml/code/x", "", 0o644)
 	proctest.WriteFile(t, dir+"/state/x", "", 0o644)
 	proctest.WriteFile(t, dir+"/hosts", "10.0.0.1 algo-1\n", 0o644)
 	s.own(dir)
 	if first := s.probe(); strings.HasPrefix(first, "refused: ") {
 		t.Skip(first)
-	} else if first == "namespace false\n" && !herded {
+	} else if first == "namespace false\n" && !subreaper {
 		t.Skip("no PID namespace for a view here") // as in a container, where a part of /proc is hidden
 	}
 	s.view = mount.View{Hostname: "algo-1", Binds: []mount.Bind{{Source: dir + "/ml", Target: seatML}, {Source: dir + "/state", Target: seatState}, {Source: dir + "/hosts", Target: "/etc/hosts"}}}
@@ -82,7 +82,7 @@ var probed = map[string]string{}
 // the simplest kind. Whatever is refused after that is a failure.
 func (s *seat) probe() string {
 	s.t.Helper()
-	kind := fmt.Sprint(s.uid, s.herded)
+	kind := fmt.Sprint(s.uid, s.subreaper)
 	if _, known := probed[kind]; !known {
 		s.view = mount.View{Hostname: "algo-1", Binds: []mount.Bind{{Source: s.dir, Target: "/drover-test-probe"}}}
 		cmd := s.agent("exit 0", nil)
@@ -124,7 +124,7 @@ func (s *seat) as(cmd *exec.Cmd) *exec.Cmd {
 // agent is one that will start script in the view.
 func (s *seat) agent(script string, stdout *os.File) *exec.Cmd {
 	s.t.Helper()
-	return s.as(agentPart{Script: script, Herded: s.herded, View: &s.view}.command(s.t, stdout))
+	return s.as(agentPart{Script: script, Herded: s.subreaper, View: &s.view}.command(s.t, stdout))
 }
 
 // begin starts an agent that does not outlive the test, nor does its tree.
@@ -149,15 +149,15 @@ func (s *seat) run(script string) string {
 // start gives what the part's program wrote, or why it was not started.
 func (s *seat) start(part agentPart) string {
 	s.t.Helper()
-	part.Herded, part.View, part.Out = s.herded, &s.view, filepath.Join(s.dir, "said")
+	part.Herded, part.View, part.Out = s.subreaper, &s.view, filepath.Join(s.dir, "said")
 	cmd := s.as(part.command(s.t, nil))
 	cmd.Stdout, cmd.Stderr = nil, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		s.t.Fatalf("%v\n%s", err, out)
 	}
-	if string(out) == "namespace false\n" && !s.herded {
-		s.t.Errorf("a herd, though this machine has PID namespaces")
+	if string(out) == "namespace false\n" && !s.subreaper {
+		s.t.Errorf("a tree by subreaper, though this machine has PID namespaces")
 	}
 	text, err := os.ReadFile(part.Out)
 	if err != nil {
@@ -228,7 +228,7 @@ func TestAViewKeepsTheRestOfTheMachine(t *testing.T) {
 	inEachView(t, func(s *seat) {
 		ours := func(line string) bool {
 			return strings.HasPrefix(line, "/drover-test-ml ") || strings.HasPrefix(line, seatState+" ") ||
-				strings.HasPrefix(line, "/opt ") || strings.HasPrefix(line, "/proc ") && !s.herded
+				strings.HasPrefix(line, "/opt ") || strings.HasPrefix(line, "/proc ") && !s.subreaper
 		}
 		list := func(text string) []string { return slices.DeleteFunc(strings.Split(text, "\n"), ours) }
 		if diff := cmp.Diff(list(s.outside(entries)), list(s.run(entries))); diff != "" {
@@ -321,7 +321,7 @@ func TestAMissingTargetBelowALinkIsBuiltWhereItLeads(t *testing.T) {
 func TestTheAgentKnowsTheProgramOfAView(t *testing.T) {
 	inEachView(t, func(s *seat) {
 		out := proctest.NewOutlet(s.t)
-		part := agentPart{Script: "read x; :", Herded: s.herded, View: &s.view, SayPid: true, Token: "pid-" + strconv.Itoa(os.Getpid())}
+		part := agentPart{Script: "read x; :", Herded: s.subreaper, View: &s.view, SayPid: true, Token: "pid-" + strconv.Itoa(os.Getpid())}
 		cmd := s.as(part.command(s.t, out.W))
 		hold, let, err := os.Pipe()
 		if err != nil {

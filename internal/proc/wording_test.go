@@ -54,7 +54,7 @@ func TestASpawnerThatCannotBeSaysWhatIsWrong(t *testing.T) {
 	reads(t, err, fault.Invalid, "start a spawner: 0 slots: want 1 or more", "")
 	_, err = OpenSpawner(t.Context(), SpawnerConfig{Slots: 1, Token: "a:b"})
 	reads(t, err, fault.Invalid, `start a spawner: token "a:b": want 1 to 64 of A-Z a-z 0-9 _ -`, "")
-	reads(t, (&Errand{Path: "true"}).checkErrand(), fault.Invalid, `start "true": want a path with a slash`, "")
+	reads(t, (&SpawnCommand{Path: "true"}).checkCommand(), fault.Invalid, `start "true": want a path with a slash`, "")
 }
 
 func TestWhatTheKernelRefusesHasItsNextStep(t *testing.T) {
@@ -105,13 +105,13 @@ func TestAProgramThatIsNotFoundIsLookedForInTheFolderToo(t *testing.T) {
 	}
 }
 
-func TestAnErrandThatCannotBeSaysWhatIsWrong(t *testing.T) {
-	for want, e := range map[string]Errand{
+func TestAnCommandThatCannotBeSaysWhatIsWrong(t *testing.T) {
+	for want, e := range map[string]SpawnCommand{
 		"start /a: its standard input is over 16 MiB":         {Path: "/a", Stdin: make([]byte, MaxStdin+1)},
 		"start /a\x00: its path holds a zero byte":            {Path: "/a\x00"},
 		"start /a: an argument or variable holds a zero byte": {Path: "/a", Env: []string{"A=\x00"}},
 	} {
-		reads(t, e.checkErrand(), fault.Invalid, want, "")
+		reads(t, e.checkCommand(), fault.Invalid, want, "")
 	}
 }
 

@@ -314,11 +314,11 @@ func TestWhatIsBrokenGivesThatDoubt(t *testing.T) {
 			s := b.tell()
 			b.spoil(t, s)
 			r := s.verify(t)
-			if diff := cmp.Diff(b.want, brief(r.Doubts)); diff != "" {
-				t.Errorf("doubts (-want +got):\n%s\n%v", diff, r.Doubts)
+			if diff := cmp.Diff(b.want, brief(r.Findings)); diff != "" {
+				t.Errorf("doubts (-want +got):\n%s\n%v", diff, r.Findings)
 			}
-			say(&said, b.name, r.Doubts)
-			for _, d := range r.Doubts {
+			say(&said, b.name, r.Findings)
+			for _, d := range r.Findings {
 				rules[d.Rule] = true
 				if d.Why == "" {
 					t.Errorf("%v does not say why", d)

@@ -106,7 +106,7 @@ func TestAnItemIsInOneChunk(t *testing.T) {
 		w.addTotals(newChunk(w, fmt.Sprintf("%06d", i), protocol.Seed{Items: spans}, g))
 	}
 	w.checkPlaced()
-	if diff := cmp.Diff([]string{"items 000001 item 2", "items job item 4"}, brief(v.r.Doubts)); diff != "" {
+	if diff := cmp.Diff([]string{"items 000001 item 2", "items job item 4"}, brief(v.r.Findings)); diff != "" {
 		t.Errorf("doubts (-want +got):\n%s", diff)
 	}
 }

@@ -122,7 +122,7 @@ func (w *world) round(trouble int) {
 			r, err := Verify(ctx, w.w.Store, w.j.Path(), nil)
 			w.check(err)
 			if !r.Sound() || r.Told > 0 {
-				w.t.Fatalf("after %d turns: doubts %v\nnotes %v\n%s", turn, r.Doubts, r.Ignored, w.story(r))
+				w.t.Fatalf("after %d turns: doubts %v\nnotes %v\n%s", turn, r.Findings, r.Ignored, w.story(r))
 			}
 		}
 		a := w.agents[w.r.IntN(len(w.agents))]
@@ -253,7 +253,7 @@ func TestWhatTheLedgerWritesIsSound(t *testing.T) {
 			v, err := views.NewMapView(w.w, w.j).Refresh(t.Context())
 			w.check(err)
 			if !r.Sound() || r.Told > 0 || v.Map.Settled == nil || r.State != v.State || r.Tally != v.Tally || r.Rounds < round+1 {
-				t.Fatalf("seed %d round %d: %s %s, the ledger says %s %s\ndoubts %v\nnotes %v\n%s", seed, round, r.State, tallied(r.Tally), v.State, tallied(v.Tally), r.Doubts, r.Ignored, w.story(r))
+				t.Fatalf("seed %d round %d: %s %s, the ledger says %s %s\ndoubts %v\nnotes %v\n%s", seed, round, r.State, tallied(r.Tally), v.State, tallied(v.Tally), r.Findings, r.Ignored, w.story(r))
 			}
 			for what, is := range map[string]bool{"losses": r.Losses > 0, "handed": r.Handed > 0, "quarantined": r.Tally.Quarantined > 0,
 				"cancelled": r.Tally.Cancelled > 0, "failed": r.Tally.Failed > 0, "succeeded": r.State == job.Succeeded,
@@ -276,7 +276,7 @@ func (w *world) story(r report.Verified) string {
 	for o, err := range w.w.Store.List(w.t.Context(), dir+"/") {
 		w.check(err)
 		rest := strings.TrimPrefix(o.Key, dir+"/")
-		named := strings.HasPrefix(rest, "log/") || slices.ContainsFunc(r.Doubts, func(d report.Finding) bool { return strings.Contains(rest, "/"+d.Log+"/") })
+		named := strings.HasPrefix(rest, "log/") || slices.ContainsFunc(r.Findings, func(d report.Finding) bool { return strings.Contains(rest, "/"+d.Log+"/") })
 		if named {
 			text, err := w.w.Store.Get(w.t.Context(), o.Key)
 			w.check(err)

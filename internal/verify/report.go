@@ -44,8 +44,8 @@ const (
 const maxNamed = 1000
 
 func (v *verifier) addFinding(rule Rule, n report.VerifyNote) {
-	if v.r.Doubted++; len(v.r.Doubts) < maxNamed {
-		v.r.Doubts = append(v.r.Doubts, report.Finding{Rule: rule, VerifyNote: n})
+	if v.r.Doubted++; len(v.r.Findings) < maxNamed {
+		v.r.Findings = append(v.r.Findings, report.Finding{Rule: rule, VerifyNote: n})
 	}
 }
 

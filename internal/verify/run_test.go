@@ -110,10 +110,10 @@ func TestABrokenRunGivesThatDoubt(t *testing.T) {
 		s := trained()
 		b.spoil(s)
 		r := s.verify(t)
-		if diff := cmp.Diff(b.want, brief(r.Doubts)); diff != "" {
+		if diff := cmp.Diff(b.want, brief(r.Findings)); diff != "" {
 			t.Errorf("%s: doubts (-want +got):\n%s", name, diff)
 		}
-		say(&said, name, r.Doubts)
+		say(&said, name, r.Findings)
 	}
 	said.Compare(t, "broken-runs")
 }

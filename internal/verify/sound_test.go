@@ -368,7 +368,7 @@ func TestSoundHistoriesGiveNoDoubt(t *testing.T) {
 	for name, tell := range sound {
 		got := tell().verify(t)
 		if !got.Sound() {
-			t.Errorf("%s: %v", name, got.Doubts)
+			t.Errorf("%s: %v", name, got.Findings)
 		}
 		expected, ok := want[name]
 		if !ok {

@@ -148,5 +148,5 @@ func (v *verifier) checkShort(ctx context.Context) error {
 // reportProgress says how far it has come.
 func (v *verifier) reportProgress() {
 	v.told(report.VerifyProgress{Items: v.done, Of: v.r.Items, Chunks: v.r.Chunks, Entries: v.r.Entries, Outputs: v.r.Outputs,
-		Bytes: v.r.Bytes, Doubts: v.r.Doubted, Notes: v.r.Told})
+		Bytes: v.r.Bytes, Findings: v.r.Doubted, Notes: v.r.Told})
 }

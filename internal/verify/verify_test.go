@@ -95,7 +95,7 @@ func TestWhatTheStoreCannotAnswerIsAnError(t *testing.T) {
 	whole.objects[jobDir+"/results/000000_00000002_0_0_2_2_0_0_0"] = `{"v":2,"id":"000000","n":2,"cut":true}`
 	s := whole.store(t)
 	if r, err := Verify(t.Context(), s, mapPath, nil); err != nil || !r.Sound() {
-		t.Fatalf("%v, %v", r.Doubts, err)
+		t.Fatalf("%v, %v", r.Findings, err)
 	}
 	keys := []string{taskLog + "/", jobDir + "/log/", jobDir + "/chunks/", jobDir + "/results/", at(taskLog, 1), at(jobDir+"/log", 2), at(dirOf("000000"), 3)}
 	for key := range whole.objects {
@@ -181,13 +181,13 @@ func TestALiveJobGivesNoDoubt(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !r.Sound() || r.Told > 0 {
-				t.Errorf("doubts %v, notes %v", r.Doubts, r.Ignored)
+				t.Errorf("doubts %v, notes %v", r.Findings, r.Ignored)
 			}
 			if len(s.objects) == before {
 				t.Error("nothing happened meanwhile")
 			}
 			if again := s.verify(t); !again.Sound() && name != "more items" { // its manifest is no range
-				t.Errorf("afterwards: %v", again.Doubts)
+				t.Errorf("afterwards: %v", again.Findings)
 			}
 		})
 	}
@@ -216,7 +216,7 @@ func TestManyItemsTakeLittleMemory(t *testing.T) {
 		}
 	})
 	if err != nil || !r.Sound() || r.State != job.Succeeded || r.Items != items {
-		t.Fatalf("%v, %d doubts, %v", err, r.Doubted, r.Doubts[:min(3, len(r.Doubts))])
+		t.Fatalf("%v, %d doubts, %v", err, r.Doubted, r.Findings[:min(3, len(r.Findings))])
 	}
 	if grown := int64(most) - int64(before.HeapInuse); grown > 48<<20 {
 		t.Errorf("it took %d MB", grown>>20)
@@ -268,7 +268,7 @@ func TestAReportIsBounded(t *testing.T) {
 	}
 	s.own("000000", "a", 1, `"results":[`+strings.Join(all, ",")+`]`, ended)
 	r := s.verify(t)
-	if r.Doubted != n || len(r.Doubts) != maxNamed || r.Sound() {
-		t.Errorf("%d doubts, %d named", r.Doubted, len(r.Doubts))
+	if r.Doubted != n || len(r.Findings) != maxNamed || r.Sound() {
+		t.Errorf("%d doubts, %d named", r.Doubted, len(r.Findings))
 	}
 }

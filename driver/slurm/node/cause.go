@@ -16,7 +16,7 @@ import (
 // Slurm writes the reason into the output of a task first; in a job on several nodes only into that
 // of the first node, so the others ask Slurm. The first asks too if it finds no reason: when a
 // preempted job's grace begins, its steps get a signal that looks like that of scancel.
-func (m *minder) findStopCause() (n Notice, known bool) {
+func (m *supervisor) findStopCause() (n Notice, known bool) {
 	out := records.OutFile(m.folder, m.place.slurm, m.task)
 	said, heard := CauseOf(folder.Tail(out))
 	if heard && !(said.Asked && m.step) {

@@ -154,11 +154,11 @@ func outlast(p place, o records.Orders, terms <-chan os.Signal) (code int, asked
 			code = 0
 			for _, i := range rows(p, o) {
 				n := records.Heard(p.folder, i)
-				if n.Fate != nil || n.Up == nil {
+				if n.Outcome != nil || n.Up == nil {
 					ended++
 				}
-				if n.Fate != nil {
-					code = max(code, n.Fate.Code)
+				if n.Outcome != nil {
+					code = max(code, n.Outcome.Code)
 				}
 			}
 			if ended == o.Agents {

@@ -57,12 +57,12 @@ func (o Orders) BootFields() driver.Boot {
 	return driver.Boot{Binary: o.Binary, Store: o.Store, Job: o.Job}
 }
 
-// Note is a line of an agent's file. The agent writes End; its supervisor writes Up, Fate and Asked.
+// Note is a line of an agent's file. The agent writes End; its supervisor writes Up, Outcome and Asked.
 type Note struct {
 	Up      *Up    `json:"up,omitempty"`
 	End     *End   `json:"end,omitempty"`
-	Fate    *End   `json:"fate,omitempty"`    // how the kernel says it ended
-	Stopped bool   `json:"stopped,omitempty"` // of Fate: a Stop had reached it
+	Outcome *End   `json:"outcome,omitempty"` // how the kernel says it ended
+	Stopped bool   `json:"stopped,omitempty"` // of Outcome: a Stop had reached it
 	Asked   bool   `json:"asked,omitempty"`   // a person ended it by Slurm's own means
 	Taken   bool   `json:"taken,omitempty"`   // Slurm told it to go
 	Why     string `json:"why,omitempty"`     // of Asked and Taken
@@ -120,8 +120,8 @@ func fold(notes []Note) (all Note) {
 		if all.End == nil {
 			all.End = n.End
 		}
-		if all.Fate == nil {
-			all.Fate, all.Stopped = n.Fate, n.Stopped
+		if all.Outcome == nil {
+			all.Outcome, all.Stopped = n.Outcome, n.Stopped
 		}
 		if (n.Asked || n.Taken) && !all.Asked && !all.Taken {
 			all.Asked, all.Taken, all.Why = n.Asked, n.Taken, n.Why

@@ -33,7 +33,7 @@ type seat struct {
 	host string
 }
 
-var _ Desk = seat{}
+var _ Calls = seat{}
 
 func (s seat) Call(ctx context.Context, host, line string) (int, error) {
 	switch {

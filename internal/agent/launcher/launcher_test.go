@@ -157,7 +157,7 @@ func openDesk(t *testing.T) (*ends, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { desk.Close() })
-	return e, DeskVariable + "=" + addr
+	return e, CallsVariable + "=" + addr
 }
 
 func TestARemoteShellRunsOnTheOtherNode(t *testing.T) {
@@ -189,7 +189,7 @@ func TestARemoteShellRunsOnTheOtherNode(t *testing.T) {
 	if status, _, errs := run(t, []string{desk}, self(t), "rsh", "algo-9", "true"); status != 255 || !strings.Contains(errs, "algo-9") {
 		t.Errorf("a node that is not: %d, %q", status, errs)
 	}
-	if status, _, errs := run(t, []string{DeskVariable + "="}, self(t), "rsh", "algo-2", "true"); status != 255 || !strings.Contains(errs, DeskVariable) {
+	if status, _, errs := run(t, []string{CallsVariable + "="}, self(t), "rsh", "algo-2", "true"); status != 255 || !strings.Contains(errs, CallsVariable) {
 		t.Errorf("no desk: %d, %q", status, errs)
 	}
 	_ = server.Process.Signal(os.Interrupt)

@@ -118,7 +118,7 @@ func (m *machine) run(status int, argv ...string) []string {
 		if node == 0 {
 			what = line
 		}
-		s := start(m.t, m.on(node, what), DeskVariable+"="+desk, fmt.Sprint("NODE=", node), "TMPDIR=/tmp", contract.CodeVariable+"="+m.dirs[node])
+		s := start(m.t, m.on(node, what), CallsVariable+"="+desk, fmt.Sprint("NODE=", node), "TMPDIR=/tmp", contract.CodeVariable+"="+m.dirs[node])
 		if node > 0 {
 			s.Stdout, s.Stderr = os.Stdout, os.Stderr
 		}

@@ -15,9 +15,9 @@ const userTmpdir = "DROVER_LAUNCH_TMPDIR"
 // machine, which each count from 1, would take each other's, and those that were
 // left behind. Remove it in the end; of a process that is killed, the agent does.
 func settle() (temp string, err error) {
-	desk := os.Getenv(DeskVariable)
+	desk := os.Getenv(CallsVariable)
 	if desk == "" {
-		return "", errNoDesk()
+		return "", errNoCalls()
 	}
 	if temp, err = os.MkdirTemp(filepath.Dir(desk), "mpi"); err != nil {
 		return "", fault.Wrap(err, fault.Full, "Free some space, or set TMPDIR to a folder with room.", "start mpiexec")

@@ -19,7 +19,7 @@ func TestAnMPIsDaemonsHaveAFolderOfTheirOwn(t *testing.T) {
 		argv := append([]string{self(t), "launch", "mpi", "--family", "Open MPI", "--hosts", "a,b", "--", "sh", "-c", script, "sh"}, one(self(t), []string{"sh", "-c", `echo ${TMPDIR-none}; env | grep -c DROVER_LAUNCH`})...)
 		_, out, errs := run(t, []string{desk, "TMPDIR=" + was, "DROVER=false"}, argv...)
 		lines := strings.Split(out, "\n")
-		if len(lines) != 4 || filepath.Dir(lines[0]) != filepath.Dir(strings.TrimPrefix(desk, DeskVariable+"=")) || lines[1] != want || lines[2] != "0" {
+		if len(lines) != 4 || filepath.Dir(lines[0]) != filepath.Dir(strings.TrimPrefix(desk, CallsVariable+"=")) || lines[1] != want || lines[2] != "0" {
 			t.Errorf("TMPDIR=%q: %q %s", was, lines, errs)
 			continue
 		}

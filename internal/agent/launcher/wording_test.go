@@ -19,9 +19,9 @@ func TestCommandsOfDroversOwnSayWhatIsMeantForUsers(t *testing.T) {
 	}{
 		{[]string{"launch", "fly"}, fault.ExitUsage, "drover: launch: this command is for drover itself\n  Use drover run --launcher.\n"},
 		{[]string{"rsh", "-x", "algo-2"}, 255, "drover: rsh: want a host and a command\n  Write it as drover rsh algo-2 hostname.\n"},
-		{[]string{"rsh", "algo-2", "hostname"}, 255, "drover: reach the agent: " + DeskVariable + " is not set\n  It works inside a job of several nodes with --launcher mpi.\n"},
+		{[]string{"rsh", "algo-2", "hostname"}, 255, "drover: reach the agent: " + CallsVariable + " is not set\n  It works inside a job of several nodes with --launcher mpi.\n"},
 	} {
-		status, _, errs := run(t, []string{DeskVariable + "="}, append([]string{self(t)}, row.args...)...)
+		status, _, errs := run(t, []string{CallsVariable + "="}, append([]string{self(t)}, row.args...)...)
 		if status != row.status || errs != row.says {
 			t.Errorf("%q: status %d, %q, want %d, %q", row.args, status, errs, row.status, row.says)
 		}
@@ -57,7 +57,7 @@ func TestWithoutRoomForItsFilesALaunchSaysWhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	below := filepath.Join(file, "desk")
-	t.Setenv(DeskVariable, below)
+	t.Setenv(CallsVariable, below)
 	_, err := settle()
 	if err == nil || !strings.HasPrefix(err.Error(), "start mpiexec: ") || fault.Hint(err) != "Free some space, or set TMPDIR to a folder with room." || fault.KindOf(err) != fault.Full {
 		t.Errorf("kind %v, %v\n%s", fault.KindOf(err), err, fault.Hint(err))

@@ -71,17 +71,17 @@ func BenchmarkCrew(b *testing.B) {
 
 // idler is a runner that runs nothing.
 type idler struct {
-	sent   chan []proc.Errand
+	sent   chan []proc.SpawnCommand
 	events chan []proc.Spawned
 }
 
 func newIdler() *idler {
-	i := &idler{make(chan []proc.Errand, 1024), make(chan []proc.Spawned, 4)}
+	i := &idler{make(chan []proc.SpawnCommand, 1024), make(chan []proc.Spawned, 4)}
 	data := bytes.Repeat([]byte("x"), 64)
 	go func() { // ends with Close
 		defer close(i.events)
-		for errands := range i.sent {
-			for part := range slices.Chunk(errands, 16) {
+		for commands := range i.sent {
+			for part := range slices.Chunk(commands, 16) {
 				var batch []proc.Spawned
 				for _, e := range part {
 					now := time.Now()
@@ -96,12 +96,15 @@ func newIdler() *idler {
 	return i
 }
 
-func (i *idler) Send(errands ...proc.Errand) error { i.sent <- slices.Clone(errands); return nil }
-func (i *idler) Until(time.Duration)               {}
-func (i *idler) Drop()                             {}
-func (i *idler) Kill(syscall.Signal, ...uint64)    {}
-func (i *idler) Events() <-chan []proc.Spawned     { return i.events }
-func (i *idler) Close()                            { close(i.sent) }
+func (i *idler) Send(commands ...proc.SpawnCommand) error {
+	i.sent <- slices.Clone(commands)
+	return nil
+}
+func (i *idler) Until(time.Duration)            {}
+func (i *idler) Drop()                          {}
+func (i *idler) Kill(syscall.Signal, ...uint64) {}
+func (i *idler) Events() <-chan []proc.Spawned  { return i.events }
+func (i *idler) Close()                         { close(i.sent) }
 
 // BenchmarkFetch runs a map of b.N items that each fetch a small file from a server on
 // this machine; its runner only says that all has ended.

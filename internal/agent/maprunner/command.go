@@ -22,7 +22,7 @@ type commands struct {
 }
 
 // tryCommand is the command of a try. What no program could be given is fault.Invalid.
-func (c *commands) tryCommand(ctx context.Context, t *try, it manifest.Item) (e proc.Errand, err error) {
+func (c *commands) tryCommand(ctx context.Context, t *try, it manifest.Item) (e proc.SpawnCommand, err error) {
 	s, spec := t.chunk.source, &c.Job.Spec
 	var stored, files []source.ProvidedFile
 	if t.share != nil {
@@ -48,7 +48,7 @@ func (c *commands) tryCommand(ctx context.Context, t *try, it manifest.Item) (e 
 	if spec.Stream {
 		line, err := s.Message(told, t.N, places, files)
 		t.timeout = c.order.Timeout
-		return proc.Errand{ID: t.id, Stdin: line, Timeout: t.timeout}, err
+		return proc.SpawnCommand{ID: t.id, Stdin: line, Timeout: t.timeout}, err
 	}
 	args, err := s.Command.Fill(it, places)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c *commands) tryCommand(ctx context.Context, t *try, it manifest.Item) (e 
 		return e, fault.New(fault.Invalid, "", "run item %d: it is too long for a variable: use --stdin", it.N)
 	}
 	t.timeout = c.order.Timeout
-	e = proc.Errand{ID: t.id, Path: c.prepared.Path, Timeout: t.timeout, Env: s.Environ(told, t.N, places, files), Memory: int64(c.memoryOfTry(t))}
+	e = proc.SpawnCommand{ID: t.id, Path: c.prepared.Path, Timeout: t.timeout, Env: s.Environ(told, t.N, places, files), Memory: int64(c.memoryOfTry(t))}
 	e.Args = append(make([]string, 0, 1+len(args)), c.prepared.Name)
 	if c.prepared.Name == "" {
 		e.Args[0] = c.prepared.Path

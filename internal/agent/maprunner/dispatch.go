@@ -227,7 +227,7 @@ func (d *dispatcher) nextWithFiles() (t *try, it manifest.Item) {
 	for _, w := range d.chunks.chunks {
 		for {
 			soon := w.owned.Soon(1)
-			if len(soon) == 0 || !d.files.cache.Has(soon[0]) && (w.owned.Careful() || len(d.waiting) >= d.groups.freePlaces()) {
+			if len(soon) == 0 || !d.files.cache.Has(soon[0]) && (w.owned.Isolated() || len(d.waiting) >= d.groups.freePlaces()) {
 				break // an item that is suspect is named when it begins, not while a download may be the end of us
 			}
 			n, ok := w.owned.Next()

@@ -18,16 +18,16 @@ type slotGroup struct {
 	all      *slotGroups
 	slots    int
 	executor executor
-	quit     chan struct{} // closed by stopPassingOn: reports are not taken any more
-	recorded chan struct{} // closed when the recorder has ended
-	batch    []proc.Errand // to be sent
-	running  int           // tries sent, or in batch, and not ended
-	queued   int           // of these, not begun
-	bytes    int           // of their items
-	moved    time.Duration // when one of its tries last began or ended
-	suspects []*try        // one of them has killed the runner: each runs alone now
-	soloTry  *try          // the one that does
-	useless  bool          // nothing can be run: the job fails
+	quit     chan struct{}       // closed by stopPassingOn: reports are not taken any more
+	recorded chan struct{}       // closed when the recorder has ended
+	batch    []proc.SpawnCommand // to be sent
+	running  int                 // tries sent, or in batch, and not ended
+	queued   int                 // of these, not begun
+	bytes    int                 // of their items
+	moved    time.Duration       // when one of its tries last began or ended
+	suspects []*try              // one of them has killed the runner: each runs alone now
+	soloTry  *try                // the one that does
+	useless  bool                // nothing can be run: the job fails
 }
 
 // startExecutor starts the runner and its recorder.

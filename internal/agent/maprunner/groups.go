@@ -21,7 +21,7 @@ import (
 
 // executor runs commands; what each method promises is said at proc.Spawner.
 type executor interface {
-	Send(...proc.Errand) error
+	Send(...proc.SpawnCommand) error
 	Until(time.Duration)
 	Drop()
 	Kill(sig syscall.Signal, ids ...uint64)

@@ -109,13 +109,13 @@ func openMortal(ctx context.Context, c proc.SpawnerConfig) (processExecutor, err
 	return m, nil
 }
 
-func (m *mortal) Send(errands ...proc.Errand) error {
+func (m *mortal) Send(commands ...proc.SpawnCommand) error {
 	m.mu.Lock()
-	for _, e := range errands {
+	for _, e := range commands {
 		m.deadly[e.ID] = e.Args[len(e.Args)-1] == "deadly"
 	}
 	m.mu.Unlock()
-	return m.Spawner.Send(errands...)
+	return m.Spawner.Send(commands...)
 }
 
 // pass passes on what comes before the end: whether the deadly one began is never

@@ -16,7 +16,7 @@ type streamExecutor struct {
 	all *slotGroups
 }
 
-func (s streamExecutor) Send(commands ...proc.Errand) error {
+func (s streamExecutor) Send(commands ...proc.SpawnCommand) error {
 	items := make([]stream.Item, len(commands))
 	for i, e := range commands {
 		items[i] = stream.Item{ID: e.ID, N: int(recorder.ItemOf(e.ID)), Line: e.Stdin, Timeout: e.Timeout, Alone: s.all.attempts.tries[e.ID].N > 1}

@@ -119,12 +119,12 @@ type feeder struct {
 	leave func(place string)
 }
 
-func (f *feeder) Send(errands ...proc.Errand) error {
-	for _, e := range errands {
+func (f *feeder) Send(commands ...proc.SpawnCommand) error {
+	for _, e := range commands {
 		i := slices.IndexFunc(e.Env, func(kv string) bool { return strings.HasPrefix(kv, "DROVER_OUT=") })
 		f.leave(strings.TrimPrefix(e.Env[i], "DROVER_OUT="))
 	}
-	return f.idler.Send(errands...)
+	return f.idler.Send(commands...)
 }
 
 func TestOutputsThatWaitToBeStoredAreBounded(t *testing.T) {

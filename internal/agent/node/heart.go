@@ -12,10 +12,10 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Heart writes the agent's heartbeat: every ledger.Heartbeat, and at once when
+// Heartbeats writes the agent's heartbeat: every ledger.Heartbeat, and at once when
 // what it says has changed, so that a person sees the phase they are waiting for;
 // but with rest between two, where a request costs something.
-type Heart struct {
+type Heartbeats struct {
 	Rest time.Duration
 
 	w   protocol.World
@@ -23,23 +23,23 @@ type Heart struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	beat    protocol.Heartbeat
+	newest  protocol.Heartbeat
 	changed chan struct{}
 	quit    context.CancelFunc
 	gone    chan struct{}
 }
 
-func NewHeart(w protocol.World, p job.Path, b protocol.Heartbeat, log *slog.Logger) *Heart {
-	return &Heart{w: w, p: p, beat: b, log: log, changed: make(chan struct{}, 1), gone: make(chan struct{})}
+func NewHeartbeats(w protocol.World, p job.Path, b protocol.Heartbeat, log *slog.Logger) *Heartbeats {
+	return &Heartbeats{w: w, p: p, newest: b, log: log, changed: make(chan struct{}, 1), gone: make(chan struct{})}
 }
 
 // ChangeNow changes what the next heartbeat says, and makes it come now.
-func (h *Heart) ChangeNow(change func(*protocol.Heartbeat)) { h.ChangeHeartbeat(true, change) }
+func (h *Heartbeats) ChangeNow(change func(*protocol.Heartbeat)) { h.ChangeHeartbeat(true, change) }
 
 // ChangeHeartbeat is set for what may wait until the next heartbeat is due, unless now.
-func (h *Heart) ChangeHeartbeat(now bool, change func(*protocol.Heartbeat)) {
+func (h *Heartbeats) ChangeHeartbeat(now bool, change func(*protocol.Heartbeat)) {
 	h.mu.Lock()
-	change(&h.beat)
+	change(&h.newest)
 	h.mu.Unlock()
 	if !now {
 		return
@@ -50,7 +50,7 @@ func (h *Heart) ChangeHeartbeat(now bool, change func(*protocol.Heartbeat)) {
 	}
 }
 
-func (h *Heart) StartHeartbeats(ctx context.Context) {
+func (h *Heartbeats) StartHeartbeats(ctx context.Context) {
 	ctx, h.quit = context.WithCancel(ctx)
 	go func() {
 		defer close(h.gone)
@@ -72,10 +72,10 @@ func (h *Heart) StartHeartbeats(ctx context.Context) {
 	}()
 }
 
-func (h *Heart) sendHeartbeat(ctx context.Context) {
+func (h *Heartbeats) sendHeartbeat(ctx context.Context) {
 	h.mu.Lock()
-	h.beat.Counter++
-	b := h.beat
+	h.newest.Counter++
+	b := h.newest
 	h.mu.Unlock()
 	if ctx.Err() != nil {
 		return // the job was removed, and nothing is written for it any more (E6)
@@ -86,11 +86,11 @@ func (h *Heart) sendHeartbeat(ctx context.Context) {
 }
 
 // StopHeartbeats ends the heartbeats with a last one that says so.
-func (h *Heart) StopHeartbeats(ctx context.Context) {
+func (h *Heartbeats) StopHeartbeats(ctx context.Context) {
 	h.quit()
 	<-h.gone
 	h.mu.Lock()
-	h.beat.Phase, h.beat.Live = protocol.Left, ""
+	h.newest.Phase, h.newest.Live = protocol.Left, ""
 	h.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // a hint is not worth more
 	defer cancel()

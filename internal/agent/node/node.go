@@ -31,15 +31,15 @@ import (
 // that it works for, its folder, and where its notes, records and heartbeats go.
 type Node struct {
 	Config
-	ID    string // the agent's, as heartbeats and entries name it
-	Job   job.Job
-	Place int           // the job's submission number
-	Poll  time.Duration // how often the job's log is read at least
-	Own   string        // this agent's folder, which goes with it
-	Root  string        // what the program has as "/": its opt/ml and state are in it; own, or the machine's
-	Slots int           // of a map: items at once
-	Beat  *Heart
-	Out   *record.Writer
+	ID         string // the agent's, as heartbeats and entries name it
+	Job        job.Job
+	Place      int           // the job's submission number
+	Poll       time.Duration // how often the job's log is read at least
+	Own        string        // this agent's folder, which goes with it
+	Root       string        // what the program has as "/": its opt/ml and state are in it; own, or the machine's
+	Slots      int           // of a map: items at once
+	Heartbeats *Heartbeats
+	Out        *record.Writer
 
 	Secrets map[string]string // values, by the name of their variable
 	Redact  *redact.Redactor  // takes them out of all that is recorded
@@ -82,7 +82,7 @@ func (n *Node) IsMap() bool { return n.Job.Spec.Verb == job.Map }
 func (n *Node) CallerEnviron() []string {
 	return slices.DeleteFunc(slices.Clone(n.Machine.Environ), func(kv string) bool {
 		// A program that calls drover inside a job starts another one.
-		return slices.ContainsFunc([]string{"PWD=", "OLDPWD=", "OMPI_", "PMIX_", "PMI_", "HYDI_", launcher.DeskVariable + "=",
+		return slices.ContainsFunc([]string{"PWD=", "OLDPWD=", "OMPI_", "PMIX_", "PMI_", "HYDI_", launcher.CallsVariable + "=",
 			stream.Variable + "=", MarkVariable + "="},
 			func(own string) bool { return strings.HasPrefix(kv, own) })
 	})

@@ -87,11 +87,11 @@ func (w *Workspace) Leftovers() {
 	})
 	const most = 200 // bytes of a name in a heartbeat
 	if n > 0 {
-		w.Beat.ChangeHeartbeat(false, func(b *protocol.Heartbeat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
+		w.Heartbeats.ChangeHeartbeat(false, func(b *protocol.Heartbeat) { b.Lost, b.LostFirst = n, first[:min(len(first), most)] })
 		w.LogNote("items left %d %s in their working folder, such as %s: these are not kept. Declare them with --out, and write them to {out}", n, Plural(n, "file"), first)
 	}
 	if n, first := w.ChangedThroughLinks(); n > 0 {
-		w.Beat.ChangeHeartbeat(false, func(b *protocol.Heartbeat) { b.Changed, b.ChangedFirst = n, first[:min(len(first), most)] })
+		w.Heartbeats.ChangeHeartbeat(false, func(b *protocol.Heartbeat) { b.Changed, b.ChangedFirst = n, first[:min(len(first), most)] })
 		w.LogNote("%s", ChangedNote(n, first))
 	}
 }

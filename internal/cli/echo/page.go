@@ -20,10 +20,10 @@ const (
 type Page struct {
 	to io.Writer
 
-	mu   sync.Mutex
-	held []byte
-	bell *time.Timer // rings while something is held
-	err  error       // what printing came to; it is kept
+	mu    sync.Mutex
+	held  []byte
+	timer *time.Timer // rings while something is held
+	err   error       // what printing came to; it is kept
 }
 
 // NewPage returns a page in front of an output.
@@ -42,11 +42,11 @@ func (p *Page) Write(b []byte) (int, error) {
 }
 
 func (p *Page) waitForPrint() {
-	if p.bell != nil {
-		p.bell.Reset(soonest)
+	if p.timer != nil {
+		p.timer.Reset(soonest)
 		return
 	}
-	p.bell = time.AfterFunc(soonest, func() {
+	p.timer = time.AfterFunc(soonest, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.printHeld()
@@ -65,8 +65,8 @@ func (p *Page) printHeld() {
 func (p *Page) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.bell != nil {
-		p.bell.Stop()
+	if p.timer != nil {
+		p.timer.Stop()
 	}
 	p.printHeld()
 	return p.err

@@ -33,7 +33,7 @@ func TestWhatVerifyFoundIsInWords(t *testing.T) {
 		{Job: "p/t/2", Items: 100, Tally: job.Tally{Items: 100, Succeeded: 97}, Entries: 12, Chunks: 4, Claims: 9, Handed: 3, Losses: 2, Bound: 16, Stopped: 4,
 			Extra:   drover.ExtraRuns{Retries: 1, Interrupted: 2, Unexplained: 3},
 			Ignored: []drover.VerifyNote{{Log: "job", Entry: 1, Why: "a"}, {Log: "job", Entry: 2, Why: "b"}, {Log: "job", Entry: 3, Why: "c"}, {Log: "job", Entry: 4, Why: "d"}, {Log: "job", Entry: 5, Why: "e"}, {Log: "job", Entry: 6, Why: "f"}}, Told: 8},
-		{Job: "p/t/3", State: job.Failed, Attempts: 1, Entries: 3, Doubted: 3, Doubts: []drover.Finding{{Rule: "hole", VerifyNote: drover.VerifyNote{Log: "job", Entry: 1, Why: "it is missing"}}}},
+		{Job: "p/t/3", State: job.Failed, Attempts: 1, Entries: 3, Doubted: 3, Findings: []drover.Finding{{Rule: "hole", VerifyNote: drover.VerifyNote{Log: "job", Entry: 1, Why: "it is missing"}}}},
 	} {
 		lines = append(lines, apptest.OnScreen(func(a *app.App) { NewVerify(a).printVerified(r) })...)
 	}

@@ -104,10 +104,10 @@ func (a Verify) printVerified(r drover.Verified) {
 		p(key, "%s", n)
 		key = ""
 	}
-	for _, d := range r.Doubts {
+	for _, d := range r.Findings {
 		fmt.Fprintf(a.Out, "  finding   %s: %s\n", d.Rule, terminal.PlainText(d.String()))
 	}
-	if more := r.Doubted - len(r.Doubts); more > 0 {
+	if more := r.Doubted - len(r.Findings); more > 0 {
 		fmt.Fprintf(a.Out, "  finding   and %s more\n", terminal.Comma(more))
 	}
 }
@@ -144,7 +144,7 @@ func (t *verifyTeller) showProgress(p drover.VerifyProgress) {
 		return
 	}
 	t.shown = time.Now()
-	fmt.Fprintf(t.a.Err, "\r  %s of %s, %s, %s\x1b[K", terminal.Comma(p.Items), terminal.Count(p.Of, "item"), terminal.Count(p.Outputs, "output"), terminal.Count(p.Doubts, "finding"))
+	fmt.Fprintf(t.a.Err, "\r  %s of %s, %s, %s\x1b[K", terminal.Comma(p.Items), terminal.Count(p.Of, "item"), terminal.Count(p.Outputs, "output"), terminal.Count(p.Findings, "finding"))
 }
 
 func (t *verifyTeller) clearLine() {

@@ -28,7 +28,7 @@ func (a Version) Command() *cobra.Command {
 	_ = c.Flags().MarkHidden("licenses")
 	c.RunE = func(*cobra.Command, []string) error {
 		if all {
-			return a.printLicences()
+			return a.printNotices()
 		}
 		if a.Settings.JSON {
 			return terminal.NewJSON(a.Out).Encode(map[string]string{"version": a.Version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
@@ -39,14 +39,14 @@ func (a Version) Command() *cobra.Command {
 	return c
 }
 
-// licences are the licences of what drover links, with the notices that they ask for:
+// thirdParty are the licences of what drover links, with the notices that they ask for:
 // they have to go along with the program. The file is made from the module cache by
 // go generate, and is plain text so that a reader of the repository finds it too.
 //
 //go:embed licences.txt
-var licences string
+var thirdParty string
 
-func (a Version) printLicences() error {
-	_, err := io.WriteString(a.Out, licences)
+func (a Version) printNotices() error {
+	_, err := io.WriteString(a.Out, thirdParty)
 	return err
 }

@@ -89,8 +89,8 @@ func drillHints(r drover.DrillReport, anyway int) (lines []string) {
 	case len(r.Differences) > anyway:
 		lines = append(lines, "  What an item leaves behind when it is killed must not change its next try: write to {out}, or to a temporary name that is renamed at the end.")
 	}
-	if r.Doubts > 0 {
-		lines = append(lines, fmt.Sprintf("  %s: drover verify %s", terminal.Count(r.Doubts, "finding"), r.Drill))
+	if r.Findings > 0 {
+		lines = append(lines, fmt.Sprintf("  %s: drover verify %s", terminal.Count(r.Findings, "finding"), r.Drill))
 	}
 	if len(r.Differences) > 0 {
 		lines = append(lines, fmt.Sprintf("  compare: drover items %s %d and drover items %s %d", r.Calm, r.Differences[0].Item, r.Drill, r.Differences[0].Item))

@@ -83,7 +83,7 @@ func TestADrillsVerdict(t *testing.T) {
 			r.Hits, r.Extra = map[string]int{"SIGTERM": 1, "pause": 1, "program": 2, "SIGKILL": 1}, 0
 		}),
 		report(func(r *drover.DrillReport) { r.Hits = nil }),
-		report(func(r *drover.DrillReport) { r.Doubts = 1 }),
+		report(func(r *drover.DrillReport) { r.Findings = 1 }),
 		report(func(r *drover.DrillReport) { r.Differences = differences(1, false) }),
 		report(func(r *drover.DrillReport) { r.Differences = append(differences(2, true), differences(5, false)...) }),
 		report(func(r *drover.DrillReport) {

@@ -80,7 +80,7 @@ func (c *collector) removeAll(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	census := removal.NewCensus(c.r.World)
+	census := removal.NewInventory(c.r.World)
 	if err := census.Look(ctx); err != nil {
 		return err
 	}
@@ -219,7 +219,7 @@ func (c *collector) stopAgents(ctx context.Context, l Leftover) error {
 // sweepBlobs deletes blobs, in as many sweeps as it takes.
 func (c *collector) sweepBlobs(ctx context.Context) error {
 	clock := c.r.World.Store.Clock()
-	census, names := removal.NewCensus(c.r.World), newNames(c.r.World.Store)
+	census, names := removal.NewInventory(c.r.World), newNames(c.r.World.Store)
 	var took time.Duration
 	look := func() error {
 		began := clock.Boot()

@@ -132,7 +132,7 @@ func (r *Remover) Leftovers(ctx context.Context, o Options) (Garbage, error) {
 	}
 	g := Garbage{V: 1, options: o, Items: []Leftover{}}
 	now := r.World.Store.Clock().Now()
-	census := removal.NewCensus(r.World)
+	census := removal.NewInventory(r.World)
 	if err := census.Look(ctx); err != nil {
 		return g, err
 	}
@@ -185,7 +185,7 @@ func (g Garbage) withTotal() Garbage {
 }
 
 // addJobs adds the jobs that go, unfinished submits, and rests.
-func (r *Remover) addJobs(ctx context.Context, g *Garbage, census *removal.Census, c choice, now time.Time) error {
+func (r *Remover) addJobs(ctx context.Context, g *Garbage, census *removal.Inventory, c choice, now time.Time) error {
 	jobs := map[job.Path]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		jobs[j.Path] = j
@@ -235,7 +235,7 @@ func (o Options) unfinished(j *removal.Counted, now time.Time) bool {
 
 // leftAgents adds what targets hold of jobs that have ended. A target that cannot
 // be asked is a note.
-func (r *Remover) leftAgents(ctx context.Context, g *Garbage, census *removal.Census) {
+func (r *Remover) leftAgents(ctx context.Context, g *Garbage, census *removal.Inventory) {
 	ended := map[string]*removal.Counted{}
 	for _, j := range census.Jobs() {
 		if g.options.includesJob(j.Path) && (j.Removed || j.Settled != nil) {
@@ -264,7 +264,7 @@ func (r *Remover) leftAgents(ctx context.Context, g *Garbage, census *removal.Ce
 
 // leftFolders adds the work folders of agents that died on this machine, of jobs that
 // have ended. Those of others are kept: what they hold may not be stored.
-func (r *Remover) leftFolders(g *Garbage, census *removal.Census) {
+func (r *Remover) leftFolders(g *Garbage, census *removal.Inventory) {
 	if r.Folders == nil {
 		return
 	}

@@ -52,7 +52,7 @@ func newNames(s *store.Store) *names {
 
 // addNames takes in what a census has found, but for jobs that go. What cannot be read may
 // name any blob, and is in unknown.
-func (n *names) addNames(ctx context.Context, census *removal.Census, going map[job.Path]bool) error {
+func (n *names) addNames(ctx context.Context, census *removal.Inventory, going map[job.Path]bool) error {
 	n.unknown = census.Unreadable()
 	for _, j := range census.Jobs() {
 		if going[j.Path] || !j.There || j.Removed {

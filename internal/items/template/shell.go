@@ -57,7 +57,7 @@ func (l *lexer) popContext() { l.stack = l.stack[:len(l.stack)-1] }
 
 func (l *lexer) inComment() bool { return l.innermost() == remark }
 
-func (l *lexer) noteDoubt(why string) {
+func (l *lexer) noteUnclear(why string) {
 	if l.unsure == "" {
 		l.unsure = why
 	}
@@ -110,7 +110,7 @@ func (l *lexer) readToken(text string, at int) (n int) {
 		return 1
 	case sum, sumAlone:
 		if c == '#' || strings.HasPrefix(rest, "case") {
-			l.noteDoubt("((...)) that may be commands")
+			l.noteUnclear("((...)) that may be commands")
 		}
 		switch c {
 		case '(':
@@ -142,7 +142,7 @@ func (l *lexer) readQuote(c byte) {
 		l.word = true
 	case in == double: // a ' like any other
 	case in == variable || in == sum || in == sumAlone:
-		l.noteDoubt("a quote inside ${...} or ((...))") // shells differ
+		l.noteUnclear("a quote inside ${...} or ((...))") // shells differ
 	case c == '"':
 		l.pushContext(double)
 	default:
@@ -168,9 +168,9 @@ func (l *lexer) readDollar(rest string) int {
 		l.pushContext(variable)
 		return 2
 	case strings.HasPrefix(rest, "$'") && !quoted:
-		l.noteDoubt("$'...'") // bash's own
+		l.noteUnclear("$'...'") // bash's own
 	case strings.HasPrefix(rest, "$["):
-		l.noteDoubt("$[...]")
+		l.noteUnclear("$[...]")
 	}
 	l.word, l.dollar = true, !quoted
 	return 1
@@ -190,7 +190,7 @@ func (l *lexer) readUnquoted(text string, at int) int {
 	case c == '#' && begins:
 		l.pushContext(remark)
 	case strings.HasPrefix(rest, "<<"):
-		l.noteDoubt("<<")
+		l.noteUnclear("<<")
 	case c == '(':
 		return l.parenthesis(rest, begins)
 	case c == ')' && (l.innermost() == command || l.innermost() == group):
@@ -198,7 +198,7 @@ func (l *lexer) readUnquoted(text string, at int) int {
 		l.popContext()
 	case begins && strings.HasPrefix(rest, "case") && slices.Contains(l.stack, command):
 		// Its patterns end in parentheses that were not opened.
-		l.noteDoubt("case inside $(...)")
+		l.noteUnclear("case inside $(...)")
 	}
 	return 1
 }
@@ -206,7 +206,7 @@ func (l *lexer) readUnquoted(text string, at int) int {
 // parenthesis is for one that opens and has no $ before it.
 func (l *lexer) parenthesis(rest string, begins bool) int {
 	if !begins && !strings.HasPrefix(rest, "()") {
-		l.noteDoubt("a parenthesis within a word") // bash's lists and patterns
+		l.noteUnclear("a parenthesis within a word") // bash's lists and patterns
 	}
 	if strings.HasPrefix(rest, "((") {
 		l.pushContext(sumAlone, sumAlone)

@@ -249,7 +249,7 @@ func (k *placements) countFailedPlacement(n int, machines []Machine) {
 func (k *placements) workingMachines(machines []Machine) (n int) {
 	silent := map[[2]int]bool{}
 	for agent := range k.observer.Seen {
-		if placement, index, ok := liveness.Seat(agent); ok && k.observer.DeathOf(agent) != liveness.Alive {
+		if placement, index, ok := liveness.PlacementAndIndex(agent); ok && k.observer.DeathOf(agent) != liveness.Alive {
 			silent[[2]int{placement, index}] = true
 		}
 	}
@@ -313,13 +313,13 @@ func (k *Keeper) readAll(ctx context.Context, machines []Machine) error {
 			return err
 		}
 		for _, join := range joins {
-			if placement, _, ok := liveness.Seat(join.Agent); ok {
+			if placement, _, ok := liveness.PlacementAndIndex(join.Agent); ok {
 				k.joined[placement] = true
 			}
 		}
 	}
 	for _, join := range k.run.Joins {
-		placement, index, ok := liveness.Seat(join.Agent)
+		placement, index, ok := liveness.PlacementAndIndex(join.Agent)
 		if !ok {
 			continue
 		}
@@ -351,7 +351,7 @@ func (k *Keeper) findAgents(ctx context.Context, machines []Machine, now time.Du
 			return err
 		}
 		agent := path.Base(o.Key)
-		placement, index, ok := liveness.Seat(agent)
+		placement, index, ok := liveness.PlacementAndIndex(agent)
 		if ok && slices.ContainsFunc(machines, func(m Machine) bool { return m.Alive && m.Placement == placement && m.Index == index }) {
 			k.agents = append(k.agents, agent)
 		}
@@ -364,7 +364,7 @@ func (k *Keeper) findAgents(ctx context.Context, machines []Machine, now time.Du
 func (k *Keeper) agentsAreKnown(machines []Machine) bool {
 	joined := map[[2]int]bool{}
 	for _, join := range k.run.Joins {
-		if placement, index, ok := liveness.Seat(join.Agent); ok {
+		if placement, index, ok := liveness.PlacementAndIndex(join.Agent); ok {
 			joined[[2]int{placement, index}] = true
 		}
 	}

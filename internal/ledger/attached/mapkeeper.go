@@ -128,7 +128,7 @@ func (k *MapKeeper) readGone(ctx context.Context, machines []Machine) error {
 		}
 	}
 	for id, b := range k.beats {
-		if placement, _, ok := liveness.Seat(id); ok && (b.Phase == protocol.Left || b.Recorded > 0 || len(b.Chunks) > 0) {
+		if placement, _, ok := liveness.PlacementAndIndex(id); ok && (b.Phase == protocol.Left || b.Recorded > 0 || len(b.Chunks) > 0) {
 			k.joined[placement] = true
 		}
 		if !k.began {
@@ -146,7 +146,7 @@ func (k *MapKeeper) readGone(ctx context.Context, machines []Machine) error {
 }
 
 func goneFrom(agent string, machines []Machine) bool {
-	placement, index, ok := liveness.Seat(agent)
+	placement, index, ok := liveness.PlacementAndIndex(agent)
 	return ok && slices.ContainsFunc(machines, func(m Machine) bool {
 		return !m.Alive && m.Placement == placement && m.Index == index
 	})
@@ -159,7 +159,7 @@ func (k *MapKeeper) seenGone(m Machine) bool {
 
 func (k *MapKeeper) heartbeatOf(m Machine) *protocol.Heartbeat {
 	for id, b := range k.beats {
-		if placement, index, ok := liveness.Seat(id); ok && placement == m.Placement && index == m.Index {
+		if placement, index, ok := liveness.PlacementAndIndex(id); ok && placement == m.Placement && index == m.Index {
 			return &b
 		}
 	}
@@ -194,7 +194,7 @@ func (k *MapKeeper) wantedAgents() int {
 func (k *MapKeeper) stayingAgents(machines []Machine) int {
 	leaving := func(m Machine) bool {
 		for agent := range k.Inventory.Map.Drained {
-			if placement, index, ok := liveness.Seat(agent); ok && placement == m.Placement && index == m.Index {
+			if placement, index, ok := liveness.PlacementAndIndex(agent); ok && placement == m.Placement && index == m.Index {
 				return true
 			}
 		}
@@ -300,7 +300,7 @@ func (k *MapKeeper) checkOwner(ctx context.Context, c *chunks.Chunk, machines []
 	if err := k.observer.CheckOwner(ctx, c.Sign()); err != nil {
 		return err
 	}
-	placement, index, ok := liveness.Seat(c.Owner)
+	placement, index, ok := liveness.PlacementAndIndex(c.Owner)
 	if !ok {
 		return nil
 	}

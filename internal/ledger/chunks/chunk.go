@@ -42,7 +42,7 @@ type Chunk struct {
 	States   []itemState // by place in Items; nil: all are open
 	History  map[int]protocol.Carry
 	starting []int // items that the owner named before they began
-	isolated bool  // the owner claimed nothing but suspects: see Careful
+	isolated bool  // the owner claimed nothing but suspects: see Isolated
 	retried  []int // open items with a failure that the owner has recorded
 }
 
@@ -404,12 +404,12 @@ func (c *Chunk) Open() (items []int) {
 	return items
 }
 
-// Careful says that the chunk is in isolated mode (M13): all of its items that were
+// Isolated says that the chunk is in isolated mode (M13): all of its items that were
 // open when its owner claimed it are suspects; of a chunk without an owner, all that
 // are open now. They run one at a time, each after an entry that names it, on an agent
 // that runs nothing else. Of a chunk with other items, too, the owner begins only
 // these, and hands the suspects over.
-func (c *Chunk) Careful() bool {
+func (c *Chunk) Isolated() bool {
 	if c.Owner != "" {
 		return c.isolated
 	}

@@ -197,8 +197,8 @@ func NewAgentID(w protocol.World, placement, index int) string {
 	return fmt.Sprintf("%d-%d-%s", placement, index, w.NewNonce())
 }
 
-// Seat takes the placement and index out of an agent's id.
-func Seat(agent string) (placement, index int, ok bool) {
+// PlacementAndIndex takes the placement and index out of an agent's id.
+func PlacementAndIndex(agent string) (placement, index int, ok bool) {
 	first, rest, _ := strings.Cut(agent, "-")
 	second, _, whole := strings.Cut(rest, "-")
 	placement, err := strconv.Atoi(first)

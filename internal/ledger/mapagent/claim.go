@@ -14,7 +14,7 @@ import (
 // runsIsolated says that it must not take more: items of one hold run alone, or the
 // others asked for have not had their turn.
 func (m *MapMember) runsIsolated() bool {
-	return slices.ContainsFunc(m.OwnedChunks, (*OwnedChunk).Careful)
+	return slices.ContainsFunc(m.OwnedChunks, (*OwnedChunk).Isolated)
 }
 
 // holdsOver says that a hold is over and its items may still run: what another has handed
@@ -45,7 +45,7 @@ func (m *MapMember) claimChunk(ctx context.Context, c *chunks.Chunk) (*OwnedChun
 			m.observer.NoteEntry(c.Sign())
 		}
 		why, free := c.Free(m.deathOf)
-		if !free || !m.mayBegin() || !m.Inventory.BackOffIsOver(c) || c.Careful() && len(m.OwnedChunks) > 0 || m.ownsChunk(c) || m.holdsOver() {
+		if !free || !m.mayBegin() || !m.Inventory.BackOffIsOver(c) || c.Isolated() && len(m.OwnedChunks) > 0 || m.ownsChunk(c) || m.holdsOver() {
 			return nil, nil
 		}
 		e := protocol.ChunkEntry{Claimed: &protocol.Claimed{Agent: m.ID, Host: m.Self, N: c.Claim + 1, Why: why, Risk: m.Risk}}

@@ -10,14 +10,14 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Fate is what has become of a chunk that an agent holds.
-type Fate int
+// Outcome is what has become of a chunk that an agent holds.
+type Outcome int
 
 // The fates. Over and Fenced end the hold.
 const (
-	Holding Fate = iota
-	Over         // every item has ended or was handed on, or the job was stopped
-	Fenced       // another agent has it: end its items, drop it
+	Holding Outcome = iota
+	Over            // every item has ended or was handed on, or the job was stopped
+	Fenced          // another agent has it: end its items, drop it
 )
 
 // Try is one try of an item that may begin now.
@@ -58,7 +58,7 @@ type OwnedChunk struct {
 	lastRead time.Duration // when the request left that last read the log to its end, or appended to it
 	balanced time.Duration // when idle agents were last looked for
 	Over     bool
-	fate     Fate
+	outcome  Outcome
 
 	encoded []byte // for the snapshot, encoded
 	kept    int    // bytes of them
@@ -75,7 +75,7 @@ const (
 
 func (m *MapMember) newOwned(c *chunks.Chunk, sent time.Duration) *OwnedChunk {
 	h := &OwnedChunk{m: m, Chunk: c, claim: c.Claim, Queue: c.Open(), later: map[int]time.Duration{}, flight: map[int]bool{}, fails: map[int]int{}, ooms: map[int]int{}, lastRead: sent}
-	if !c.Careful() {
+	if !c.Isolated() {
 		for _, item := range h.Queue {
 			if c.IsSuspect(item) {
 				h.suspects = append(h.suspects, item)
@@ -92,8 +92,8 @@ func (h *OwnedChunk) ID() string { return h.Chunk.ID }
 // Items are those the chunk began with.
 func (h *OwnedChunk) Items() protocol.Spans { return h.Chunk.Items }
 
-// Careful says that its items run one at a time, beside nothing else.
-func (h *OwnedChunk) Careful() bool { return h.Chunk.Careful() }
+// Isolated says that its items run one at a time, beside nothing else.
+func (h *OwnedChunk) Isolated() bool { return h.Chunk.Isolated() }
 
 // Flight is how many of its tries run, or wait in a spawner.
 func (h *OwnedChunk) Flight() int { return len(h.flight) }
@@ -127,7 +127,7 @@ func (h *OwnedChunk) NextAt(now time.Duration) (t Try, ok bool) {
 		return t, false
 	case len(h.flight)+len(h.results) >= h.m.Risk:
 		return t, false
-	case h.Chunk.Careful():
+	case h.Chunk.Isolated():
 		return h.nextIsolated()
 	}
 	return h.beginItem(h.Queue[0], false), true
@@ -232,7 +232,7 @@ func (h *OwnedChunk) Due() time.Duration { return h.DueAt(h.m.Inventory.Now()) }
 func (h *OwnedChunk) DueAt(now time.Duration) time.Duration {
 	p := h.m.Pace
 	h.endBackOffs(now)
-	idle := len(h.flight) == 0 && len(h.Queue) == 0 && (len(h.later) == 0 || !h.Chunk.Careful())
+	idle := len(h.flight) == 0 && len(h.Queue) == 0 && (len(h.later) == 0 || !h.Chunk.Isolated())
 	switch {
 	case h.Over, h.Unsure != nil, h.bytes >= flushBytes && !h.nearEnd():
 		return 0
@@ -248,7 +248,7 @@ func (h *OwnedChunk) DueAt(now time.Duration) time.Duration {
 	due := h.lastRead + p.StartFor/2 // renew it while items wait
 	if len(h.Queue) == 0 {
 		due = h.lastRead + 10*p.StartFor // only to learn that another has it
-	} else if !h.Chunk.Careful() { // of which nothing is handed over
+	} else if !h.Chunk.Isolated() { // of which nothing is handed over
 		due = min(due, h.balanced+p.balance)
 	}
 	if len(h.results) > 0 {

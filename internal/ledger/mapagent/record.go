@@ -14,19 +14,19 @@ import (
 )
 
 // Flush appends what is due, or reads the log's end: either renews the licence.
-func (h *OwnedChunk) Flush(ctx context.Context) (Fate, error) {
+func (h *OwnedChunk) Flush(ctx context.Context) (Outcome, error) {
 	for !h.Over {
 		e, err := h.dueEntry(ctx)
 		if err != nil {
-			return h.fate, err
+			return h.outcome, err
 		}
 		if e == nil && h.Unsure == nil {
 			sent, err := h.m.Inventory.ReadChunk(ctx, h.Chunk, nil)
 			if err != nil {
-				return h.fate, err
+				return h.outcome, err
 			}
 			if err := h.renewDeadline(ctx, sent); err != nil {
-				return h.fate, err
+				return h.outcome, err
 			}
 			break
 		}
@@ -35,14 +35,14 @@ func (h *OwnedChunk) Flush(ctx context.Context) (Fate, error) {
 		}
 		mine, err := h.appendOwn(ctx, *e)
 		if err != nil {
-			return h.fate, err
+			return h.outcome, err
 		}
 		if mine && len(h.results) == 0 && h.naming == 0 {
 			break
 		}
 	}
 	h.leaveWhenOver(ctx)
-	return h.fate, nil
+	return h.outcome, nil
 }
 
 // Record appends the results that there are, and nothing else: for a caller that is about to
@@ -89,7 +89,7 @@ func (h *OwnedChunk) renewDeadline(ctx context.Context, sent time.Duration) erro
 	err := liveness.CheckSeenRecently(ctx, h.m.Inventory.World, h.m.Inventory.Path)
 	switch {
 	case errors.Is(err, liveness.ErrRemoved): // Poll says so, too; until then nothing begins
-		h.Over, h.fate = true, Fenced
+		h.Over, h.outcome = true, Fenced
 	case err != nil:
 		return err
 	default:
@@ -110,9 +110,9 @@ func (h *OwnedChunk) noteEntry(e protocol.ChunkEntry) {
 	}
 	switch {
 	case h.Chunk.Closed:
-		h.Over, h.fate = true, Over
+		h.Over, h.outcome = true, Over
 	case h.Chunk.Owner != h.m.ID || h.Chunk.Claim != h.claim:
-		h.Over, h.fate = true, Fenced
+		h.Over, h.outcome = true, Fenced
 	}
 }
 
@@ -183,7 +183,7 @@ func (h *OwnedChunk) dueEntry(ctx context.Context) (*protocol.ChunkEntry, error)
 		e.Starting = []int{h.naming}
 	}
 	switch {
-	case h.m.Inventory.Map.Stop != nil || h.Chunk.Careful():
+	case h.m.Inventory.Map.Stop != nil || h.Chunk.Isolated():
 	case len(h.suspects) > 0: // for an agent that runs nothing else: this one, when it is done
 		e.Handed = &protocol.Handed{Seed: h.handoffSeed(h.suspects, 0)}
 	default:

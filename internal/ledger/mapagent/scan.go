@@ -96,7 +96,7 @@ func (m *MapMember) ScanTurn() (mine chunks.Share, ok bool) {
 		return mine, true
 	case f.Stop != nil && m.shared != f.StopAt:
 		m.shared = f.StopAt
-		_, index, _ := liveness.Seat(m.ID)
+		_, index, _ := liveness.PlacementAndIndex(m.ID)
 		return chunks.Share{At: index % f.Spec.Workers, Of: f.Spec.Workers, Blind: true}, true
 	case len(m.OwnedChunks) > 0 || !r.Known || r.Standby < 0:
 		return mine, false
@@ -160,7 +160,7 @@ func (m *MapMember) ScanAndTend(ctx context.Context) (*OwnedChunk, error) {
 			others, err = others[1:], h.handOverTo(ctx, others[0])
 			return err
 		}
-		if got, since = h, m.Inventory.Now(); !m.scansAlone() && !h.Careful() {
+		if got, since = h, m.Inventory.Now(); !m.scansAlone() && !h.Isolated() {
 			others, err = m.IdleAgents(ctx)
 			others = slices.DeleteFunc(others, func(id string) bool { return !m.heartbeatMoved(id) })
 		}

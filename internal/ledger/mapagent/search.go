@@ -48,7 +48,7 @@ func (f *Search) DivideChunks(n, workers int, id string) {
 	if f.Chunks == n {
 		return
 	}
-	_, seat, ok := liveness.Seat(id)
+	_, seat, ok := liveness.PlacementAndIndex(id)
 	if !ok {
 		seat = int(hash(id) >> 1)
 	}

@@ -46,7 +46,7 @@ func (h *OwnedChunk) chooseHandoff(ctx context.Context, now time.Duration) (*pro
 // handsAllOver says that what waits here is for others, as our agent was drained. A careful
 // chunk goes over whole, when its one item has ended.
 func (h *OwnedChunk) handsAllOver() bool {
-	return h.m.isDrained() && len(h.Queue) > 0 && !h.Chunk.Careful()
+	return h.m.isDrained() && len(h.Queue) > 0 && !h.Chunk.Isolated()
 }
 
 // handOverAll hands over all that has not begun; to none, if none is idle.

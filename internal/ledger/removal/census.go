@@ -44,9 +44,9 @@ func RememberTask(ctx context.Context, w protocol.World, p job.Path) error {
 	return err
 }
 
-// Census is all that entries name, job by job: what gc decides by. It remembers
+// Inventory is all that entries name, job by job: what gc decides by. It remembers
 // what cannot change any more, so a second look costs little. Not for concurrent use.
-type Census struct {
+type Inventory struct {
 	w     protocol.World
 	ids   map[string]job.Path // by short id
 	jobs  map[job.Path]*Counted
@@ -103,14 +103,14 @@ type CountedTask struct {
 	ranks map[int]*protocol.Log[protocol.StateEntry]
 }
 
-// NewCensus makes one that has seen nothing yet: see Look.
-func NewCensus(w protocol.World) *Census {
-	return &Census{w: w, ids: map[string]job.Path{}, jobs: map[job.Path]*Counted{}, tasks: map[job.Path]*CountedTask{}}
+// NewInventory makes one that has seen nothing yet: see Look.
+func NewInventory(w protocol.World) *Inventory {
+	return &Inventory{w: w, ids: map[string]job.Path{}, jobs: map[job.Path]*Counted{}, tasks: map[job.Path]*CountedTask{}}
 }
 
 // Look reads everything that was written before it began. What cannot be read hides
 // nothing else: it is Bad, and Unreadable has it. What it names is not known then.
-func (c *Census) Look(ctx context.Context) error {
+func (c *Inventory) Look(ctx context.Context) error {
 	if err := c.findNames(ctx); err != nil {
 		return fmt.Errorf("list what is referenced: %w", err)
 	}
@@ -147,7 +147,7 @@ func damagedTask(err error, p job.Path) error {
 
 // Unreadable are the reasons why something was not read in the last Look, in an order
 // that stays. While there are any, a blob that nothing names may be named all the same.
-func (c *Census) Unreadable() []error {
+func (c *Inventory) Unreadable() []error {
 	all := slices.Clone(c.names)
 	for _, t := range c.Tasks() {
 		if t.Bad != nil {
@@ -163,7 +163,7 @@ func (c *Census) Unreadable() []error {
 }
 
 // Jobs are all jobs that were found, in the order of their tasks and places.
-func (c *Census) Jobs() []*Counted {
+func (c *Inventory) Jobs() []*Counted {
 	var all []*Counted
 	for _, j := range c.jobs {
 		all = append(all, j)
@@ -181,7 +181,7 @@ func (c *Census) Jobs() []*Counted {
 }
 
 // Tasks are all tasks that were found, by name.
-func (c *Census) Tasks() []*CountedTask {
+func (c *Inventory) Tasks() []*CountedTask {
 	var all []*CountedTask
 	for _, t := range c.tasks {
 		all = append(all, t)
@@ -193,7 +193,7 @@ func (c *Census) Tasks() []*CountedTask {
 }
 
 // findNames reads the short ids, and the tasks that are known without a job.
-func (c *Census) findNames(ctx context.Context) error {
+func (c *Inventory) findNames(ctx context.Context) error {
 	c.names = nil
 	for _, prefix := range []string{"ids/", protocol.KnownDir} {
 		for o, err := range c.w.Store.List(ctx, prefix) {
@@ -225,7 +225,7 @@ func (c *Census) findNames(ctx context.Context) error {
 }
 
 // noteFound notes a job, or with an empty id a task.
-func (c *Census) noteFound(p job.Path) {
+func (c *Inventory) noteFound(p job.Path) {
 	task := job.Path{Project: p.Project, Task: p.Task}
 	if c.tasks[task] == nil {
 		c.tasks[task] = &CountedTask{Path: task, log: c.w.TaskLog(task, ""), ranks: map[int]*protocol.Log[protocol.StateEntry]{}}
@@ -235,7 +235,7 @@ func (c *Census) noteFound(p job.Path) {
 	}
 }
 
-func (c *Census) readTask(ctx context.Context, t *CountedTask) error {
+func (c *Inventory) readTask(ctx context.Context, t *CountedTask) error {
 	if err := t.log.Read(ctx); err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (c *Census) readTask(ctx context.Context, t *CountedTask) error {
 	return nil
 }
 
-func (c *Census) readJobOf(ctx context.Context, j *Counted) (err error) {
+func (c *Inventory) readJobOf(ctx context.Context, j *Counted) (err error) {
 	task := c.tasks[job.Path{Project: j.Path.Project, Task: j.Path.Task}]
 	t := task.Task
 	j.Place, j.Submitted = t.PlaceOf(j.Path.Job)
@@ -319,7 +319,7 @@ func (c *Census) readJobOf(ctx context.Context, j *Counted) (err error) {
 
 // readRounds takes in what a map was given after its own code and items, and what it is
 // about to be.
-func (c *Census) readRounds(ctx context.Context, j *Counted) error {
+func (c *Inventory) readRounds(ctx context.Context, j *Counted) error {
 	if j.Job.Spec.Verb != job.Map {
 		return nil
 	}
@@ -350,7 +350,7 @@ func (j *Counted) noteRound(a *protocol.Amended, x *protocol.Extended) {
 }
 
 // readOutputs reads what attempt k has left, and what its ranks are about to.
-func (c *Census) readOutputs(ctx context.Context, j *Counted, k int) error {
+func (c *Inventory) readOutputs(ctx context.Context, j *Counted, k int) error {
 	if j.k != k || j.exits == nil {
 		j.k, j.exits, j.names = k, map[int]protocol.Exit{}, map[int]*protocol.Log[protocol.OutputsEntry]{}
 	}

@@ -55,7 +55,7 @@ func readMapReport(ctx context.Context, w protocol.World, rep Report) (Report, e
 	if err != nil {
 		return rep, err
 	}
-	rep.Map, rep.State, rep.Beats, rep.Living, rep.Log = &m, m.State, m.Beats, m.Living, m.Log
+	rep.Map, rep.State, rep.Heartbeats, rep.Living, rep.Log = &m, m.State, m.Heartbeats, m.Living, m.Log
 	rep.Run = runs.Run{Nodes: 1, Placed: m.Map.Placed, Stop: m.Map.Stop, Failing: m.Map.Failing, Settled: m.Map.Settled}
 	return rep, nil
 }
@@ -67,7 +67,7 @@ func (rep Report) deriveState() job.State {
 	switch {
 	case r.Settled != nil:
 		return r.Settled.State
-	case len(rep.Living) == 0 && (r.Attempt() > 0 || len(rep.Beats) > 0):
+	case len(rep.Living) == 0 && (r.Attempt() > 0 || len(rep.Heartbeats) > 0):
 		return job.Interrupted
 	case slices.ContainsFunc(rep.Living, func(b protocol.Heartbeat) bool { return b.Phase == "running" || b.Phase == "saving" }):
 		return job.Running
@@ -85,7 +85,7 @@ func (rep Report) Started() time.Time {
 			return e.Started
 		}
 	}
-	for _, b := range rep.Beats {
+	for _, b := range rep.Heartbeats {
 		if b.Attempt == rep.Run.Attempt() && !b.Since.IsZero() {
 			return b.Since
 		}
@@ -96,7 +96,7 @@ func (rep Report) Started() time.Time {
 // Active is when an agent of the job was last heard of: by its heartbeat, or by how the
 // program of its newest attempt ended.
 func (rep Report) Active() (last time.Time) {
-	for _, b := range rep.Beats {
+	for _, b := range rep.Heartbeats {
 		if b.At.After(last) {
 			last = b.At
 		}
@@ -285,7 +285,7 @@ func ReadLeftovers(ctx context.Context, w protocol.World, p job.Path, since time
 	if err := rep.addHeartbeats(ctx, w); err != nil {
 		return all, err
 	}
-	for _, b := range rep.Beats {
+	for _, b := range rep.Heartbeats {
 		if b.At.Before(since) {
 			continue
 		}

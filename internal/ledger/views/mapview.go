@@ -36,12 +36,12 @@ type MapReport struct {
 	// Flight is how many tries run now, by the agents' heartbeats.
 	Flight int
 	// Retried counts failures that were followed, or will be, by another try.
-	Retried int
-	Chunks  int // that are known by now
-	Done    int // of them
-	Beats   []protocol.Heartbeat
-	Living  []protocol.Heartbeat
-	Log     []protocol.JobEntry
+	Retried    int
+	Chunks     int // that are known by now
+	Done       int // of them
+	Heartbeats []protocol.Heartbeat
+	Living     []protocol.Heartbeat
+	Log        []protocol.JobEntry
 	// Newest are failures that this view has read, also those that were followed by
 	// another try; the newest last. Of chunks that were done when it began it reads none.
 	Newest []ItemReport
@@ -114,7 +114,7 @@ func (v *MapView) readHeartbeats(ctx context.Context, r *MapReport) (err error) 
 	if v.Inventory.Map.Settled != nil {
 		return nil
 	}
-	if r.Beats, r.Living, err = readHeartbeats(ctx, v.w, v.p); err != nil {
+	if r.Heartbeats, r.Living, err = readHeartbeats(ctx, v.w, v.p); err != nil {
 		return err
 	}
 	var held []*chunks.Chunk
@@ -189,7 +189,7 @@ func (r MapReport) deriveState() job.State {
 		return r.Map.Settled.State
 	case r.Map.Paused && r.Map.Stop == nil:
 		return job.Paused
-	case len(r.Living) == 0 && len(r.Beats) > 0:
+	case len(r.Living) == 0 && len(r.Heartbeats) > 0:
 		return job.Interrupted
 	case slices.ContainsFunc(r.Living, func(b protocol.Heartbeat) bool { return protocol.Works(b.Phase) }):
 		return job.Running

@@ -10,11 +10,11 @@ import (
 
 // Report is a job as any reader sees it, from the store alone.
 type Report struct {
-	Job   job.Job
-	Path  job.Path
-	Run   runs.Run
-	State job.State
-	Beats []protocol.Heartbeat // heartbeats of its agents, by id
+	Job        job.Job
+	Path       job.Path
+	Run        runs.Run
+	State      job.State
+	Heartbeats []protocol.Heartbeat // heartbeats of its agents, by id
 	// Living are the agents with no evidence against them that were heard of
 	// within a lease, by the wall clock of this machine: for showing only.
 	Living []protocol.Heartbeat
@@ -24,6 +24,6 @@ type Report struct {
 
 // addHeartbeats adds the heartbeats of the job's agents.
 func (rep *Report) addHeartbeats(ctx context.Context, w protocol.World) (err error) {
-	rep.Beats, rep.Living, err = readHeartbeats(ctx, w, rep.Path)
+	rep.Heartbeats, rep.Living, err = readHeartbeats(ctx, w, rep.Path)
 	return err
 }

@@ -2,8 +2,8 @@ package process
 
 import "slices"
 
-// Supervised are the programs that minders of id's process run: what stands right below
-// its minders. Of a process that has ended there are none.
+// Supervised are the programs that supervisors of id's process run: what stands right below
+// its supervisors. Of a process that has ended there are none.
 func Supervised(id Identity) ([]Identity, error) {
 	if gone, known := id.Gone(); gone || !known {
 		return nil, nil
@@ -12,15 +12,15 @@ func Supervised(id Identity) ([]Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	minders := map[int]bool{}
+	supervisors := map[int]bool{}
 	for _, p := range all {
 		if p.Parent == id.PID {
-			minders[p.PID] = true
+			supervisors[p.PID] = true
 		}
 	}
 	var found []Identity
 	for _, p := range all {
-		if minders[p.Parent] {
+		if supervisors[p.Parent] {
 			found = append(found, Identity{Boot: id.Boot, Namespace: id.Namespace, PID: p.PID, Start: p.Start})
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/resource"
 )
 
-// The minder reads its orders from here: 0, 1 and 2 are the program's own.
+// The supervisor reads its orders from here: 0, 1 and 2 are the program's own.
 const FD = 3
 
 // Order is the first message down. Bytes, not strings: paths and arguments
@@ -26,11 +26,11 @@ type Order struct {
 	Mark      string // with those of the trees around it
 
 	Namespace bool             // the pen is a PID namespace
-	User      bool             // the minder is in a user namespace, where it may mount
+	User      bool             // the supervisor is in a user namespace, where it may mount
 	Layout    *mount.Layout    // nil: the machine as it is
 	Bounds    *resource.Bounds // nil: no limits
 
-	Spawner *SpawnerOrder // the minder is to be a spawner: Path and Args have no meaning, Env is for all
+	Spawner *SpawnerOrder // the supervisor is to be a spawner: Path and Args have no meaning, Env is for all
 }
 
 // What a word asks for.
@@ -56,7 +56,7 @@ type Report struct {
 	Step  string `json:",omitempty"` // StepFolder or StepExec: why the program did not start
 	Errno int    `json:",omitempty"`
 
-	Started int               `json:",omitempty"` // the program's id, as the minder sees it
+	Started int               `json:",omitempty"` // the program's id, as the supervisor sees it
 	Missed  map[string]string `json:",omitempty"` // with it: controllers with a group it is not in, and why
 
 	Exited  bool `json:",omitempty"` // the program ended, with this wait status
@@ -126,7 +126,7 @@ func NewPair(creds bool) (*AgentEnd, *os.File, error) {
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "minder"), os.NewFile(uintptr(fds[1]), "agent")
+	ours, theirs := os.NewFile(uintptr(fds[0]), "supervisor"), os.NewFile(uintptr(fds[1]), "agent")
 	defer ours.Close() // FileConn takes a copy
 	if creds {
 		if err := passCredentials(fds[0]); err != nil {
@@ -142,7 +142,7 @@ func NewPair(creds bool) (*AgentEnd, *os.File, error) {
 	return &AgentEnd{UnixConn: conn.(*net.UnixConn)}, theirs, nil
 }
 
-// SpawnerOrder is what a minder is told that is to be a spawner.
+// SpawnerOrder is what a supervisor is told that is to be a spawner.
 type SpawnerOrder struct {
 	Slots     int
 	Grace     time.Duration

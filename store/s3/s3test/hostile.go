@@ -107,8 +107,8 @@ func (h *Hostile) Met() map[string]int {
 	return met
 }
 
-// drawFate draws what befalls a request.
-func (h *Hostile) drawFate(r *http.Request) (what string, half bool) {
+// drawOutcome draws what befalls a request.
+func (h *Hostile) drawOutcome(r *http.Request) (what string, half bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.calm {
@@ -140,7 +140,7 @@ func (h *Hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reset(w)
 		return
 	}
-	what, half := h.drawFate(r)
+	what, half := h.drawOutcome(r)
 	switch what {
 	case "":
 		h.Next.ServeHTTP(w, r)

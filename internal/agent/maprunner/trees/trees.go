@@ -43,7 +43,7 @@ type Executor struct {
 	runs   sync.WaitGroup
 
 	mu      sync.Mutex
-	queue   []proc.Errand
+	queue   []proc.SpawnCommand
 	free    []int // slots
 	until   time.Duration
 	used    int64                    // of room
@@ -62,7 +62,7 @@ func New(ctx context.Context, c Config) *Executor {
 }
 
 // Send queues commands.
-func (m *Executor) Send(commands ...proc.Errand) error {
+func (m *Executor) Send(commands ...proc.SpawnCommand) error {
 	m.mu.Lock()
 	m.queue = append(m.queue, commands...)
 	m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *Executor) startQueued() {
 }
 
 // commandMemory is the limit of a command.
-func (m *Executor) commandMemory(e proc.Errand) int64 {
+func (m *Executor) commandMemory(e proc.SpawnCommand) int64 {
 	if e.Memory > 0 {
 		return e.Memory
 	}
@@ -101,7 +101,7 @@ func (m *Executor) commandMemory(e proc.Errand) int64 {
 
 // memorySuffices says whether there is memory for a command beside those that run. One that
 // needs more than there is for all of them runs alone.
-func (m *Executor) memorySuffices(e proc.Errand) bool {
+func (m *Executor) memorySuffices(e proc.SpawnCommand) bool {
 	return m.used == 0 || m.Memory == 0 || m.used+m.commandMemory(e) <= m.Memory
 }
 
@@ -174,7 +174,7 @@ func (m *Executor) Close() {
 }
 
 // runCommand runs one command in a slot, from its start to its end.
-func (m *Executor) runCommand(e proc.Errand, slot int) {
+func (m *Executor) runCommand(e proc.SpawnCommand, slot int) {
 	end := proc.Spawned{ID: e.ID, Kind: proc.SpawnedEnded, Began: time.Now()}
 	err := m.startProgram(&e, slot, &end)
 	if err != nil {
@@ -193,7 +193,7 @@ func (m *Executor) runCommand(e proc.Errand, slot int) {
 }
 
 // startProgram runs the program, and waits for its tree and all that it says.
-func (m *Executor) startProgram(e *proc.Errand, slot int, end *proc.Spawned) error {
+func (m *Executor) startProgram(e *proc.SpawnCommand, slot int, end *proc.Spawned) error {
 	env := append(append([]string{}, m.Env...), e.Env...)
 	env = append(env, m.Environ(slot)...)
 	c := proc.Command{Path: e.Path, Args: e.Args, Dir: m.Dir, Env: env, Token: fmt.Sprintf("%s-%d", m.Token, slot), Limits: m.Limits}
@@ -246,7 +246,7 @@ func (m *Executor) reportBegan(id uint64, p *proc.Process) {
 }
 
 // readUntilGone reads what a tree says until it is gone.
-func (m *Executor) readUntilGone(e *proc.Errand, p *proc.Process, out [2]*os.File, end *proc.Spawned) {
+func (m *Executor) readUntilGone(e *proc.SpawnCommand, p *proc.Process, out [2]*os.File, end *proc.Spawned) {
 	var late *time.Timer
 	fired := make(chan struct{})
 	if e.Timeout > 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/drover-run/drover/internal/proc/resource"
 )
 
-func TestAnErrandWithMoreMemoryTakesTheRoomOfOthers(t *testing.T) {
+func TestAnCommandWithMoreMemoryTakesTheRoomOfOthers(t *testing.T) {
 	t.Parallel()
 	m := New(t.Context(), Config{Slots: 4, Memory: 400, Limits: resource.Limits{Memory: 100}})
 	for _, c := range []struct {
@@ -15,11 +15,11 @@ func TestAnErrandWithMoreMemoryTakesTheRoomOfOthers(t *testing.T) {
 		fits       bool
 	}{{0, 0, true}, {300, 0, true}, {300, 200, false}, {200, 200, true}, {0, 900, true}, {100, 900, false}} {
 		m.used = c.used
-		if got := m.memorySuffices(proc.Errand{Memory: c.asks}); got != c.fits {
+		if got := m.memorySuffices(proc.SpawnCommand{Memory: c.asks}); got != c.fits {
 			t.Errorf("beside %d one with %d fits: %v", c.used, c.asks, got)
 		}
 	}
-	if m.Memory = 0; !m.memorySuffices(proc.Errand{}) {
+	if m.Memory = 0; !m.memorySuffices(proc.SpawnCommand{}) {
 		t.Error("where it is not known what there is nothing runs beside others")
 	}
 }

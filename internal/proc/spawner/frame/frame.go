@@ -14,14 +14,14 @@ import (
 // What goes between an agent and its spawner, once the order was given and
 // answered, are frames: four bytes that count the rest, one that says what it is,
 // then numbers of fixed size and texts, little-endian. JSON would cost more than
-// the errand.
+// the command.
 
 // Frames down. Their end means what Close does.
 const (
-	FrameErrand = iota + 1
+	FrameStart = iota + 1
 	FrameUntil
 	FrameDrop
-	FrameKill // a signal, and which errands it is for
+	FrameKill // a signal, and which commands it is for
 )
 
 // Frames up.
@@ -126,10 +126,10 @@ type FrameCommand struct {
 	Stdin   []byte
 }
 
-// AppendErrand is an errand as a frame. Its texts end in a zero byte, as the
+// AppendCommand is a command as a frame. Its texts end in a zero byte, as the
 // kernel wants them, so that they can stay where they are.
-func AppendErrand(b []byte, e *FrameCommand) []byte {
-	b, at := OpenFrame(b, FrameErrand)
+func AppendCommand(b []byte, e *FrameCommand) []byte {
+	b, at := OpenFrame(b, FrameStart)
 	b = Little.AppendUint64(b, e.ID)
 	b = Little.AppendUint64(b, uint64(e.Timeout))
 	b = appendZero(b, e.Path)
@@ -155,7 +155,7 @@ func appendZero(b []byte, text string) []byte {
 	return append(append(b, text...), 0)
 }
 
-// Job is an errand as the spawner has it.
+// Job is a command as the spawner has it.
 type Job struct {
 	ID        uint64
 	Timeout   time.Duration
@@ -165,7 +165,7 @@ type Job struct {
 	Tries     int    // at starting it while its program was still being written
 }
 
-// NewJob reads an errand from a frame, which is kept.
+// NewJob reads a command from a frame, which is kept.
 func NewJob(c Cut) (j *Job, ok bool) {
 	j = &Job{ID: c.U64(), Timeout: time.Duration(c.U64()), Path: c.nextText(), Args: c.nextTexts(), Env: c.nextTexts()}
 	if len(c.B) > 0 && c.U8() == 1 {
@@ -198,8 +198,8 @@ func AppendBegan(b []byte, id uint64, pid int, began time.Time) []byte {
 // OutputHead is what comes before the bytes in an output frame.
 const OutputHead = FrameHead + 8 + 1
 
-// ErrandEnd is how an errand ended.
-type ErrandEnd struct {
+// CommandEnd is how a command ended.
+type CommandEnd struct {
 	ID           uint64
 	Status       syscall.WaitStatus
 	TimedOut     bool
@@ -211,13 +211,13 @@ type ErrandEnd struct {
 	Output       [2]int64
 }
 
-// Why an errand ended that did not by itself.
+// Why a command ended that did not by itself.
 const (
 	endTimedOut = 1 << iota
 	endStopped
 )
 
-func (e *ErrandEnd) AppendTo(b []byte) []byte {
+func (e *CommandEnd) AppendTo(b []byte) []byte {
 	b, at := OpenFrame(b, FrameEnded)
 	why := byte(0)
 	if e.TimedOut {
@@ -238,8 +238,8 @@ func (e *ErrandEnd) AppendTo(b []byte) []byte {
 	return CloseFrame(b, at)
 }
 
-func (c *Cut) NextErrandEnd(id uint64) ErrandEnd {
-	e := ErrandEnd{ID: id, Status: syscall.WaitStatus(c.U32())}
+func (c *Cut) NextCommandEnd(id uint64) CommandEnd {
+	e := CommandEnd{ID: id, Status: syscall.WaitStatus(c.U32())}
 	why := c.U8()
 	e.TimedOut, e.Stopped, e.Left = why&endTimedOut != 0, why&endStopped != 0, int(c.U32())
 	e.User, e.System, e.MaxRSS = time.Duration(c.U64()), time.Duration(c.U64()), int64(c.U64())

@@ -64,8 +64,8 @@ func ShellStatus(s unix.WaitStatus) int {
 	return s.ExitStatus()
 }
 
-// Fate says in words how a process ended.
-func Fate(s unix.WaitStatus) string {
+// Outcome says in words how a process ended.
+func Outcome(s unix.WaitStatus) string {
 	if s.Signaled() {
 		return "signal: " + s.Signal().String()
 	}

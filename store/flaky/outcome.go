@@ -18,8 +18,8 @@ import (
 // it does after the next few calls, and not at once.
 const landing = 0.25
 
-// fate is the outcome of a write that a plan has drawn.
-type fate struct {
+// outcome is the outcome of a write that a plan has drawn.
+type outcome struct {
 	name   string
 	reach  bool  // the write is done
 	err    error // the answer when the write succeeded; nil: its true result
@@ -58,46 +58,46 @@ func (b *Bucket) drawFault(name string, chance float64) bool {
 	return true
 }
 
-func (b *Bucket) judgeWrite(r request) fate {
+func (b *Bucket) judgeWrite(r request) outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.plan
 	switch {
 	case b.drawFault("Busy", p.Busy):
-		return fate{name: "throttled", err: store.ErrBusy}
+		return outcome{name: "throttled", err: store.ErrBusy}
 	case b.drawFault("LoseRequest", p.LoseRequest):
-		return fate{name: "request lost", err: store.ErrUnclear}
+		return outcome{name: "request lost", err: store.ErrUnclear}
 	case b.drawFault("LoseReply", p.LoseReply):
-		return fate{name: "reply lost", reach: true, err: store.ErrUnclear, always: true}
+		return outcome{name: "reply lost", reach: true, err: store.ErrUnclear, always: true}
 	case r.create && b.drawFault("Conflict", p.Conflict):
-		return fate{name: "conflict", err: store.ErrUnclear}
+		return outcome{name: "conflict", err: store.ErrUnclear}
 	case b.drawFault("Late", p.Late):
 		b.late = append(b.late, r)
-		return fate{name: "time-out", err: store.ErrUnclear}
+		return outcome{name: "time-out", err: store.ErrUnclear}
 	case r.create && b.drawFault("Echo", p.Echo):
-		return fate{name: "sent twice", reach: true, err: store.ErrExists}
+		return outcome{name: "sent twice", reach: true, err: store.ErrExists}
 	case r.create && b.drawFault("FailSync", p.FailSync):
-		return fate{name: "sync failed", reach: p.Rand(2) == 0, err: store.ErrUnclear, always: true}
+		return outcome{name: "sync failed", reach: p.Rand(2) == 0, err: store.ErrUnclear, always: true}
 	case p.Room > 0 && b.used+int64(len(r.body)) > p.Room:
 		b.counts["Room"]++
-		return fate{name: "write", err: fault.New(fault.Full, "", "no space left on device")}
+		return outcome{name: "write", err: fault.New(fault.Full, "", "no space left on device")}
 	}
 	b.used += int64(len(r.body))
-	return fate{reach: true}
+	return outcome{reach: true}
 }
 
-func (b *Bucket) judgeDelete() fate {
+func (b *Bucket) judgeDelete() outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.drawFault("Busy", b.plan.Busy):
-		return fate{name: "throttled", err: store.ErrBusy}
+		return outcome{name: "throttled", err: store.ErrBusy}
 	case b.drawFault("LoseRequest", b.plan.LoseRequest):
-		return fate{name: "request lost", err: store.ErrUnclear}
+		return outcome{name: "request lost", err: store.ErrUnclear}
 	case b.drawFault("LoseReply", b.plan.LoseReply):
-		return fate{name: "reply lost", reach: true, err: store.ErrUnclear}
+		return outcome{name: "reply lost", reach: true, err: store.ErrUnclear}
 	}
-	return fate{reach: true}
+	return outcome{reach: true}
 }
 
 // readLoss is the error of a read that gets no answer.

@@ -17,11 +17,11 @@ import (
 )
 
 // DeskVariable names the socket of the node's agent.
-const DeskVariable = "DROVER_DESK"
+const CallsVariable = "DROVER_DESK"
 
-// Desk is what an agent does for the programs in its tree. Its methods are
+// Calls are what an agent does for the programs in its tree. Its methods are
 // called from many goroutines at once.
-type Desk interface {
+type Calls interface {
 	// Call has another node run a command line with sh, and waits until it has
 	// ended there. When ctx ends no caller waits for the answer any more. Of this
 	// node itself it is ErrHere: the caller can run it.
@@ -64,9 +64,9 @@ type answer struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// Open is an open desk.
+// Open is an open call server.
 type Open struct {
-	desk   Desk
+	calls  Calls
 	socket net.Listener
 	remove func()
 	quit   context.CancelFunc
@@ -77,12 +77,12 @@ type Open struct {
 	empty func()            // called once none is left; nil: not asked for
 }
 
-// Listen opens a desk at path, of any length, in a folder that only its user may
+// Listen opens a call server at path, of any length, in a folder that only its user may
 // enter. addr is what the programs find in DeskVariable. Close hangs up on every
 // client and waits until d has let go of them.
-func Listen(path string, d Desk) (l *Open, addr string, err error) {
+func Listen(path string, d Calls) (l *Open, addr string, err error) {
 	_ = os.Remove(path) // of an attempt before
-	l = &Open{desk: d, ranks: map[net.Conn]bool{}}
+	l = &Open{calls: d, ranks: map[net.Conn]bool{}}
 	if l.socket, addr, l.remove, err = private.Listen(path); err != nil {
 		return nil, "", fault.Wrap(err, fault.Full, "", "open folder of calls %s", path)
 	}
@@ -149,7 +149,7 @@ func (l *Open) Close() error {
 	return err
 }
 
-// serveClient serves one client until it hangs up or the desk closes.
+// serveClient serves one client until it hangs up or the call server closes.
 func (l *Open) serveClient(ctx context.Context, conn net.Conn) {
 	ctx, gone := context.WithCancel(ctx)
 	defer gone()
@@ -163,7 +163,7 @@ func (l *Open) serveClient(ctx context.Context, conn net.Conn) {
 	if in.Decode(&h) == nil {
 		switch {
 		case h.Alarm != 0:
-			l.desk.Alarm(h.Alarm)
+			l.calls.Alarm(h.Alarm)
 		case h.Rank:
 			l.keepRankConnection(conn, in)
 		case h.Serve:
@@ -183,7 +183,7 @@ func (l *Open) serveCall(ctx context.Context, gone context.CancelFunc, in *json.
 	})
 	var a answer
 	var err error
-	a.Status, err = l.desk.Call(ctx, h.Host, h.Line)
+	a.Status, err = l.calls.Call(ctx, h.Host, h.Line)
 	if a.Here = errors.Is(err, ErrHere); err != nil && !a.Here {
 		a.Error = err.Error()
 	}
@@ -208,7 +208,7 @@ func (l *Open) serveRank(ctx context.Context, gone context.CancelFunc, in *json.
 			mu.Unlock()
 		}
 	})
-	_ = l.desk.Serve(ctx, func(asked context.Context, line string) int {
+	_ = l.calls.Serve(ctx, func(asked context.Context, line string) int {
 		answered := make(chan int, 1)
 		mu.Lock()
 		next++
@@ -228,15 +228,15 @@ func (l *Open) serveRank(ctx context.Context, gone context.CancelFunc, in *json.
 	}) // what went wrong shows as the end of the connection
 }
 
-func errNoDesk() error {
-	return fault.New(fault.Invalid, "It works inside a job of several nodes with --launcher mpi.", "reach the agent: %s is not set", DeskVariable)
+func errNoCalls() error {
+	return fault.New(fault.Invalid, "It works inside a job of several nodes with --launcher mpi.", "reach the agent: %s is not set", CallsVariable)
 }
 
-// dial reaches the desk of this node.
+// dial reaches the call server of this node.
 func dial() (net.Conn, error) {
-	addr := os.Getenv(DeskVariable)
+	addr := os.Getenv(CallsVariable)
 	if addr == "" {
-		return nil, errNoDesk()
+		return nil, errNoCalls()
 	}
 	conn, err := private.Dial(context.Background(), addr)
 	if err != nil {
@@ -245,7 +245,7 @@ func dial() (net.Conn, error) {
 	return conn, nil
 }
 
-// call asks the desk to have another node run a line, and waits for its end.
+// call asks the call server to have another node run a line, and waits for its end.
 func call(host, line string) (status int, err error) {
 	conn, err := dial()
 	if err != nil {

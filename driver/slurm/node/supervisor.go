@@ -86,7 +86,7 @@ func attend(dir string) int {
 		fmt.Fprintln(os.Stderr, "drover: another job of Slurm's has this agent: this one was submitted twice")
 		return 0
 	}
-	m := &minder{place: p, orders: o, index: i, terms: terms}
+	m := &supervisor{place: p, orders: o, index: i, terms: terms}
 	return m.superviseAgent()
 }
 
@@ -119,7 +119,7 @@ func number(p place, agents, base int) (int, error) {
 }
 
 // minder supervises one agent.
-type minder struct {
+type supervisor struct {
 	place
 	orders records.Orders
 	index  int
@@ -137,7 +137,7 @@ type minder struct {
 const wordEvery = 2 * time.Second
 
 // superviseAgent starts the agent and waits until it has ended.
-func (m *minder) superviseAgent() int {
+func (m *supervisor) superviseAgent() int {
 	if _, asked := records.Word(m.folder); asked {
 		records.Say(m.folder, m.index, records.Note{End: &records.End{Code: -1, Reason: "stopped before it began"}})
 		return 0
@@ -186,7 +186,7 @@ func (m *minder) superviseAgent() int {
 }
 
 // applyStop does what a Stop asks for, if there is one. Of two ends the sooner counts.
-func (m *minder) applyStop() bool {
+func (m *supervisor) applyStop() bool {
 	grace, ok := records.Word(m.folder)
 	if !ok {
 		return false
@@ -202,7 +202,7 @@ func (m *minder) applyStop() bool {
 }
 
 // signalled handles a signal that no Stop explains.
-func (m *minder) signalled(s os.Signal) {
+func (m *supervisor) signalled(s os.Signal) {
 	if m.told {
 		return
 	}
@@ -217,14 +217,14 @@ func (m *minder) signalled(s os.Signal) {
 
 // recordSlurmStop notes that Slurm ends the agent. It writes the note before it signals the agent,
 // as the state of an agent that has ended is taken from the notes that exist then.
-func (m *minder) recordSlurmStop(n Notice) {
+func (m *supervisor) recordSlurmStop(n Notice) {
 	m.slurm = true
 	records.Say(m.folder, m.index, records.Note{Asked: n.Asked, Taken: !n.Asked, Why: n.Why})
 }
 
 // overtaken is for an agent that has ended before its supervisor signalled it: Slurm signals all
 // processes of a task, in no order, and the agent may have been faster.
-func (m *minder) overtaken(status unix.WaitStatus) {
+func (m *supervisor) overtaken(status unix.WaitStatus) {
 	if m.told || m.stopped || folder.ShellStatus(status) != ExitLater {
 		return
 	}
@@ -234,7 +234,7 @@ func (m *minder) overtaken(status unix.WaitStatus) {
 }
 
 // signalAgent tells the agent to stop, once; the reason is written before the signal.
-func (m *minder) signalAgent(n Notice) {
+func (m *supervisor) signalAgent(n Notice) {
 	if m.told {
 		return
 	}
@@ -247,7 +247,7 @@ func (m *minder) signalAgent(n Notice) {
 
 // nearLimit tells the agent to stop when its time is nearly over, and else says when to look again.
 // A limit may be changed while a job runs, so it is read each time.
-func (m *minder) nearLimit() (again time.Duration) {
+func (m *supervisor) nearLimit() (again time.Duration) {
 	if m.told {
 		return 0
 	}
@@ -271,9 +271,9 @@ const mostMargin = 2 * time.Minute
 
 // recordEnd notes how the agent ended, and returns the status for Slurm. If the agent left work
 // behind, it asks Slurm to start the task again.
-func (m *minder) recordEnd(status unix.WaitStatus) int {
-	fate := records.End{Code: folder.ShellStatus(status), Reason: folder.Fate(status)}
-	records.Say(m.folder, m.index, records.Note{Fate: &fate, Stopped: m.stopped})
+func (m *supervisor) recordEnd(status unix.WaitStatus) int {
+	fate := records.End{Code: folder.ShellStatus(status), Reason: folder.Outcome(status)}
+	records.Say(m.folder, m.index, records.Note{Outcome: &fate, Stopped: m.stopped})
 	if fate.Code == ExitLater && !m.slurm && !m.stopped && !m.step {
 		requeue(m.slurmTaskID(), m.restart)
 	}
@@ -299,7 +299,7 @@ func requeue(name string, restarts int) {
 }
 
 // startAgent starts this program again, as the agent.
-func (m *minder) startAgent() (pid int, err error) {
+func (m *supervisor) startAgent() (pid int, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
@@ -310,7 +310,7 @@ func (m *minder) startAgent() (pid int, err error) {
 
 // agentEnviron is the agent's environment: the variables that Slurm has set for this task, and over
 // them those from the submitting machine.
-func (m *minder) agentEnviron(slurms []string) (env []string) {
+func (m *supervisor) agentEnviron(slurms []string) (env []string) {
 	own := map[string]bool{EnvIndex: true}
 	for _, kv := range m.orders.Env {
 		name, _, _ := strings.Cut(kv, "=")

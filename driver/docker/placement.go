@@ -28,11 +28,11 @@ type orders struct {
 }
 
 // note is a line of an agent's file. The agent writes Up and End; process 1 of its container writes
-// Fate; the process that starts the agent writes End for an agent that never started.
+// Outcome; the process that starts the agent writes End for an agent that never started.
 type note struct {
-	Up   bool   `json:"up,omitempty"`
-	End  *end   `json:"end,omitempty"`
-	Fate string `json:"fate,omitempty"` // how the kernel says it ended
+	Up      bool   `json:"up,omitempty"`
+	End     *end   `json:"end,omitempty"`
+	Outcome string `json:"outcome,omitempty"` // how the kernel says it ended
 }
 
 // end is the last note.
@@ -67,8 +67,8 @@ func heard(dir string) (all note) {
 		if all.End == nil {
 			all.End = n.End
 		}
-		if n.Fate != "" {
-			all.Fate = n.Fate
+		if n.Outcome != "" {
+			all.Outcome = n.Outcome
 		}
 	}
 	return all
