@@ -34,15 +34,9 @@ func (p *program) runAgent(args []string) int {
 	terms := make(chan os.Signal, 8)
 	signal.Notify(terms, syscall.SIGTERM, syscall.SIGINT)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	said, err := driver.ParseAgentArgs(args)
-	path, ok := job.ParsePath(said.Job)
-	if err == nil && !ok {
-		err = fault.New(fault.Invalid, "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs.", "start agent: %q is not a job's path", said.Job)
-	}
-	if err != nil { // typed by hand
-		fmt.Fprintf(os.Stderr, "drover: %v\n  %s\n", err, fault.Hint(err))
-		return fault.ExitUsage
-	}
+	said, badArgs := driver.ParseAgentArgs(args)
+	// Also with bad arguments: a process that an engine has started, to supervise an agent, may
+	// have none.
 	given, err := driver.Adopt(p.targets, driver.AgentProcess{Args: said, Open: func(ctx context.Context, credential string) (*store.Store, error) {
 		b, _, err := openStore(ctx, said.Store, "", credential, agentPatience)
 		return store.New(b, store.Options{}), err
@@ -50,6 +44,15 @@ func (p *program) runAgent(args []string) int {
 	if err != nil {
 		log.Error("agent not started", "err", err)
 		return fault.ExitDrover
+	}
+	path, ok := job.ParsePath(said.Job)
+	if badArgs == nil && !ok {
+		badArgs = fault.New(fault.Invalid, "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs.", "start agent: %q is not a job's path", said.Job)
+	}
+	if badArgs != nil { // typed by hand
+		fmt.Fprintf(os.Stderr, "drover: %v\n  %s\n", badArgs, fault.Hint(badArgs))
+		given.Ended(fault.ExitUsage, badArgs.Error())
+		return fault.ExitUsage
 	}
 	code, err := p.runAgentProcess(said, path, given, terms, log)
 	if err != nil {
