@@ -96,7 +96,7 @@ var testedMutants = []testedMutant{
 	{mutant{"L6", "a listing that breaks off calls itself whole", "store/gcs/list.go",
 		"return found, true, nil // the next", "return found, false, nil // the next"}, gcsTests, "TestAListingThatBreaksOffSaysThatThereIsMore"},
 	{mutant{"M1", "who holds a chunk that another ended claims one beside what it runs", claimFile,
-		"return h.Over })", "return h.Over && h.fate == Fenced })"}, ledgerTests, "TestNothingIsClaimedBesideItemsOfAChunkThatWasEnded"},
+		"return h.Over })", "return h.Over && h.outcome == Fenced })"}, ledgerTests, "TestNothingIsClaimedBesideItemsOfAChunkThatWasEnded"},
 	{mutant{"M6*", "an escape at the end of a name is not told from the byte it stands for", "internal/ledger/protocol/mapout.go",
 		"!(i+2 < len(e) && isHex", "!(i+3 < len(e) && isHex"}, "internal/ledger/protocol", "TestAnyNameOfAnOutputHasAKeyOfItsOwn"},
 	{mutant{"M8", "a chunk waits for the back-off of its first item", shareFile,
