@@ -133,16 +133,16 @@ shell:
 RUNNER  := $(GO) tool gotestsum --hide-summary=skipped
 
 # The packages whose tests the race detector would make much longer and finds nothing in: the
-# simulations play one process at a time, the scripts are about whole programs, with goroutines
-# that the suites of their packages meet, and env waits for Python. test-long has the scripts with it.
-ALONE := ./internal/ledger ./internal/engine/gc ./cmd/drover ./internal/env/... ./internal/house ./internal/verify ./internal/price ./internal/jobfile ./job/... ./fault/...
+# simulations play one process at a time, and the scripts are about whole programs, with
+# goroutines that the suites of their packages meet. test-long has the scripts with it.
+ALONE := ./internal/ledger ./internal/engine/gc ./cmd/drover ./internal/house ./internal/verify ./internal/price ./internal/jobfile ./job/... ./fault/...
 # Each commit plays worlds that no other has played.
 FRESH := $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
 
 test: ## every test; needs python3 and no network
 	@$(PYTHON) -c 'import venv, ensurepip, pip' || { echo "the tests run real Python programs: install python3 with venv and pip, or say PYTHON=..."; exit 1; }
 	@mkdir -p bin
-	$(RUNNER) --format pkgname --jsonfile bin/.alone -- -p 3 -timeout 25m $(ALONE)
+	$(RUNNER) --format pkgname --jsonfile bin/.alone -- -timeout 25m $(ALONE)
 	$(RUNNER) --format pkgname --jsonfile bin/.fresh -- -timeout 15m -run '^(TestSimulation|TestMapSimulation)$$' ./internal/ledger -from $(FRESH) -seeds 4000 -mapfrom $(FRESH) -mapseeds 4000
 	$(RUNNER) --format pkgname --jsonfile bin/.race -- -race -p 3 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE))")
 
