@@ -15,7 +15,7 @@ var Differences = []Difference{
 	{"abbreviation", "--model gpt2", "sets --model_uri; --task 3 renames the task; --download x is ambiguous",
 		"a hyperparameter, and a note", "a flag that is guessed from its beginning takes names from hyperparameters, and other ones with each release"},
 	{"assignment", "--lr=0.1 --wd=0.2", "one hyperparameter named lr=0.1, with the value --wd=0.2",
-		"two hyperparameters", "nobody means the first"},
+		"two hyperparameters", "the first is never meant"},
 	{"bare", "--flagonly", "an AssertionError; two of them are one with the other as its value",
 		"a hyperparameter without a value, handed over as it is", "programs have switches"},
 	{"dash-value", "--name -foo", "reads -foo as -f oo",
