@@ -159,7 +159,7 @@ func (e *engine) start(s remote.Submission, id string, i int, script string) err
 	}
 	c := exec.Command("/bin/sh", "-c", fmt.Sprintf(begin, script, strings.Join(words, " "), "log"))
 	c.Dir, c.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
-	c.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + filepath.Join(dir, "home"), variableID + "=" + id, variableIndex + "=" + strconv.Itoa(i), variableDir + "=" + dir}, boot.Env...)
+	c.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + filepath.Join(dir, "home"), "TMPDIR=" + dir, variableID + "=" + id, variableIndex + "=" + strconv.Itoa(i), variableDir + "=" + dir}, boot.Env...)
 	if err := c.Start(); err != nil {
 		return err
 	}
