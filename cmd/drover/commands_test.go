@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,7 +26,7 @@ var commands = map[string]func(*testscript.TestScript, bool, []string){
 	"start":     start,     // start NAME COMMAND...: run it beside the script
 	"await":     await,     // await NAME REGEXP: until its output matches
 	"ended":     ended,     // ended NAME [N]: until it has ended, with N (0); stdout and stderr are its own
-	"signal":    signal,    // signal NAME KILL|INT|TERM
+	"signal":    signal,    // signal NAME KILL|INT|TERM...: one after the other, at once
 	"killagent": killAgent, // killagent [NODE [SIGNAL]]: KILL, or another, for the agent that status names
 	"open":      open,      // open GATE: let programs go on that wait for it in $GATES
 	"unheld":    unheld,    // unheld LOCK: until no process holds that lock in $LOCKS
@@ -111,14 +112,20 @@ func ended(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func signal(ts *testscript.TestScript, neg bool, args []string) {
-	need(ts, neg, args, 2, "signal NAME SIGNAL")
-	number := unix.SignalNum("SIG" + args[1])
-	if number == 0 {
-		ts.Fatalf("there is no signal %s", args[1])
+	need(ts, neg, args, 2, "signal NAME SIGNAL...")
+	var numbers []syscall.Signal
+	for _, name := range args[1:] {
+		number := unix.SignalNum("SIG" + name)
+		if number == 0 {
+			ts.Fatalf("there is no signal %s", name)
+		}
+		numbers = append(numbers, number)
 	}
 	p := of(ts).find(ts, args[0])
-	ts.Check(p.cmd.Process.Signal(number))
-	if number == unix.SIGKILL {
+	for _, number := range numbers {
+		ts.Check(p.cmd.Process.Signal(number))
+	}
+	if slices.Contains(numbers, unix.SIGKILL) {
 		ts.Check(p.wait())
 		delete(of(ts).running, args[0])
 	}

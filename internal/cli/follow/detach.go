@@ -17,6 +17,7 @@ const secondThought = 2 * time.Second
 // what they cost. A second one, soon, cancels the job. follow is the verb that shows
 // it again.
 func (a Follower) confirmDetach(ctx context.Context, j *drover.Job, id, follow string, signals <-chan os.Signal) error {
+	dropRepeats(signals)
 	a.Note("\nDetached: %s is still running, and its machines stay allocated (Ctrl-C again cancels it)", id)
 	a.Note("  follow: drover %s %s   stop: drover cancel %s", follow, id, id)
 	thought := time.NewTimer(secondThought)

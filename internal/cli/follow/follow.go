@@ -149,10 +149,10 @@ func (a Follower) interruptJob(ctx context.Context, j *drover.Job, signals <-cha
 		left = left[1:]
 	}
 	idle := a.idleReason(ctx, j)
-	dropRepeats(signals)
-	a.noteStop(spec, len(left), idle)
 	gone := make(chan error, 1)
 	go func(left time.Duration) { gone <- j.Interrupt(ctx, left) }(left[0])
+	dropRepeats(signals)
+	a.noteStop(spec, len(left), idle)
 	for {
 		select {
 		case err := <-gone:
@@ -176,12 +176,22 @@ func (a Follower) interruptJob(ctx context.Context, j *drover.Job, signals <-cha
 	}
 }
 
-// dropRepeats drops the SIGINTs that came since the last one was handled. They are the same
-// Ctrl-C: timeout and npm hand on to their child what the terminal, or timeout itself, has
-// sent to the child's process group as well. What comes after drover's line is another.
+// repeatTime is how long after a SIGINT another one can be the same Ctrl-C.
+const repeatTime = 250 * time.Millisecond
+
+// dropRepeats drops the SIGINTs that come within repeatTime. They are the same Ctrl-C:
+// timeout and npm hand on to their child what the terminal, or timeout itself, has sent to
+// the child's process group as well. drover's line about a Ctrl-C is printed after it, so
+// that a Ctrl-C that answers the line is always another.
 func dropRepeats(signals <-chan os.Signal) {
-	for len(signals) > 0 {
-		<-signals
+	over := time.NewTimer(repeatTime)
+	defer over.Stop()
+	for {
+		select {
+		case <-signals:
+		case <-over.C:
+			return
+		}
 	}
 }
 
