@@ -7,7 +7,7 @@
 //     which reads and appends;
 //   - liveness: heartbeats, leases, and the evidence against an agent;
 //   - runs and chunks: the folds of a run, a map and its chunks, and the pure decisions
-//     Run.Next and Map.Next;
+//     Run.Next, Map.Next and Map.NextOf;
 //   - tasks: the log of a task, how a job is submitted, loaded and found;
 //   - states: generations of checkpoints and of shared state;
 //   - runagent and mapagent: an agent's part in a run and in a map;

@@ -212,7 +212,7 @@ func (k *MapKeeper) nextEntry(ctx context.Context, machines []Machine) (*protoco
 	case len(v.told) > 0:
 		return &protocol.JobEntry{Gone: v.told}, nil
 	}
-	step := k.Inventory.Map.Next(v.tally, v.whole, k.Inventory.CountFailed())
+	step := k.Inventory.Map.Next(chunks.Evidence{Done: v.whole, Tally: v.tally, Failed: k.Inventory.CountFailed()})
 	switch {
 	case step.Settle != nil:
 		return &protocol.JobEntry{Settled: step.Settle}, nil
@@ -263,7 +263,7 @@ func (k *MapKeeper) scanChunks(ctx context.Context, machines []Machine) (v surve
 			return nil
 		}
 		for {
-			e, ok := k.Inventory.Map.Owes(c, k.deathOf, k.Inventory.SinceStop())
+			e, ok := k.Inventory.Map.NextOf(c, chunks.ChunkEvidence{Death: k.deathOf, StopAge: k.Inventory.SinceStop()})
 			if !ok {
 				return nil
 			}

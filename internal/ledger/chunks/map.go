@@ -1,5 +1,5 @@
 // Package chunks is the fold of a map's log and of its chunks' logs, and the pure decisions what
-// follows: Map.Next for the job, Map.Owes for a chunk. Inventory is all that one reader knows of
+// follows: Map.Next for the job, Map.NextOf for a chunk. Inventory is all that one reader knows of
 // a map's chunks, and reads and writes their logs and snapshots.
 //
 // It refuses to know which chunk an agent works on, and why. Proved by the simulation of maps in
@@ -7,18 +7,14 @@
 package chunks
 
 import (
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/option"
-	"github.com/drover-run/drover/job/unit"
 )
 
 // Map is the fold of a map's log. How its items stand is in its chunks.
@@ -320,128 +316,6 @@ func (m *Map) ItemTimeout() time.Duration {
 		return time.Duration(*m.Amended.Timeout)
 	}
 	return time.Duration(m.Spec.ItemTimeout)
-}
-
-// pendingItems are the items that reopens of the job select in a closed chunk, and the
-// newest of these (M4); none when nothing is selected.
-func (m *Map) pendingItems(c *Chunk) (items []int, by int) {
-	if !c.Closed {
-		return nil, 0
-	}
-	return m.selectedItems(c)
-}
-
-// selectedItems are the items of a chunk, closed or not, that reopens select as they stand.
-func (m *Map) selectedItems(c *Chunk) (items []int, by int) {
-	for _, r := range m.Reopened {
-		if r.N > c.Mark {
-			by = r.N
-		}
-	}
-	if by == 0 || c.Tally.Succeeded == c.Tally.Items || c.States == nil {
-		return nil, 0
-	}
-	// This is asked of every chunk again and again, and few of its items matter.
-	var chosen [len(itemStates)]bool
-	for s, state := range itemStates {
-		chosen[s] = slices.ContainsFunc(m.Reopened, func(r Numbered[protocol.Reopened]) bool { return r.Fact.TakesState(state) })
-	}
-	place := -1
-	for item := range c.Items.All {
-		if place++; !chosen[c.States[place]] {
-			continue
-		}
-		state := itemStates[c.States[place]]
-		for _, r := range m.Reopened {
-			if r.N > c.Mark && r.Fact.SelectsItem(item, state) {
-				items = append(items, item)
-				break
-			}
-		}
-	}
-	return items, by
-}
-
-// Done says that nothing more can come of a chunk in this round.
-func (m *Map) Done(c *Chunk) bool {
-	if !c.Closed {
-		return false
-	}
-	items, _ := m.pendingItems(c)
-	return len(items) == 0
-}
-
-// Owes is what any process that sees a chunk so should append to its log: what the
-// job's log asks of it (E2, M4). ok is false while there is nothing, or while it is
-// its owner's to do: sinceStop is how long ago the observer first read the stop. What
-// runs may end after a drain, so a living owner is waited for then.
-func (m *Map) Owes(c *Chunk, death func(agent string) liveness.Death, stopAge time.Duration) (e protocol.ChunkEntry, ok bool) {
-	switch {
-	case m.Settled != nil || m.Done(c):
-		return e, false
-	case m.Stop != nil && c.Mark > m.StopAt:
-		return e, false
-	case m.Stop != nil:
-		_, free := c.Free(death)
-		e.Ended = &protocol.Ended{By: m.StopAt}
-		return e, c.Closed || free || !m.Stop.Drain && stopAge >= protocol.StopGrace
-	case c.Closed:
-		items, by := m.pendingItems(c)
-		e.Again = &protocol.Again{By: by, Items: protocol.SpansOf(items)}
-		return e, true
-	}
-	return e, false
-}
-
-// MapStep is what any process that sees a map so should append to its log next.
-type MapStep struct {
-	Fail   *protocol.Stop
-	Settle *protocol.Settled
-}
-
-// Next decides what follows for the whole job. done says that every chunk was
-// read and is Done; t counts all items then. bad is how many are known to have
-// failed in this round. It is pure: two callers with the same evidence get the same.
-func (m *Map) Next(t job.Tally, done bool, bad int) MapStep {
-	if m.Settled != nil {
-		return MapStep{}
-	}
-	if done {
-		return MapStep{Settle: m.verdict(t)}
-	}
-	if limit, limited := m.Spec.FailLimit(m.Items()); limited && bad > limit && m.Stop == nil {
-		return MapStep{Fail: &protocol.Stop{Code: fault.ExitItems, Reason: fmt.Sprintf("%s items failed, at most %s may", unit.Comma(bad), mostFails(m.Spec.MaxFails))}}
-	}
-	return MapStep{}
-}
-
-// mostFails is the limit in words: a number, or percent as they were typed.
-func mostFails(text string) string {
-	if n, err := strconv.Atoi(text); err == nil {
-		return unit.Comma(n)
-	}
-	return text
-}
-
-// verdict settles a map after all its chunks are done.
-func (m *Map) verdict(t job.Tally) *protocol.Settled {
-	s := &protocol.Settled{State: job.Succeeded, Tally: &t, Submission: m.Place}
-	bad := t.Failed + t.Quarantined
-	switch {
-	case m.Stop != nil && m.Failing:
-		s.State, s.Code, s.Reason = job.Failed, fault.ExitDrover, m.Stop.Reason
-	case m.Stop != nil:
-		s.State, s.Code, s.Reason = job.Cancelled, fault.ExitInterrupted, "cancelled"
-		if m.Stop.Reason != "" {
-			s.Reason = m.Stop.Reason
-		}
-	case bad > 0:
-		s.State, s.Code, s.Reason = job.Failed, fault.ExitItems, fmt.Sprintf("%s of %s items failed", unit.Comma(bad), unit.Comma(t.Items))
-	}
-	if m.Stop != nil && m.Stop.Code != 0 {
-		s.Code = m.Stop.Code
-	}
-	return s
 }
 
 // Bind is a job as it binds what begins now (J2): its spec, and its code.

@@ -166,10 +166,10 @@ func (m *MapMember) Poll(ctx context.Context) (MapOrder, error) {
 			return MapOrder{}, err
 		}
 		m.observer.NoteReading(m.Inventory.Now())
-		var step chunks.MapStep
+		var step chunks.Step
 		if limit, limited := m.Inventory.Map.Spec.FailLimit(m.Inventory.Map.Items()); limited { // to count is work
 			bad := m.Inventory.CountFailed()
-			step = m.Inventory.Map.Next(job.Tally{}, false, bad)
+			step = m.Inventory.Map.Next(chunks.Evidence{Failed: bad})
 			m.room = limit - bad - m.unrecordedFailures()
 		}
 		if step.Fail == nil {

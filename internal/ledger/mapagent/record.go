@@ -173,33 +173,36 @@ func (h *OwnedChunk) keepForSnapshot(r protocol.Result) {
 	h.encoded = protocol.AppendResult(h.encoded, &r)
 }
 
-// dueEntry is the entry to append now, nil for none: results, the item to be named, the
-// suspects, a part for an idle agent or for a back-off, and the end, in one (L4).
+// dueEntry is the entry to append now, nil for none: what nextEntry decides, after a look
+// for idle agents where it depends on these.
 func (h *OwnedChunk) dueEntry(ctx context.Context) (*protocol.ChunkEntry, error) {
 	now := h.m.Inventory.Now()
 	h.endBackOffs(now)
-	e := protocol.ChunkEntry{Results: h.results}
+	if !h.looksForIdle(now) {
+		return h.nextEntry(now, false, nil), nil
+	}
+	idle, err := h.m.IdleAgents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return h.nextEntry(now, true, idle), nil
+}
+
+// nextEntry decides, without I/O, what the owner appends at now: results, the item to be
+// named, the suspects, a part for an idle agent or for a back-off, and the end, in one (L4);
+// nil for nothing. looked says that idle agents were looked for; idle are those found.
+func (h *OwnedChunk) nextEntry(now time.Duration, looked bool, idle []string) *protocol.ChunkEntry {
+	e := protocol.ChunkEntry{Results: h.results, Handed: h.chooseHandoff(now, looked, idle)}
 	if h.naming > 0 {
 		e.Starting = []int{h.naming}
-	}
-	switch {
-	case h.m.Inventory.Map.Stop != nil || h.Chunk.Isolated():
-	case len(h.suspects) > 0: // for an agent that runs nothing else: this one, when it is done
-		e.Handed = &protocol.Handed{Seed: h.handoffSeed(h.suspects, 0)}
-	default:
-		handed, err := h.chooseHandoff(ctx, now)
-		if err != nil {
-			return nil, err
-		}
-		e.Handed = handed
 	}
 	if h.endsChunk(e) {
 		e.Ended = &protocol.Ended{}
 	}
 	if len(e.Results) == 0 && len(e.Starting) == 0 && e.Handed == nil && e.Ended == nil {
-		return nil, nil
+		return nil
 	}
-	return &e, nil
+	return &e
 }
 
 // endsChunk says whether nothing of the chunk is open once e is recorded.

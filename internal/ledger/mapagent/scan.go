@@ -180,7 +180,7 @@ func (m *MapMember) ScanAndTend(ctx context.Context) (*OwnedChunk, error) {
 
 // settleJob ends the job, which it found whole: no entry of its log came since.
 func (m *MapMember) settleJob(ctx context.Context, tally job.Tally) error {
-	step := m.Inventory.Map.Next(tally, true, 0)
+	step := m.Inventory.Map.Next(chunks.Evidence{Done: true, Tally: tally})
 	if step.Settle == nil {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (m *MapMember) tendChunk(ctx context.Context, c *chunks.Chunk) (*OwnedChunk
 		return nil, err
 	}
 	for {
-		e, ok := m.Inventory.Map.Owes(c, m.deathOf, m.Inventory.SinceStop())
+		e, ok := m.Inventory.Map.NextOf(c, chunks.ChunkEvidence{Death: m.deathOf, StopAge: m.Inventory.SinceStop()})
 		if !ok {
 			break
 		}

@@ -8,39 +8,49 @@ import (
 	"github.com/drover-run/drover/internal/ledger/protocol"
 )
 
+// looksForIdle says whether the next entry depends on which agents are idle, at a flush at
+// now; then that is looked for, which is a request or two, once in every balance.
+func (h *OwnedChunk) looksForIdle(now time.Duration) bool {
+	if h.m.Inventory.Map.Stop != nil || h.Chunk.Isolated() || len(h.suspects) > 0 {
+		return false
+	}
+	if len(h.Queue) == 0 || now-h.balanced < h.m.Pace.balance && !h.handsAllOver() {
+		return false
+	}
+	h.balanced = now
+	least := h.m.leastHandoff()
+	// Before another had begun with so few, we are done.
+	return h.handsAllOver() || least <= h.m.o.Slots || len(h.Queue) >= 2*least
+}
+
 // chooseHandoff chooses what another is to do: what only waits for a back-off when we have
-// nothing else, or a share of what waits for a slot when agents are idle (M8).
-func (h *OwnedChunk) chooseHandoff(ctx context.Context, now time.Duration) (*protocol.Handed, error) {
-	if len(h.Queue) == 0 && len(h.flight) == 0 && len(h.later) > 0 {
+// nothing else, or a share of what waits for a slot when agents are idle (M8). looked says
+// that idle is all that a look for idle agents has found.
+func (h *OwnedChunk) chooseHandoff(now time.Duration, looked bool, idle []string) *protocol.Handed {
+	switch {
+	case h.m.Inventory.Map.Stop != nil || h.Chunk.Isolated():
+		return nil
+	case len(h.suspects) > 0: // for an agent that runs nothing else: this one, when it is done
+		return &protocol.Handed{Seed: h.handoffSeed(h.suspects, 0)}
+	case len(h.Queue) == 0 && len(h.flight) == 0 && len(h.later) > 0:
 		wait := time.Duration(0)
 		for _, at := range h.later {
 			wait = max(wait, at-now)
 		}
-		return &protocol.Handed{Seed: h.handoffSeed(sortedItems(h.later), wait)}, nil
-	}
-	if len(h.Queue) == 0 || now-h.balanced < h.m.Pace.balance && !h.handsAllOver() {
-		return nil, nil
-	}
-	h.balanced = now
-	least := h.m.leastHandoff()
-	if !h.handsAllOver() && least > h.m.o.Slots && len(h.Queue) < 2*least {
-		return nil, nil // before another had begun with it, we are done
-	}
-	idle, err := h.m.IdleAgents(ctx)
-	if err == nil && h.handsAllOver() {
-		return h.handOverAll(idle), nil
-	}
-	if err != nil || len(idle) == 0 {
-		return nil, err
+		return &protocol.Handed{Seed: h.handoffSeed(sortedItems(h.later), wait)}
+	case looked && h.handsAllOver():
+		return h.handOverAll(idle)
+	case len(idle) == 0:
+		return nil
 	}
 	// An equal share, but no less than keeps another's slots busy.
-	share := max((len(h.Queue)+len(idle))/(len(idle)+1), min(len(h.Queue), least))
+	share := max((len(h.Queue)+len(idle))/(len(idle)+1), min(len(h.Queue), h.m.leastHandoff()))
 	if len(idle) > 1 {
 		h.balanced = 0 // the next one at the next flush
 	}
 	part := slices.Clone(h.Queue[len(h.Queue)-share:])
 	slices.Sort(part)
-	return &protocol.Handed{Seed: h.handoffSeed(part, 0), To: idle[0]}, nil
+	return &protocol.Handed{Seed: h.handoffSeed(part, 0), To: idle[0]}
 }
 
 // handsAllOver says that what waits here is for others, as our agent was drained. A careful
