@@ -195,5 +195,5 @@ func notExecutable(path, hint, why string) error {
 }
 
 func noRoom(path string, err error) error {
-	return fault.Wrap(err, fault.Full, "Raise the limit on processes (ulimit -u), or use fewer slots.", "start %s: no room for another process", path)
+	return fault.Wrap(err, fault.Full, "Raise the limit on processes (`ulimit -u`), or use fewer slots.", "start %s: no room for another process", path)
 }

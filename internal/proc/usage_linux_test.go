@@ -20,7 +20,7 @@ func TestUsageIsTheWholeTrees(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if u.Memory < 60*mib || u.Memory > 400*mib || u.Peak < u.Memory || u.Count != 3 || u.Threads < 3 || u.CPU <= 0 {
+				if u.Memory < 60*mib || u.Memory > 400*mib || u.Peak < u.Memory || u.Count != 3 || u.Threads < 3 { // of processor time they may have used less than the kernel counts
 					t.Errorf("got %+v", u)
 				}
 				p.Kill()

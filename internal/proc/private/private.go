@@ -164,5 +164,5 @@ func notOwned(path string, uid uint32) error {
 }
 
 func notPrivate(path, format string, args ...any) error {
-	return fault.New(fault.Denied, "See whose it is: ls -ld "+path+".", format, args...)
+	return fault.New(fault.Denied, "See whose it is: `ls -ld "+path+"`.", format, args...)
 }
