@@ -47,4 +47,4 @@ func ParseAgentArgs(args []string) (a AgentArgs, err error) {
 	return a, nil
 }
 
-const byHand = "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs."
+const byHand = "Drover starts agents itself, for `drover run` and map; `drover worker ls` shows those of live jobs."

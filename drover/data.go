@@ -84,7 +84,7 @@ func (c *Client) Data(ctx context.Context, project, task string) (Data, error) {
 		return d, err
 	}
 	if len(t.Jobs) == 0 && len(d.State)+len(d.Inputs) == 0 {
-		return d, fault.New(fault.Missing, "drover status lists what there is.", "look at task %s: project %s has none of that name", task, project)
+		return d, fault.New(fault.Missing, "`drover status` lists what there is.", "look at task %s: project %s has none of that name", task, project)
 	}
 	return d, nil
 }

@@ -90,7 +90,7 @@ func (p *Plan) Drillable() error {
 	if p.Properties.Attached && !p.Properties.Apart {
 		return nil
 	}
-	return fault.New(fault.Invalid, "Leave out --on: a drill runs its items on this machine, wherever all of them run.", "plan drill: agents are killed on this machine alone, not on %s", p.Spec.On)
+	return fault.New(fault.Invalid, "Leave out `--on`: a drill runs its items on this machine, wherever all of them run.", "plan drill: agents are killed on this machine alone, not on %s", p.Spec.On)
 }
 
 // Drill runs a sample of p's items twice, in tasks beside p's: undisturbed, and then
@@ -197,7 +197,7 @@ func (d *drill) runStage(ctx context.Context, stage string, beside func(context.
 	}
 	d.o.Told(DrillEvent{Stage: stage, Job: j, Items: d.n, Ended: &st})
 	if st.State != job.Succeeded && st.State != job.Failed { // as the items of an undisturbed job end
-		return j, fault.New(fault.Invalid, "drover why "+st.ID+" says more.", "run drill: job %s ended as %s: %s", st.ID, st.State, st.Reason)
+		return j, fault.New(fault.Invalid, "`drover why "+st.ID+"` says more.", "run drill: job %s ended as %s: %s", st.ID, st.State, st.Reason)
 	}
 	switch stage {
 	case "calm":
@@ -235,7 +235,7 @@ func (d *drill) cancelStage(ctx context.Context, j *Job, err error) error {
 
 // interrupted says what is left of a drill that was interrupted.
 func (d *drill) interrupted() error {
-	return fault.New(fault.Interrupted, fmt.Sprintf("Run it again: --seed %d makes the same hits.", d.o.Seed), "run drill: it was interrupted%s", d.left)
+	return fault.New(fault.Interrupted, fmt.Sprintf("Run it again: `--seed %d` makes the same hits.", d.o.Seed), "run drill: it was interrupted%s", d.left)
 }
 
 // attendJob sees that the job has agents until it has settled. Agents that were asked

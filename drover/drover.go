@@ -290,11 +290,11 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	missing := fault.New(fault.Missing, "drover status lists what there is.", "find job: no job %q in %s", text, c.world.Store)
+	missing := fault.New(fault.Missing, "`drover status` lists what there is.", "find job: no job %q in %s", text, c.world.Store)
 	if ref.Last {
 		p, ok, err := views.FindNewest(ctx, c.world, "")
 		if err == nil && !ok {
-			err = fault.New(fault.Missing, "Start one: drover run train.py.", "find job: there are none yet in %s", c.world.Store)
+			err = fault.New(fault.Missing, "Start one: `drover run train.py`.", "find job: there are none yet in %s", c.world.Store)
 		}
 		return c.newJob(p), err
 	}
@@ -315,7 +315,7 @@ func (c *Client) Find(ctx context.Context, text, project string) (*Job, error) {
 			return c.newJob(p), nil
 		}
 		if errors.Is(err, tasks.ErrAmbiguous) {
-			return nil, fault.Wrap(err, fault.Invalid, "Type more of it; drover status shows the ids.", "find job: %q", text)
+			return nil, fault.Wrap(err, fault.Invalid, "Type more of it; `drover status` shows the ids.", "find job: %q", text)
 		}
 		if !errors.Is(err, store.ErrNotExist) {
 			return nil, err

@@ -131,7 +131,7 @@ func (j *jobRef) IsCallers(rec job.Job) bool { return rec.User == j.c.engine.Cal
 // withVerifyHint adds to an error which says that the job's objects are what to look at next.
 func (j *jobRef) withVerifyHint(err error) error {
 	if errors.Is(err, protocol.ErrUnreadable) && fault.KindOf(err) == fault.Bug {
-		return fault.Wrap(err, fault.Bug, "drover verify "+j.path.Job+" says what is wrong with it; put that back from a copy of the store.", "")
+		return fault.Wrap(err, fault.Bug, "`drover verify "+j.path.Job+"` says what is wrong with it; put that back from a copy of the store.", "")
 	}
 	return err
 }
@@ -139,7 +139,7 @@ func (j *jobRef) withVerifyHint(err error) error {
 func (j *jobRef) readReport(ctx context.Context) (views.Report, error) {
 	rep, err := views.ReadReport(ctx, j.c.world, j.path)
 	if errors.Is(err, store.ErrNotExist) {
-		return rep, fault.Wrap(err, fault.Missing, "drover status lists what there is.", "read job %s", j.path.Job)
+		return rep, fault.Wrap(err, fault.Missing, "`drover status` lists what there is.", "read job %s", j.path.Job)
 	}
 	return rep, j.withVerifyHint(err)
 }

@@ -83,9 +83,9 @@ func (j *Job) Continue(ctx context.Context) error {
 // unmoved says why what was asked of a live map came too late.
 func unmoved(what string, rec job.Job, s Status) error {
 	if s.State.Settled() {
-		return fault.New(fault.Invalid, "Run its command again for what is left, or drover retry "+rec.Short+".", "%s job %s: it has ended, %s", what, rec.Short, s.State)
+		return fault.New(fault.Invalid, "Run its command again for what is left, or `drover retry "+rec.Short+"`.", "%s job %s: it has ended, %s", what, rec.Short, s.State)
 	}
-	return fault.New(fault.Invalid, "Wait for its end: drover wait "+rec.Short+".", "%s job %s: it is being stopped", what, rec.Short)
+	return fault.New(fault.Invalid, "Wait for its end: `drover wait "+rec.Short+"`.", "%s job %s: it is being stopped", what, rec.Short)
 }
 
 // requireMap is the record of a job that must be a map; of another the hint says what

@@ -29,7 +29,7 @@ func (j *jobRef) readMapRecord(ctx context.Context) (job.Job, error) {
 		return rec, err
 	}
 	if rec.Spec.Verb != job.Map {
-		return rec, fault.New(fault.Invalid, "drover status "+rec.Short+" shows it.", "read items of job %s: it is a %s, not a map", rec.Short, rec.Spec.Verb)
+		return rec, fault.New(fault.Invalid, "`drover status "+rec.Short+"` shows it.", "read items of job %s: it is a %s, not a map", rec.Short, rec.Spec.Verb)
 	}
 	return rec, nil
 }

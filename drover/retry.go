@@ -46,7 +46,7 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 		return 0, err
 	}
 	if n == 0 {
-		return 0, fault.New(fault.Missing, "drover items "+rec.Short+" lists them; those that have succeeded stay as they are.", "retry items of job %s: none is %s", rec.Short, o.chosenWords())
+		return 0, fault.New(fault.Missing, "`drover items "+rec.Short+"` lists them; those that have succeeded stay as they are.", "retry items of job %s: none is %s", rec.Short, o.chosenWords())
 	}
 	r := control.Round{Again: again}
 	if a := (protocol.Amended{Limits: o.Limits, Timeout: o.Timeout, Retries: o.Retries, RetryOn: o.RetryOn, MemoryStep: o.MemoryStep}); a != (protocol.Amended{}) {
@@ -65,7 +65,7 @@ func (j *Job) Retry(ctx context.Context, o RetryOptions) (n int, err error) {
 		return 0, err
 	}
 	if !ok {
-		return 0, fault.New(fault.Invalid, "Wait for it: drover wait "+live+".", "retry items of job %s: job %s of the same task is live", rec.Short, live)
+		return 0, fault.New(fault.Invalid, "Wait for it: `drover wait "+live+"`.", "retry items of job %s: job %s of the same task is live", rec.Short, live)
 	}
 	return n, nil
 }
@@ -78,7 +78,7 @@ func (j *Job) retryWithNewCode(ctx context.Context, rec job.Job, r control.Round
 	case err != nil:
 		return "", false, err
 	case s.Workers > 0 && !s.State.Settled():
-		return "", false, fault.New(fault.Invalid, "Let what runs end first: drover cancel --drain "+rec.Short+"; then retry it so.",
+		return "", false, fault.New(fault.Invalid, "Let what runs end first: `drover cancel --drain "+rec.Short+"`; then retry it so.",
 			"retry items of job %s with new code: it is running, and its agents have the earlier code", rec.Short)
 	}
 	m, err := chunks.ReadMap(ctx, j.c.world, rec)
@@ -90,7 +90,7 @@ func (j *Job) retryWithNewCode(ctx context.Context, rec job.Job, r control.Round
 	case err != nil:
 		return "", false, err
 	case c.Same:
-		return "", false, fault.New(fault.Invalid, "Leave --new-code out, or change the code first.", "retry items of job %s with new code: the code has not changed in %s", rec.Short, c.Dir)
+		return "", false, fault.New(fault.Invalid, "Leave `--new-code` out, or change the code first.", "retry items of job %s with new code: the code has not changed in %s", rec.Short, c.Dir)
 	}
 	if onCode != nil {
 		onCode(c.Dir, c.Files)

@@ -30,7 +30,7 @@ func (c *Client) Setup(target, project string, args []string) (*TargetSetup, err
 		return nil, err
 	}
 	if d.Setup == nil {
-		return nil, fault.New(fault.Invalid, "Use it as it is: drover run --on "+target+" SCRIPT.", "set up target %s: it stands on nothing that has to be made", target)
+		return nil, fault.New(fault.Invalid, "Use it as it is: `drover run --on "+target+" SCRIPT`.", "set up target %s: it stands on nothing that has to be made", target)
 	}
 	scope := driver.Scope{Store: c.world.Store.String(), Project: project, Detail: detail, Args: all}
 	return &TargetSetup{name: target, on: d, scope: scope, clock: c.world.Store.Clock()}, nil

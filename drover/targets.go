@@ -243,7 +243,7 @@ func (c *Client) TestTarget(ctx context.Context, target string, told func(Step))
 	step("job", func() (string, error) {
 		s, err := j.Wait(ctx)
 		if err == nil && s.State != job.Succeeded {
-			err = fault.New(fault.Lost, "Its output: drover logs "+s.ID+".", "test target %s: the job ended %s: %s", target, s.State, s.Reason)
+			err = fault.New(fault.Lost, "Its output: `drover logs "+s.ID+"`.", "test target %s: the job ended %s: %s", target, s.State, s.Reason)
 		}
 		return "the command true exited with status 0", err
 	})

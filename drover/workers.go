@@ -141,7 +141,7 @@ func (j *Job) DrainWorker(ctx context.Context, agent, reason string) (Worker, er
 	}
 	stands, err := control.DrainAgent(ctx, j.c.world, j.path, j.c.engine.Caller.By, protocol.Drained{Agent: w.Agent, Reason: reason, User: j.c.engine.Caller.User})
 	if err == nil && !stands {
-		err = fault.New(fault.Invalid, "It leaves by itself: drover wait "+w.Job+".", "drain agent %s: job %s has ended or is being stopped", w.Agent, w.Job)
+		err = fault.New(fault.Invalid, "It leaves by itself: `drover wait "+w.Job+"`.", "drain agent %s: job %s has ended or is being stopped", w.Agent, w.Job)
 	}
 	return w, err
 }
@@ -157,7 +157,7 @@ func pick(workers []Worker, text string) (Worker, error) {
 			found = append(found, w)
 		}
 	}
-	const hint = "drover worker ls shows the agents that live."
+	const hint = "`drover worker ls` shows the agents that live."
 	switch len(found) {
 	case 1:
 		return found[0], nil
@@ -186,7 +186,7 @@ func (c *Client) FindWorker(ctx context.Context, agent, project string) (*Job, e
 		case err != nil:
 			return nil, err
 		case of != nil:
-			return nil, fault.New(fault.Invalid, "Type more of it; drover worker ls shows the agents.", "find agent: several jobs have one that begins with %q", agent)
+			return nil, fault.New(fault.Invalid, "Type more of it; `drover worker ls` shows the agents.", "find agent: several jobs have one that begins with %q", agent)
 		default:
 			of = j
 		}
@@ -195,7 +195,7 @@ func (c *Client) FindWorker(ctx context.Context, agent, project string) (*Job, e
 	case of == nil && bad != nil: // it may be of one of these
 		return nil, bad
 	case of == nil:
-		return nil, fault.Wrap(errNoWorker, fault.Missing, "drover worker ls shows the agents that live.", "find agent %q", agent)
+		return nil, fault.Wrap(errNoWorker, fault.Missing, "`drover worker ls` shows the agents that live.", "find agent %q", agent)
 	}
 	return of, nil
 }
@@ -242,7 +242,7 @@ func (j *Job) Beside(ctx context.Context, who string) ([]string, error) {
 		return nil, err
 	}
 	if w.enter == nil {
-		return nil, fault.New(fault.Invalid, "Look at what it prints: drover logs -f "+w.Job+".", "attach to job %s: target %s cannot open a shell beside agent %s", w.Job, w.Target, w.Agent)
+		return nil, fault.New(fault.Invalid, "Look at what it prints: `drover logs -f "+w.Job+"`.", "attach to job %s: target %s cannot open a shell beside agent %s", w.Job, w.Target, w.Agent)
 	}
 	return w.enter, nil
 }
@@ -251,7 +251,7 @@ func (j *Job) findAgentBeside(rec job.Job, workers []Worker, who string) (Worker
 	workers = slices.DeleteFunc(workers, func(w Worker) bool { return w.Agent == "" })
 	if rank, err := strconv.Atoi(cmp.Or(who, "0")); err == nil && rec.Spec.Verb != job.Map {
 		if rank < 0 || rank >= rec.Spec.Nodes {
-			return Worker{}, fault.New(fault.Invalid, "drover worker ls "+rec.Short+" shows those there are.", "attach to job %s: it has no node %d", rec.Short, rank)
+			return Worker{}, fault.New(fault.Invalid, "`drover worker ls "+rec.Short+"` shows those there are.", "attach to job %s: it has no node %d", rec.Short, rank)
 		}
 		for _, w := range workers {
 			if w.Rank != nil && *w.Rank == rank {
@@ -262,13 +262,13 @@ func (j *Job) findAgentBeside(rec job.Job, workers []Worker, who string) (Worker
 		if rec.Spec.Nodes > 1 {
 			what = fmt.Sprintf("node %d", rank)
 		}
-		return Worker{}, fault.New(fault.Missing, "drover why "+rec.Short+" says how it stands.", "attach to job %s: %s is not running", rec.Short, what)
+		return Worker{}, fault.New(fault.Missing, "`drover why "+rec.Short+"` says how it stands.", "attach to job %s: %s is not running", rec.Short, what)
 	}
 	if who != "" {
 		return pick(workers, who)
 	}
 	if len(workers) == 0 {
-		return Worker{}, fault.New(fault.Missing, "drover why "+rec.Short+" says how it stands.", "attach to job %s: no agent of it is running", rec.Short)
+		return Worker{}, fault.New(fault.Missing, "`drover why "+rec.Short+"` says how it stands.", "attach to job %s: no agent of it is running", rec.Short)
 	}
 	return workers[0], nil
 }

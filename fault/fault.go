@@ -3,7 +3,7 @@
 //
 // A fault is made once, at the place where both its kind and its remedy are
 // known. All callers wrap it with %w and only to add a fact. The hint is
-// printed by package cli alone, on a line of its own.
+// printed by package cli alone, on a line of its own; HintParts is for other front ends.
 //
 // It refuses to know what was being done, where, or how to print it. The exit
 // table below is proved by fault_test.go, the hints by cmd/drover's scripts.
@@ -45,7 +45,7 @@ func (k Kind) String() string {
 type Fault struct {
 	Kind Kind
 	Text string // "doing: where: why", lower case, no full stop
-	Hint string // one sentence with something to paste; empty when there is none
+	Hint string // one sentence, with what can be typed between backquotes; empty when there is none
 	Code int    // the exit status where the kind alone does not give it (a program's own); 0: by kind
 	Err  error  // the cause, may be nil
 }
@@ -64,7 +64,8 @@ func (f *Fault) Error() string {
 // Unwrap gives the cause.
 func (f *Fault) Unwrap() error { return f.Err }
 
-// New makes a fault without a cause. Text is formatted as by fmt.Sprintf; hint is not.
+// New makes a fault without a cause. Text is formatted as by fmt.Sprintf; hint is not: in it
+// stand commands and options between backquotes, "Continue it: `drover resume ab12`."
 func New(k Kind, hint, format string, args ...any) *Fault {
 	return &Fault{Kind: k, Hint: hint, Text: fmt.Sprintf(format, args...)}
 }
@@ -85,24 +86,6 @@ func KindOf(err error) Kind {
 		return Interrupted
 	}
 	return Bug
-}
-
-// Hint finds the outermost hint in err's tree, or "".
-func Hint(err error) string {
-	if f, ok := err.(*Fault); ok && f.Hint != "" {
-		return f.Hint
-	}
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		return Hint(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, one := range e.Unwrap() {
-			if hint := Hint(one); hint != "" {
-				return hint
-			}
-		}
-	}
-	return ""
 }
 
 // The exit statuses that are drover's own. A one-node run passes its program's

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"testing"
 
 	"github.com/drover-run/drover/fault"
@@ -119,6 +120,36 @@ func TestHintIsTheOutermostOneThereIs(t *testing.T) {
 		if got := fault.Hint(row.err); got != row.want {
 			t.Errorf("%s: hint is %q, want %q", row.name, got, row.want)
 		}
+	}
+}
+
+func TestPartsOfAHint(t *testing.T) {
+	err := fmt.Errorf("a: %w", fault.New(fault.Invalid, "Use `--memory 2G`, `--spot=first` or `-y`; wait: `drover wait ab12`, and `ulimit -n` a`b.", "check job"))
+	if got, want := fault.Hint(err), "Use --memory 2G, --spot=first or -y; wait: drover wait ab12, and ulimit -n a`b."; got != want {
+		t.Errorf("hint is %q, want %q", got, want)
+	}
+	want := []fault.Part{{fault.Words, "Use "}, {fault.Option, "--memory 2G"}, {fault.Words, ", "}, {fault.Option, "--spot=first"}, {fault.Words, " or "}, {fault.Option, "-y"},
+		{fault.Words, "; wait: "}, {fault.Command, "drover wait ab12"}, {fault.Words, ", and "}, {fault.Shell, "ulimit -n"}, {fault.Words, " a`b."}}
+	parts := fault.HintParts(err)
+	if !slices.Equal(parts, want) {
+		t.Fatalf("parts are\n%v, want\n%v", parts, want)
+	}
+	for at, row := range map[int][3]string{0: {}, 1: {"", "memory", "2G"}, 3: {"", "spot", "first"}, 5: {"", "y", ""}, 7: {"wait", "", ""}, 9: {}} {
+		name, value := parts[at].Option()
+		if got := [3]string{parts[at].Verb(), name, value}; got != row {
+			t.Errorf("%q: verb, option and value are %q, want %q", parts[at].Text, got, row)
+		}
+	}
+	// A fault over another one keeps the marks.
+	if again := fault.New(fault.Invalid, fault.MarkedHint(err), "b"); !slices.Equal(fault.HintParts(again), want) {
+		t.Errorf("parts of the second are %v", fault.HintParts(again))
+	}
+	typed := "drover map --shell 'echo `date`'"
+	if got := fault.HintParts(fault.New(fault.Invalid, "Type "+fault.Mark(typed), "c")); !slices.Equal(got, []fault.Part{{fault.Words, "Type "}, {fault.Command, typed}}) {
+		t.Errorf("a marked command with backquotes has the parts %v", got)
+	}
+	if got := fault.HintParts(errors.New("plain")); got != nil {
+		t.Errorf("no hint has parts %v", got)
 	}
 }
 

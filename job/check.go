@@ -24,9 +24,9 @@ func checkProgram(s Spec) error {
 	case s.Verb != Run && s.Verb != Shell && s.Verb != Process && s.Verb != Map:
 		return fault.New(fault.Invalid, "Use verb: run, shell, process or map.", "check job: unknown verb %q", string(s.Verb))
 	case strings.TrimSpace(s.Program) == "":
-		return fault.New(fault.Invalid, "Try drover run train.py, or drover shell 'nvidia-smi -L'.", "check job: no script or program given")
+		return fault.New(fault.Invalid, "Try `drover run train.py`, or `drover shell 'nvidia-smi -L'`.", "check job: no script or program given")
 	case s.Verb == Shell && len(s.Args) > 0:
-		return fault.New(fault.Invalid, "Quote the whole line: drover shell 'echo $((6*7)) | tr 4 5'.", "check job: shell takes one command line, got %d words", len(s.Args)+1)
+		return fault.New(fault.Invalid, "Quote the whole line: `drover shell 'echo $((6*7)) | tr 4 5'`.", "check job: shell takes one command line, got %d words", len(s.Args)+1)
 	case len(s.Args) > maxArgs:
 		return fault.New(fault.Invalid, "Put them into a file and pass its name.", "check job: %d arguments, at most %d", len(s.Args), maxArgs)
 	}
@@ -62,9 +62,9 @@ func checkNumbers(s Spec) error {
 	longest := max(s.Timeout, s.Grace, s.ItemTimeout)
 	switch {
 	case s.Nodes < 1 || s.Nodes > maxNodes:
-		return fault.New(fault.Invalid, "Use --nodes 1 to 1000.", "check job: %d nodes", s.Nodes)
+		return fault.New(fault.Invalid, "Use `--nodes 1` to 1000.", "check job: %d nodes", s.Nodes)
 	case s.Retries < 0 || s.Retries > maxRetries:
-		return fault.New(fault.Invalid, "Use --retries 0 to 1000.", "check job: %d retries", s.Retries)
+		return fault.New(fault.Invalid, "Use `--retries 0` to 1000.", "check job: %d retries", s.Retries)
 	case s.Timeout < 0:
 		return fault.New(fault.Invalid, "Use a length of time such as 90s or 2h.", "check job: time limit %s is negative", s.Timeout)
 	case s.Grace < 0:
@@ -72,9 +72,9 @@ func checkNumbers(s Spec) error {
 	case longest > Duration(unit.MaxDuration): // stored, it could not be read again
 		return fault.New(fault.Invalid, "Use 36500d, a hundred years, or less.", "check job: %s is too long a time", longest)
 	case s.Procs < 0 || s.Procs > maxProcs:
-		return fault.New(fault.Invalid, "Use --procs-per-node 1 to 1024.", "check job: %d processes on each node", s.Procs)
+		return fault.New(fault.Invalid, "Use `--procs-per-node 1` to 1024.", "check job: %d processes on each node", s.Procs)
 	case s.GPUs < 0 || s.GPUs > maxGPUs:
-		return fault.New(fault.Invalid, "Use --gpus 1 to 64.", "check job: %d GPUs", s.GPUs)
+		return fault.New(fault.Invalid, "Use `--gpus 1` to 64.", "check job: %d GPUs", s.GPUs)
 	}
 	return nil
 }
@@ -84,15 +84,15 @@ func checkLauncher(s Spec) error {
 	case s.Launcher != Alone && !slices.Contains(Launchers, s.Launcher):
 		hint := "Use torch, torchrun, mpi, tf or none."
 		if near := nearest(string(s.Launcher)); near != "" {
-			hint = "Did you mean --launcher " + near + "?"
+			hint = "Did you mean `--launcher " + near + "`?"
 		}
 		return fault.New(fault.Invalid, hint, "check job: unknown launcher %q", string(s.Launcher))
 	case s.Launcher != Alone && s.Verb == Shell:
-		return fault.New(fault.Invalid, "Use drover run --launcher "+string(s.Launcher)+" with a script or program.", "check job: shell takes no launcher")
+		return fault.New(fault.Invalid, "Use `drover run --launcher "+string(s.Launcher)+"` with a script or program.", "check job: shell takes no launcher")
 	case s.Procs > 1 && (s.Launcher == Alone || s.Launcher == TF):
-		return fault.New(fault.Invalid, "Add --launcher torch or --launcher mpi.", "check job: %d processes on each node need a launcher that starts them", s.Procs)
+		return fault.New(fault.Invalid, "Add `--launcher` torch or `--launcher mpi`.", "check job: %d processes on each node need a launcher that starts them", s.Procs)
 	case s.Launcher == TorchRun && !s.IsScript():
-		return fault.New(fault.Invalid, "Name a .py script, or use --launcher torch.", "check job: torchrun starts Python scripts, not %q", s.Program)
+		return fault.New(fault.Invalid, "Name a .py script, or use `--launcher torch`.", "check job: torchrun starts Python scripts, not %q", s.Program)
 	}
 	return nil
 }

@@ -40,7 +40,7 @@ type Mount struct {
 // ParseMount reads SOURCE:TARGET[:ro]. Source may be relative to the folder of
 // the user: the command line makes it absolute before the spec is checked.
 func ParseMount(text string) (Mount, error) {
-	hint := "Write it as --mount /data:/data, or /data:/data:ro."
+	hint := "Write it as `--mount /data:/data`, or `/data:/data:ro`."
 	parts := strings.Split(text, ":")
 	m := Mount{}
 	if len(parts) == 3 && (parts[2] == "ro" || parts[2] == "rw") {
@@ -84,7 +84,7 @@ func checkContainer(s Spec) error {
 	case strings.ContainsRune(c.Dockerfile, 0):
 		return fault.New(fault.Invalid, "", "check job: the Dockerfile holds a NUL byte")
 	case c.Shm < 0 || c.Shm > 0 && c.Shm < 1<<20:
-		return fault.New(fault.Invalid, "Write the unit: --shm 1G.", "check job: %d bytes of shared memory", int64(c.Shm))
+		return fault.New(fault.Invalid, "Write the unit: `--shm 1G`.", "check job: %d bytes of shared memory", int64(c.Shm))
 	}
 	targets := map[string]bool{}
 	for _, text := range c.Mounts {

@@ -28,7 +28,7 @@ func checkEnv(s Spec) error {
 // checkSecrets sees that Secrets holds references and nothing else.
 func checkSecrets(s Spec) error {
 	if len(s.Secrets) > maxEnv {
-		return fault.New(fault.Invalid, "Put them into a file, and name that with --secret NAME=file:PATH.", "check job: %d secrets, at most %d", len(s.Secrets), maxEnv)
+		return fault.New(fault.Invalid, "Put them into a file, and name that with `--secret NAME=file:PATH`.", "check job: %d secrets, at most %d", len(s.Secrets), maxEnv)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Secrets)) {
 		ref := s.Secrets[name]
@@ -59,7 +59,7 @@ func checkPlainEnv(s Spec) error {
 		if why == "" {
 			continue
 		}
-		return fault.New(fault.Invalid, "Use --secret "+name+", which keeps it out of drover, or --plain-env.", "check job: environment variable %s looks like a secret by its %s", name, why)
+		return fault.New(fault.Invalid, "Use `--secret "+name+"`, which keeps it out of drover, or `--plain-env`.", "check job: environment variable %s looks like a secret by its %s", name, why)
 	}
 	return nil
 }

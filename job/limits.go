@@ -34,24 +34,24 @@ const DefaultQueue = "default"
 func checkLimits(s Spec) error {
 	switch {
 	case !(s.CPUs >= 0 && s.CPUs <= 10000):
-		return fault.New(fault.Invalid, "Use --cpus 0.5 to 10000.", "check job: %v cores", s.CPUs)
+		return fault.New(fault.Invalid, "Use `--cpus 0.5` to 10000.", "check job: %v cores", s.CPUs)
 	case s.CPUs > 0 && s.CPUs < 0.01:
-		return fault.New(fault.Invalid, "Use --cpus 0.1 or more.", "check job: %v cores are less than a hundredth of one", s.CPUs)
+		return fault.New(fault.Invalid, "Use `--cpus 0.1` or more.", "check job: %v cores are less than a hundredth of one", s.CPUs)
 	case s.Memory < 0 || s.Disk < 0:
 		return fault.New(fault.Invalid, "Use a size such as 512M.", "check job: a limit below zero")
 	case s.Memory > 0 && s.Memory < 1<<20:
-		return fault.New(fault.Invalid, "Write the unit: --memory "+strconv.FormatInt(int64(s.Memory), 10)+"G.", "check job: a memory limit of %d bytes", int64(s.Memory))
+		return fault.New(fault.Invalid, "Write the unit: `--memory "+strconv.FormatInt(int64(s.Memory), 10)+"G`.", "check job: a memory limit of %d bytes", int64(s.Memory))
 	case s.Disk > 0 && s.Disk < 1<<20:
-		return fault.New(fault.Invalid, "Write the unit: --disk "+strconv.FormatInt(int64(s.Disk), 10)+"G.", "check job: a disk limit of %d bytes", int64(s.Disk))
+		return fault.New(fault.Invalid, "Write the unit: `--disk "+strconv.FormatInt(int64(s.Disk), 10)+"G`.", "check job: a disk limit of %d bytes", int64(s.Disk))
 	case s.Processes < 0:
-		return fault.New(fault.Invalid, "Use --procs 1 or more.", "check job: %d processes", s.Processes)
+		return fault.New(fault.Invalid, "Use `--procs 1` or more.", "check job: %d processes", s.Processes)
 	}
 	return nil
 }
 
 func checkQueue(s Spec) error {
 	if s.Priority < -1000 || s.Priority > 1000 {
-		return fault.New(fault.Invalid, "Use --priority -1000 to 1000.", "check job: priority %d", s.Priority)
+		return fault.New(fault.Invalid, "Use `--priority -1000` to 1000.", "check job: priority %d", s.Priority)
 	}
 	if err := ValidName("queue", s.Queue); err != nil || s.Now {
 		return err
@@ -70,6 +70,6 @@ func checkQueue(s Spec) error {
 
 // beyondShare refuses a job that its queue could never let start.
 func beyondShare(queue, has, asked, key string) error {
-	return fault.New(fault.Invalid, "Ask for less, use another --queue, or raise targets.local.queues."+queue+"."+key+" in the config.",
+	return fault.New(fault.Invalid, "Ask for less, use another `--queue`, or raise targets.local.queues."+queue+"."+key+" in the config.",
 		"check job: queue %s may use %s in all, and this job asks for %s", queue, has, asked)
 }

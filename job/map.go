@@ -122,22 +122,22 @@ func checkItems(s Spec) error {
 	}
 	switch {
 	case s.From == "":
-		return fault.New(fault.Invalid, "Try drover map --from items.txt -- ./work.sh {}.", "check job: no items given")
+		return fault.New(fault.Invalid, "Try `drover map --from items.txt -- ./work.sh {}`.", "check job: no items given")
 	case s.Format != "" && !slices.Contains([]string{"lines", "csv", "jsonl"}, s.Format):
 		return fault.New(fault.Invalid, "Use lines, csv or jsonl.", "check job: unknown format %q", s.Format)
 	case s.Workers < 1 || s.Workers > maxWorkers:
-		return fault.New(fault.Invalid, "Use --workers 1 to 10000.", "check job: %d workers", s.Workers)
+		return fault.New(fault.Invalid, "Use `--workers 1` to 10000.", "check job: %d workers", s.Workers)
 	case s.Slots < 0 || s.Slots > maxSlots:
-		return fault.New(fault.Invalid, "Use -j 1 to 10000.", "check job: %d items at once", s.Slots)
+		return fault.New(fault.Invalid, "Use `-j 1` to 10000.", "check job: %d items at once", s.Slots)
 	case s.ItemTimeout < 0:
 		return fault.New(fault.Invalid, "Use a length of time such as 90s or 2h.", "check job: time limit %s is negative", s.ItemTimeout)
 	case s.Nodes != 1:
-		return fault.New(fault.Invalid, "Use --workers for more agents.", "check job: a map has workers, not nodes")
+		return fault.New(fault.Invalid, "Use `--workers` for more agents.", "check job: a map has workers, not nodes")
 	case s.Launcher != Alone:
-		return fault.New(fault.Invalid, "Use drover run --launcher "+string(s.Launcher)+" with a script or program.", "check job: a map takes no launcher")
+		return fault.New(fault.Invalid, "Use `drover run --launcher "+string(s.Launcher)+"` with a script or program.", "check job: a map takes no launcher")
 	}
 	if s.Stream && (s.Stdin || s.ByShell) {
-		return fault.New(fault.Invalid, "Leave out --stdin and --shell.", "check job: a stream program asks for its items over a socket")
+		return fault.New(fault.Invalid, "Leave out `--stdin` and `--shell`.", "check job: a stream program asks for its items over a socket")
 	}
 	if err := checkRules(s); err != nil {
 		return err

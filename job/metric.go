@@ -37,9 +37,9 @@ func checkMetrics(s Spec) error {
 		if m.Name == "" && slices.Contains(Presets, m.Regex) {
 			continue
 		}
-		hint := "Put the number into brackets: --metric 'loss=loss: ([0-9.]+)'."
+		hint := "Put the number into brackets: `--metric 'loss=loss: ([0-9.]+)'`."
 		if near := fault.Nearest(m.Regex, Presets); near != "" && m.Name == "" {
-			hint = "Did you mean --metric " + near + "?"
+			hint = "Did you mean `--metric " + near + "`?"
 		}
 		re, err := regexp.Compile(m.Regex)
 		if err != nil {
@@ -50,7 +50,7 @@ func checkMetrics(s Spec) error {
 		case re.NumSubexp() == 0:
 			return fault.New(fault.Invalid, hint, "check job: metric %q: %q has no group", m.Name, m.Regex)
 		case m.Name == "" && !named:
-			return fault.New(fault.Invalid, "Write it as --metric NAME=REGEX, or name the groups: (?P<loss>[0-9.]+).", "check job: the metric of %q has no name", m.Regex)
+			return fault.New(fault.Invalid, "Write it as `--metric NAME=REGEX`, or name the groups: (?P<loss>[0-9.]+).", "check job: the metric of %q has no name", m.Regex)
 		}
 		if m.Name != "" && (len(m.Name) > 100 || strings.ContainsFunc(m.Name, unsaid)) {
 			return fault.New(fault.Invalid, "Use letters, digits and _ - . / : up to 100.", "check job: %q is not a valid metric name", m.Name)
@@ -69,7 +69,7 @@ func checkTags(s Spec) error {
 	for _, k := range slices.Sorted(maps.Keys(s.Tags)) {
 		v := s.Tags[k]
 		if k == "" || len(k) > 128 || strings.ContainsFunc(k, unsaid) {
-			return fault.New(fault.Invalid, "Write it as --tag team=vision.", "check job: %q is not a valid tag name", k)
+			return fault.New(fault.Invalid, "Write it as `--tag team=vision`.", "check job: %q is not a valid tag name", k)
 		}
 		if len(v) > 256 || strings.ContainsFunc(v, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			return fault.New(fault.Invalid, "Use up to 256 printable letters.", "check job: tag %s: %q is not a value", k, v)

@@ -31,7 +31,7 @@ const (
 // which name it is.
 func ValidName(what, name string) error {
 	if reserved(what, name) {
-		return fault.New(fault.Invalid, "Choose another, such as -p my-"+name+".", "check job: project %q is a name the store keeps for itself", name)
+		return fault.New(fault.Invalid, "Choose another, such as `-p my-"+name+"`.", "check job: project %q is a name the store keeps for itself", name)
 	}
 	letters, inside, rule := nameLetters, "-", "a-z, 0-9 and -"
 	if what == "task" {
@@ -219,7 +219,7 @@ type Ref struct {
 
 // ParseRef reads "last", "7f3k", "digits", "digits#3" or "demo/digits#3".
 func ParseRef(text string) (Ref, error) {
-	bad := fault.New(fault.Invalid, "Name a job by its id, its task, task#3, project/task or last: drover status lists them.",
+	bad := fault.New(fault.Invalid, "Name a job by its id, its task, task#3, project/task or last: `drover status` lists them.",
 		"find job: %q is not the name of a job", text)
 	if text == "last" {
 		return Ref{Last: true}, nil

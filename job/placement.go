@@ -60,11 +60,11 @@ func (s Spec) Placement() (where.Expr, error) {
 	}
 	types, err := where.OneOf(where.Type, s.Machines()...)
 	if err != nil {
-		return types, fault.New(fault.Invalid, "Write it as --machine g5.xlarge, or --machine 'g5.xlarge,g6.*'.", "read --machine %q: %s", s.Machine, err)
+		return types, fault.New(fault.Invalid, "Write it as `--machine g5.xlarge`, or `--machine 'g5.xlarge,g6.*'`.", "read --machine %q: %s", s.Machine, err)
 	}
 	both, err := where.All(asked, types)
 	if err != nil {
-		return both, fault.New(fault.Invalid, fault.Hint(err), "check job: --machine %s with --where %s: %s", s.Machine, s.Where, err)
+		return both, fault.New(fault.Invalid, fault.MarkedHint(err), "check job: --machine %s with --where %s: %s", s.Machine, s.Where, err)
 	}
 	return both, nil
 }
@@ -73,7 +73,7 @@ func (s Spec) Placement() (where.Expr, error) {
 // can be what they say.
 func (s Spec) normalPlacement() (Spec, error) {
 	if !slices.Contains(Spots, s.Spot) && s.Spot != SpotAny {
-		return s, fault.New(fault.Invalid, "Use --spot, --spot=first or --on-demand.", "check job: %q is not a way to buy machines", string(s.Spot))
+		return s, fault.New(fault.Invalid, "Use `--spot`, `--spot=first` or `--on-demand`.", "check job: %q is not a way to buy machines", string(s.Spot))
 	}
 	if _, err := s.Placement(); err != nil {
 		return s, err

@@ -43,7 +43,7 @@ func ParseRetryOn(text string) (on RetryOn, err error) {
 }
 
 func unknownFailure(name string) error {
-	return fault.New(fault.Invalid, "Use exit statuses, signals, OOM and timeout: --retry-on 75,100-110,SIGSEGV,OOM.", "read --retry-on: %q is not a kind of failure", name)
+	return fault.New(fault.Invalid, "Use exit statuses, signals, OOM and timeout: `--retry-on 75,100-110,SIGSEGV,OOM`.", "read --retry-on: %q is not a kind of failure", name)
 }
 
 // failureName is how a failure is kept.
@@ -111,7 +111,7 @@ func (on RetryOn) Has(name string) bool { return slices.Contains(on, name) }
 func ParseStep(text string) (float64, error) {
 	step, err := strconv.ParseFloat(strings.TrimSuffix(strings.ToLower(strings.TrimSpace(text)), "x"), 64)
 	if err != nil || !(step > 1 && step <= maxStep) {
-		return 0, fault.New(fault.Invalid, "Use more than 1 and at most 16: --memory-step 2x.", "read --memory-step: %q", text)
+		return 0, fault.New(fault.Invalid, "Use more than 1 and at most 16: `--memory-step 2x`.", "read --memory-step: %q", text)
 	}
 	return step, nil
 }
@@ -129,17 +129,17 @@ func checkRules(s Spec) error {
 	}
 	switch {
 	case (len(s.RetryOn) > 0 || s.MemoryStep != 0) && s.Retries == 0:
-		return fault.New(fault.Invalid, "Say how often: --retries 3.", "check job: --retry-on and --memory-step have no effect without --retries")
+		return fault.New(fault.Invalid, "Say how often: `--retries 3`.", "check job: --retry-on and --memory-step have no effect without --retries")
 	case s.MemoryStep == 0:
 		return nil
 	case !(s.MemoryStep > 1 && s.MemoryStep <= maxStep):
-		return fault.New(fault.Invalid, "Use more than 1 and at most 16: --memory-step 2x.", "check job: memory step %v", s.MemoryStep)
+		return fault.New(fault.Invalid, "Use more than 1 and at most 16: `--memory-step 2x`.", "check job: memory step %v", s.MemoryStep)
 	case s.Memory == 0:
-		return fault.New(fault.Invalid, "Say what an item begins with: --memory 2G.", "check job: --memory-step is for items that have a memory limit")
+		return fault.New(fault.Invalid, "Say what an item begins with: `--memory 2G`.", "check job: --memory-step is for items that have a memory limit")
 	case s.Stream:
-		return fault.New(fault.Invalid, "Leave --memory-step out, and give --memory what the largest item needs.", "check job: a stream program keeps the memory it was started with")
+		return fault.New(fault.Invalid, "Leave `--memory-step` out, and give `--memory` what the largest item needs.", "check job: a stream program keeps the memory it was started with")
 	case len(s.RetryOn) > 0 && !s.RetryOn.Has(FailMemory):
-		return fault.New(fault.Invalid, "Add OOM to --retry-on.", "check job: --memory-step, but items that run out of memory are not tried again")
+		return fault.New(fault.Invalid, "Add OOM to `--retry-on`.", "check job: --memory-step, but items that run out of memory are not tried again")
 	}
 	return nil
 }

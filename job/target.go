@@ -55,7 +55,7 @@ func (t Target) Apply(name string, s Spec) (Spec, error) {
 		{t.Timeout > 0 && s.Timeout > t.Timeout, "--timeout", s.Timeout.String(), t.Timeout.String()},
 	} {
 		if l.over {
-			return s, fault.New(fault.Invalid, "Ask for at most "+l.flag+" "+l.most+", or choose another target with --on.",
+			return s, fault.New(fault.Invalid, "Ask for at most "+l.flag+" "+l.most+", or choose another target with `--on`.",
 				"place job on %s: it asks for %s %s, and that target's limit is %s", name, l.flag, l.asks, l.most)
 		}
 	}

@@ -47,7 +47,7 @@ func (p *program) runAgent(args []string) int {
 	}
 	path, ok := job.ParsePath(said.Job)
 	if badArgs == nil && !ok {
-		badArgs = fault.New(fault.Invalid, "Drover starts agents itself, for drover run and map; drover worker ls shows those of live jobs.", "start agent: %q is not a job's path", said.Job)
+		badArgs = fault.New(fault.Invalid, "Drover starts agents itself, for `drover run` and map; `drover worker ls` shows those of live jobs.", "start agent: %q is not a job's path", said.Job)
 	}
 	if badArgs != nil { // typed by hand
 		fmt.Fprintf(os.Stderr, "drover: %v\n  %s\n", badArgs, fault.Hint(badArgs))

@@ -57,5 +57,5 @@ func (p *program) enterAgent(args []string) (int, error) {
 
 // notForHands is the error of a command line that no target makes.
 func notForHands() error {
-	return fault.New(fault.Invalid, "Use drover attach.", "enter: want a job's id, a placement, an index and --")
+	return fault.New(fault.Invalid, "Use `drover attach`.", "enter: want a job's id, a placement, an index and --")
 }

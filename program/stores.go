@@ -45,7 +45,7 @@ func openStore(ctx context.Context, url, endpoint, pass string, patience time.Du
 		}
 		return injectFaults(b), far, nil
 	case ok:
-		return nil, far, fault.New(fault.Invalid, "Name a folder or a bucket: --store /data/drover, --store s3://bucket/prefix, --store gs://bucket/prefix.",
+		return nil, far, fault.New(fault.Invalid, "Name a folder or a bucket: `--store /data/drover`, `--store s3://bucket/prefix`, `--store gs://bucket/prefix`.",
 			"open store: this drover knows no %s:// stores", scheme)
 	}
 	for _, scheme := range []string{"s3", "gs"} {
@@ -139,7 +139,7 @@ func rights(ctx context.Context, url, endpoint string, who cli.Agents) (cli.Righ
 		return cli.Rights{}, nil
 	}
 	if p := who.Profile; p != "" && p != ofMachine && strings.HasPrefix(url, "gs:") && !isAccount(p) {
-		return cli.Rights{}, fault.New(fault.Invalid, "Name an account, --agent-profile NAME@PROJECT.iam.gserviceaccount.com, or --agent-profile machine.",
+		return cli.Rights{}, fault.New(fault.Invalid, "Name an account, `--agent-profile NAME@PROJECT.iam.gserviceaccount.com`, or `--agent-profile machine`.",
 			"open %s as %q: it is not a Google account", url, p)
 	}
 	own := sync.OnceValues(open) // most commands do not need it, and to read a configuration takes time

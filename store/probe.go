@@ -40,7 +40,7 @@ func (s *Store) Probe(ctx context.Context) error {
 	}
 	if why != "" {
 		return fault.New(fault.Invalid,
-			"Try --store with a folder, or with a bucket whose server honours If-None-Match.",
+			"Try `--store` with a folder, or with a bucket whose server honours If-None-Match.",
 			"probe store %s: %s", s, why)
 	}
 	return nil

@@ -68,7 +68,7 @@ func ask[T any](ctx context.Context, d *daemonClient, call func(context.Context,
 	case ctx.Err() != nil:
 		return none, context.Cause(ctx)
 	case bounded.Err() != nil:
-		return none, fault.New(fault.Lost, "See whether it answers: docker info. If not: sudo systemctl restart docker.",
+		return none, fault.New(fault.Lost, "See whether it answers: `docker info`. If not: `sudo systemctl restart docker`.",
 			"reach docker: it has not answered for %s", d.patience)
 	}
 	return got, err
@@ -89,21 +89,21 @@ func said(doing string, err error, absent fault.Kind) error {
 	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case client.IsErrConnectionFailed(err) && has("permission denied"):
-		return fault.Wrap(err, fault.Denied, "Join the group docker, with sudo usermod -aG docker $USER, and log in again.", "%s", doing)
+		return fault.Wrap(err, fault.Denied, "Join the group docker, with `sudo usermod -aG docker $USER`, and log in again.", "%s", doing)
 	case client.IsErrConnectionFailed(err):
 		return fault.Wrap(err, absent, "Start it with sudo systemctl start docker, or say where it listens with DOCKER_HOST=unix:///PATH.", "%s", doing)
 	case has("no space left", "disk quota exceeded"):
 		return fault.Wrap(err, fault.Full, "Free space with docker system prune.", "%s", doing)
 	case has("could not select device driver", "nvidia-container-cli"):
-		return fault.Wrap(err, fault.Invalid, "Install nvidia-container-toolkit and restart docker, or leave --gpus out.", "%s", doing)
+		return fault.Wrap(err, fault.Invalid, "Install nvidia-container-toolkit and restart docker, or leave `--gpus` out.", "%s", doing)
 	case has("error mounting "):
-		return fault.Wrap(err, fault.Invalid, "Look at the --mount of it: a file goes on a file, a folder on a folder.", "%s", doing)
+		return fault.Wrap(err, fault.Invalid, "Look at the `--mount` of it: a file goes on a file, a folder on a folder.", "%s", doing)
 	case errdefs.IsPermissionDenied(err), errdefs.IsUnauthorized(err):
 		return fault.Wrap(err, fault.Denied, "", "%s", doing)
 	case errdefs.IsInvalidArgument(err), errdefs.IsNotFound(err), errdefs.IsConflict(err):
 		return fault.Wrap(err, fault.Invalid, "", "%s", doing)
 	}
-	return fault.Wrap(err, fault.Lost, "See what it says: docker info.", "%s", doing)
+	return fault.Wrap(err, fault.Lost, "See what it says: `docker info`.", "%s", doing)
 }
 
 func (d *daemonClient) readInfo(ctx context.Context) (system.Info, error) {
@@ -146,7 +146,7 @@ func (d *daemonClient) createContainer(ctx context.Context, o client.ContainerCr
 			return lookErr
 		case c == nil: // it was removed meanwhile
 		case c.Config.Labels[labelFolder] != d.dir || c.State.Status != container.StateCreated:
-			return fault.New(fault.Denied, "Look at it: docker inspect "+o.Name+".", "start agents: there is a container %s that drover did not make", o.Name)
+			return fault.New(fault.Denied, "Look at it: `docker inspect "+o.Name+"`.", "start agents: there is a container %s that drover did not make", o.Name)
 		default:
 			if err := d.removeContainer(ctx, c.ID); err != nil {
 				return err

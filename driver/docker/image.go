@@ -35,7 +35,7 @@ func (d *Driver) chooseImage(p driver.Place) (string, error) {
 	major, rest, _ := strings.Cut(cmp.Or(p.Python, latestPython), ".")
 	minor, _, _ := strings.Cut(rest, ".") // 3.12.4 is a 3.12
 	if major != "3" || minor == "" || strings.Trim(minor, "0123456789") != "" {
-		return "", fault.New(fault.Invalid, "Name an image that has it: --image IMAGE.", "choose image: there is none for Python %s", p.Python)
+		return "", fault.New(fault.Invalid, "Name an image that has it: `--image IMAGE`.", "choose image: there is none for Python %s", p.Python)
 	}
 	return "python:3." + minor + "-slim", nil
 }
@@ -121,9 +121,9 @@ func notPulled(name string, err error) error {
 	case has("toomanyrequests", "rate limit"):
 		hint = "Log in with docker login, which allows more, or wait."
 	case has("unauthorized", "authentication required", "access denied", "no basic auth", "denied:", "forbidden"):
-		kind, hint = fault.Denied, "Log in with docker login, or name another one with --image."
+		kind, hint = fault.Denied, "Log in with `docker login`, or name another one with `--image`."
 	case has("not found", "manifest unknown", "name unknown", "no such image", "does not exist", "invalid reference", "no matching manifest"):
-		kind, hint = fault.Invalid, "Name another one with --image, or build it first."
+		kind, hint = fault.Invalid, "Name another one with `--image`, or build it first."
 	}
 	return fault.Wrap(err, kind, hint, "pull image %s", name)
 }

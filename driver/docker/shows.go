@@ -120,7 +120,7 @@ func within(path string, folders []string) bool {
 func showable(source, target string, engines []engine) error {
 	doing := "show " + source + " in the container"
 	if !filepath.IsAbs(source) || !filepath.IsAbs(target) || filepath.Clean(target) == "/" {
-		return fault.New(fault.Invalid, "Name a folder below /: --mount /data:/data.", "%s: %s cannot hold it", doing, target)
+		return fault.New(fault.Invalid, "Name a folder below /: `--mount /data:/data`.", "%s: %s cannot hold it", doing, target)
 	}
 	for _, o := range own {
 		if target == o || strings.HasPrefix(o, target+"/") && target != "/opt" || strings.HasPrefix(target, o+"/") && o != "/tmp" {

@@ -65,7 +65,7 @@ func (u *Setup) Apply(ctx context.Context, s driver.Scope, made func(driver.Piec
 	}
 	for _, p := range all {
 		if p.State == driver.PieceForeign {
-			return fault.New(fault.Invalid, "Remove it, or choose another project with -p.", "set up memory: %s %s: %s", p.Kind, p.Name, p.Why)
+			return fault.New(fault.Invalid, "Remove it, or choose another project with `-p`.", "set up memory: %s %s: %s", p.Kind, p.Name, p.Why)
 		}
 	}
 	for _, p := range all {

@@ -110,7 +110,7 @@ func checkArgs(args []string) error {
 			return fault.New(fault.Invalid, "", "read --target-arg %q: it is not an option", a)
 		}
 		if !strings.HasPrefix(a, "-") || strings.Contains(name, " ") {
-			return fault.New(fault.Invalid, "Write option and value as one word: --target-arg account=bio.", "read --target-arg %q: it is not an option of sbatch", a)
+			return fault.New(fault.Invalid, "Write option and value as one word: `--target-arg account=bio`.", "read --target-arg %q: it is not an option of sbatch", a)
 		}
 		if !strings.HasPrefix(a, "--") && len(a) > 2 {
 			name = a[:2]

@@ -110,11 +110,11 @@ func many(tasks string) error {
 	if first, last, ok := strings.Cut(tasks, "-"); ok && digits(first) && digits(last) {
 		from = tasks
 	}
-	hint := "Use drover map --from " + from
+	typed := "drover map --from " + from
 	if digits(most) {
-		hint += " --workers " + most
+		typed += " --workers " + most
 	}
-	return fault.New(fault.Invalid, hint+" -- SCRIPT {}: the script gets the number as an argument.", "read %s --array=%s: a run is one program, not an array", mark, tasks)
+	return fault.New(fault.Invalid, "Use "+fault.Mark(typed+" -- SCRIPT {}")+": the script gets the number as an argument.", "read %s --array=%s: a run is one program, not an array", mark, tasks)
 }
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
@@ -124,7 +124,7 @@ func nodes(value string) (int, error) {
 	least, _, _ := strings.Cut(value, "-")
 	n, err := strconv.Atoi(least)
 	if err != nil || n < 1 {
-		return 0, fault.New(fault.Invalid, "Write it as --nodes=2.", "read %s --nodes=%s: it is not a number of nodes", mark, value)
+		return 0, fault.New(fault.Invalid, "Write it as `--nodes=2`.", "read %s --nodes=%s: it is not a number of nodes", mark, value)
 	}
 	return n, nil
 }

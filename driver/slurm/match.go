@@ -145,7 +145,7 @@ func clash(asked where.Expr, args []string) error {
 	}
 	for _, name := range clashing {
 		if option(args, name) != "" {
-			return fault.New(fault.Invalid, "Say it in one of them: --where 'node != n3'.", "place job on slurm: --where and %s both choose nodes", name)
+			return fault.New(fault.Invalid, "Say it in one of them: `--where 'node != n3'`.", "place job on slurm: --where and %s both choose nodes", name)
 		}
 	}
 	return nil

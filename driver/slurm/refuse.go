@@ -60,7 +60,7 @@ func said(doing string, err error) error {
 				return fault.New(r.kind, r.hint, "%s: Slurm says: %s", doing, commands.Words(no.Text))
 			}
 		}
-		return fault.New(fault.Invalid, "Check what was asked for: --on slurm/PARTITION, --target-arg.", "%s: Slurm says: %s", doing, commands.Words(no.Text))
+		return fault.New(fault.Invalid, "Check what was asked for: `--on slurm/PARTITION`, `--target-arg`.", "%s: Slurm says: %s", doing, commands.Words(no.Text))
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

@@ -187,7 +187,7 @@ func (d *Driver) submitArray(ctx context.Context, p plan, k int) error {
 	}
 	id := parseSubmitted(out)
 	if id == 0 {
-		return fault.New(fault.Bug, "squeue --me says whether it has the job; sbatch must print its number.", "start agents: sbatch answered %q", records.FirstLine(out))
+		return fault.New(fault.Bug, "`squeue --me` says whether it has the job; sbatch must print its number.", "start agents: sbatch answered %q", records.FirstLine(out))
 	}
 	return d.noteFound(p.folder, k, id)
 }

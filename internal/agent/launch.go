@@ -253,13 +253,13 @@ func (p *pipe) Read(b []byte) (int, error) {
 func (p *program) startProcess(ctx context.Context, a *agent, c proc.Command) error {
 	outR, outW, err := os.Pipe()
 	if err != nil {
-		return fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "start program")
+		return fault.Wrap(err, fault.Full, "Close some programs, or raise `ulimit -n`.", "start program")
 	}
 	defer outW.Close()
 	errR, errW, err := os.Pipe()
 	if err != nil {
 		outR.Close()
-		return fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "start program")
+		return fault.Wrap(err, fault.Full, "Close some programs, or raise `ulimit -n`.", "start program")
 	}
 	defer errW.Close()
 	c.Stdout, c.Stderr = outW, errW

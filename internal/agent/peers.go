@@ -59,7 +59,7 @@ func (r *rendezvous) resolvePeers(o runagent.Order) (peers []contract.Peer, ifac
 	for rank, j := range o.Joins {
 		together = together && j.Stack == mine.Stack
 		if j.Procs != mine.Procs {
-			return nil, "", fault.New(fault.Invalid, "Say how many with --procs-per-node.",
+			return nil, "", fault.New(fault.Invalid, "Say how many with `--procs-per-node`.",
 				"start program: one process for each GPU would be %d on node %d and %d on node %d", mine.Procs, o.Rank, j.Procs, rank)
 		}
 	}

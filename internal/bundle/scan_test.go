@@ -258,7 +258,7 @@ func TestTooMuchNamesTheCulprits(t *testing.T) {
 			t.Errorf("no %s in: %v", want, err)
 		}
 	}
-	if hint := fault.Hint(err); !strings.Contains(hint, "`-s DIR`") || !strings.Contains(hint, "`-i a/b/data`") || !strings.Contains(hint, ".droverignore") {
+	if hint := fault.Hint(err); !strings.Contains(hint, "-s DIR") || !strings.Contains(hint, "-i a/b/data") || !strings.Contains(hint, ".droverignore") {
 		t.Error(hint)
 	}
 	_, err = Scan(t.Context(), Source{Dir: dir, Caps: Caps{Bytes: 1e9, Files: 10}})

@@ -34,7 +34,7 @@ func TestCodeThatCannotBeShippedSaysWhy(t *testing.T) {
 		{Source{Dir: main}, fault.Invalid, `scan code: "` + main + `": not a folder`, ""},
 		{Source{Dir: dir, Script: "no.py"}, fault.Missing, `scan code: "no.py": no such file in ` + dir, ""},
 		{Source{Dir: dir, Script: "sub"}, fault.Invalid, `scan code: "sub": not a file`, ""},
-		{Source{Dir: dir, Script: out}, fault.Invalid, `scan code: "` + out + `": the script is outside ` + dir, "Choose a folder that holds the script with `-s DIR`."},
+		{Source{Dir: dir, Script: out}, fault.Invalid, `scan code: "` + out + `": the script is outside ` + dir, "Choose a folder that holds the script with -s DIR."},
 		{Source{Dir: dir, Extra: []string{pipe}}, fault.Invalid, `scan code: "` + pipe + `": neither a file nor a folder`, ""},
 		{Source{Dir: dir, Extra: []string{clash}}, fault.Invalid, `scan code: "main.py": both ` + main + ` and ` + clash + ` would get this name`, "Rename one of them."},
 		{Source{Dir: dir, Extra: []string{filepath.Dir(inner)}}, fault.Invalid, `scan code: "main.py": ` + main + ` would be a file and ` + inner + ` needs a folder there`, "Rename one of them."},

@@ -150,13 +150,13 @@ func (a commandTree) answerNoVerb(cmd *cobra.Command, args []string) error {
 	for _, c := range cmd.Commands() {
 		verbs = append(verbs, c.Name())
 	}
-	hint := "drover help lists the verbs."
+	hint := "`drover help` lists the verbs."
 	if meant := otherVerbs[args[0]]; meant != "" {
 		hint = meant
 	} else if near := fault.Nearest(args[0], verbs); near != "" {
 		hint = "Did you mean drover " + near + "?"
 	} else if _, err := os.Stat(args[0]); err == nil {
-		hint = "Try drover run " + args[0] + "."
+		hint = "Try `drover run " + args[0] + "`."
 	}
 	return fault.New(fault.Invalid, hint, "read command line: unknown command %q", args[0])
 }
@@ -172,9 +172,9 @@ func (a commandTree) explainFlagError(cmd *cobra.Command, err error) error {
 			names = append(names, "--"+f.Name)
 		}
 	})
-	verb, hint := strings.TrimPrefix(cmd.CommandPath(), "drover "), "drover help lists the verbs."
+	verb, hint := strings.TrimPrefix(cmd.CommandPath(), "drover "), "`drover help` lists the verbs."
 	if cmd.HasParent() {
-		hint = "drover help " + verb + " lists the flags."
+		hint = "`drover help " + verb + "` lists the flags."
 	}
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) {
@@ -190,13 +190,13 @@ func (a commandTree) explainFlagError(cmd *cobra.Command, err error) error {
 		near, script := fault.Nearest(typed, names), cmd.Name() == string(job.Run)
 		switch {
 		case script && slices.Contains([]string{"--from", "--out", "--slots", "--workers", "--item-timeout", "--max-fails"}, typed):
-			hint = "Items are for drover map: drover map --from items.txt -- ./work.sh {}."
+			hint = "Items are for `drover map`: `drover map --from items.txt -- ./work.sh {}`."
 		case near != "" && script:
 			hint = "Did you mean " + near + "? Flags of your script come after the script."
 		case near != "":
 			hint = "Did you mean " + near + "?"
 		case script:
-			hint = "Flags of your script come after the script: drover run train.py " + typed + "."
+			hint = "Flags of your script come after the script: `drover run train.py " + typed + "`."
 		}
 	}
 	return fault.New(fault.Invalid, hint, "read command line: %s has no flag %q", cmd.CommandPath(), typed)
@@ -213,8 +213,8 @@ func badValue(e *pflag.InvalidValueError, hint string) error {
 		return fault.New(fault.Invalid, hint, "read --%s: %q is not %s", flag.Name, e.GetValue(), kind)
 	}
 	cause := errors.Unwrap(e)
-	if fault.Hint(cause) != "" {
-		hint = fault.Hint(cause)
+	if fault.MarkedHint(cause) != "" {
+		hint = fault.MarkedHint(cause)
 	}
 	return fault.New(fault.Invalid, hint, "read --%s: %s", flag.Name, cause)
 }

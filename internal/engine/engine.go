@@ -107,7 +107,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*pro
 			return w.Settled, nil
 		}
 		if w.Interrupted {
-			return nil, fault.New(fault.Interrupted, "Continue it: drover resume "+j.Short+".", "follow job %s: another command has interrupted it", j.Short)
+			return nil, fault.New(fault.Interrupted, "Continue it: `drover resume "+j.Short+"`.", "follow job %s: another command has interrupted it", j.Short)
 		}
 		if w.Start {
 			if err := e.startPlacement(ctx, d, j, w.Placed); err != nil {

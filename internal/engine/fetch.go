@@ -39,9 +39,9 @@ func (e planner) checkFetch(ctx context.Context, p *Plan) error {
 	case found:
 		return nil
 	case l.Format() != manifest.Lines:
-		return fault.New(fault.Invalid, "Leave out --fetch, or give addresses in a field: https://, http://, s3://, gs:// or file://.", "check items: no field holds an address to fetch")
+		return fault.New(fault.Invalid, "Leave out `--fetch`, or give addresses in a field: https://, http://, s3://, gs:// or file://.", "check items: no field holds an address to fetch")
 	}
-	return fault.New(fault.Invalid, "Leave out --fetch, or give items such as https://host/a.png, s3://bucket/a.png or /data/a.png.",
+	return fault.New(fault.Invalid, "Leave out `--fetch`, or give items such as https://host/a.png, s3://bucket/a.png or /data/a.png.",
 		"check items: %.200q is neither an address nor a file on this machine", first)
 }
 
@@ -60,7 +60,7 @@ func (e planner) checkPasswords(ctx context.Context, p *Plan) error {
 			return err
 		}
 		if p.Spec.Fetch && slices.ContainsFunc(values(it), input.HasUserinfo) {
-			return fault.New(fault.Invalid, "Leave it out of the address; without --fetch the program can get the file itself, with a password from --secret NAME.",
+			return fault.New(fault.Invalid, "Leave it out of the address; without `--fetch` the program can get the file itself, with a password from `--secret NAME`.",
 				"check items: item %d is an address with a user's name or password in it, and items are stored as they are", it.N)
 		}
 		if slices.ContainsFunc(values(it), secret.PasswordInAddress) {

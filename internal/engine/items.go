@@ -133,7 +133,7 @@ func checkTemplate(s job.Spec, fields []string) error {
 		return err
 	}
 	if s.Stream && t.Uses() {
-		return fault.New(fault.Invalid, "Leave the placeholder out, and use item.value; or leave out --stream.", "check command: a stream program starts before there is an item to put into its arguments")
+		return fault.New(fault.Invalid, "Leave the placeholder out, and use item.value; or leave out `--stream`.", "check command: a stream program starts before there is an item to put into its arguments")
 	}
 	return nil
 }
@@ -281,7 +281,7 @@ func (e submitter) reopenJob(ctx context.Context, p *Plan) (job.Path, bool, erro
 			return p.Job, true, err
 		}
 		if m.Files != nil && j.Manifest.Files == nil {
-			return p.Job, true, fault.New(fault.Invalid, "Run all in a new job: add --force.", "add items to job %s: its agents bring no files, and these name some that they do not see", j.Short)
+			return p.Job, true, fault.New(fault.Invalid, "Run all in a new job: add `--force`.", "add items to job %s: its agents bring no files, and these name some that they do not see", j.Short)
 		}
 		more = &protocol.Extended{Manifest: m, Size: chunks.ChunkSize(m.Count, p.Spec.Workers)}
 	}

@@ -209,10 +209,10 @@ func (e planner) narrowFolders(found map[string]bool) ([]string, error) {
 		}
 		slices.Sort(kept)
 		if i := slices.IndexFunc(kept, func(d string) bool { return d == "/" || d == e.Caller.Home }); i >= 0 {
-			return nil, fault.New(fault.Invalid, "Put them into a folder of their own, or show it with --mount.", "show items to the container: they are in %s itself", kept[i])
+			return nil, fault.New(fault.Invalid, "Put them into a folder of their own, or show it with `--mount`.", "show items to the container: they are in %s itself", kept[i])
 		}
 		if i := slices.IndexFunc(kept, func(d string) bool { return slices.Contains(imagesOwn, d) }); i >= 0 {
-			return nil, fault.New(fault.Invalid, "Show them at another place, and name them there: --mount "+kept[i]+":/items:ro.",
+			return nil, fault.New(fault.Invalid, "Show them at another place, and name them there: `--mount "+kept[i]+":/items:ro`.",
 				"show items to the container: they are in %s, and the image has its own folder of that name", kept[i])
 		}
 		if len(kept) <= mostSeen {
@@ -240,7 +240,7 @@ func (e planner) checkNewItemsAreSeen(ctx context.Context, p *Plan) error {
 	}
 	for _, d := range dirs {
 		if !slices.ContainsFunc(old, func(o string) bool { return d == o || strings.HasPrefix(d, o+"/") }) {
-			return fault.New(fault.Invalid, "Run all in a new job: add --force.", "add items to job %s: its containers do not see %s", p.before.Job.Short, d)
+			return fault.New(fault.Invalid, "Run all in a new job: add `--force`.", "add items to job %s: its containers do not see %s", p.before.Job.Short, d)
 		}
 	}
 	return nil
@@ -263,10 +263,10 @@ func (e planner) checkOffer(ctx context.Context, p *Plan) (err error) {
 	if !p.Offer.Fits {
 		hint := p.Offer.Hint
 		if hint == "" {
-			hint = "Ask for less, or choose another target with --on."
+			hint = "Ask for less, or choose another target with `--on`."
 		}
 		if p.Spec.Framework != "" && p.Image.Reference != "" && strings.Contains(p.Offer.Reason, p.Image.Reference) {
-			hint = "Log in there, or name a registry of yours that has a copy: drover config set image_mirror REGISTRY."
+			hint = "Log in there, or name a registry of yours that has a copy: `drover config set image_mirror REGISTRY`."
 		}
 		return fault.New(fault.Full, hint, "place job on %s: %s", p.Spec.On, p.Offer.Reason)
 	}
@@ -320,7 +320,7 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 	p.Image = Image{PlannedImage: report.PlannedImage{Reference: made.Reference, Why: made.Line}, Built: made.Digest}
 	if made.Recipe != nil {
 		if e.Images.Build == nil {
-			return fault.New(fault.Invalid, "Build it first with drover image build, then name it with --image.", "build image: this machine has nothing that can build one")
+			return fault.New(fault.Invalid, "Build it first with `drover image build`, then name it with `--image`.", "build image: this machine has nothing that can build one")
 		}
 		if err := e.pinImage(ctx, p, made); err != nil {
 			return err

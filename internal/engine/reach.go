@@ -50,10 +50,10 @@ func refuseImage(p driver.Properties, on string, made *image.Plan) error {
 	case p.Attached:
 		return nil
 	case made.Recipe != nil && made.Registry == "":
-		return fault.New(fault.Invalid, "Push it to a registry of yours, then name it with --image: drover image build --push REGISTRY.",
+		return fault.New(fault.Invalid, "Push it to a registry of yours, then name it with `--image`: `drover image build --push REGISTRY`.",
 			"place job on %s: its machines see no image that is built here", on)
 	case made.Recipe == nil && image.IsOfThisMachine(made.Reference):
-		return fault.New(fault.Invalid, "Push it to a registry, then name it with --image: drover image push "+made.Reference+" "+cmp.Or(p.Registry, "REGISTRY")+".",
+		return fault.New(fault.Invalid, "Push it to a registry, then name it with `--image`: `drover image push "+made.Reference+" "+cmp.Or(p.Registry, "REGISTRY")+"`.",
 			"place job on %s: the image %s lies in no registry", on, made.Reference)
 	}
 	return nil

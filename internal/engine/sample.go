@@ -85,7 +85,7 @@ func (e decider) decideSample(ctx context.Context, s *Plan) error {
 		s.Note = fmt.Sprintf("job %s of task %s has not ended: it is cancelled", rep.Job.Short, s.Spec.Task)
 	default:
 		id := rep.Job.Short
-		return fault.New(fault.Invalid, "Wait for it with drover wait "+id+", or end it with drover cancel "+id+".",
+		return fault.New(fault.Invalid, "Wait for it with `drover wait "+id+"`, or end it with `drover cancel "+id+"`.",
 			"start task %s: job %s is live (%s)", s.Spec.Task, id, strings.ToLower(string(rep.State)))
 	}
 	return nil

@@ -73,7 +73,7 @@ func (e decider) decideAction(ctx context.Context, p *Plan) error {
 		all := append(p.besides, beside{job.Path{Project: p.Spec.Project, Task: p.Spec.Task}, p.Job.Job, to})
 		p.resetTo(to, all)
 	}
-	return fault.New(fault.Invalid, "Give it a name with -t.", "start task %s: as many jobs with other settings are live under names alike", p.Spec.Task)
+	return fault.New(fault.Invalid, "Give it a name with `-t`.", "start task %s: as many jobs with other settings are live under names alike", p.Spec.Task)
 }
 
 // resetTo makes a plan undecided again, for a task.
@@ -147,7 +147,7 @@ func (e decider) decideTask(ctx context.Context, p *Plan) error {
 		rep.Job = rep.Map.Map.Bind(rep.Job)
 	}
 	if is := rep.Job.Spec.Task; is != path.Task && strings.EqualFold(is, path.Task) { // the store's folder ignores case
-		return fault.New(fault.Invalid, "Use the name "+is+", or choose another -t.", "start task %s: the store has a task %s, and its file system takes the two names for one", path.Task, is)
+		return fault.New(fault.Invalid, "Use the name "+is+", or choose another `-t`.", "start task %s: the store has a task %s, and its file system takes the two names for one", path.Task, is)
 	}
 	p.before, p.Job = rep, path
 	e.compareCode(ctx, p, rep.Job.Code)
@@ -196,13 +196,13 @@ func (e decider) begunElsewhere(s job.Spec, j job.Job) error {
 		return nil
 	}
 	own := job.Label(filepath.Base(filepath.Dir(e.Caller.Folder)) + "-" + filepath.Base(e.Caller.Folder))
-	hint := "Use -p " + s.Project + " if it is the same task, which goes on here from then on"
+	hint := "Use `-p " + s.Project + "` if it is the same task, which goes on here from then on"
 	if own != "" && own != s.Project && job.ValidName("project", own) == nil {
-		hint += "; or a project of its own: -p " + own
+		hint += "; or a project of its own: `-p " + own + "`"
 	} else {
-		hint += "; or a project of its own: -p NAME"
+		hint += "; or a project of its own: `-p NAME`"
 	}
-	return fault.New(fault.Invalid, hint+" (drover init -p writes it down).",
+	return fault.New(fault.Invalid, hint+" (`drover init -p` writes it down).",
 		"start task %s/%s: it was begun in %s, and this is %s, which has its project's name alone in common", s.Project, s.Task, j.Folder, e.Caller.Folder)
 }
 
@@ -246,14 +246,14 @@ func (p *Plan) decideUnsettled() error {
 	}
 	seed := p.Spec.Rules == job.SSM // its scripts say --force_running each time, and mean the job that they started
 	if p.force && !seed {
-		return fault.New(fault.Invalid, "End it first: drover cancel "+id+".", "start task %s anew: job %s has not ended (%s)", p.Spec.Task, id, strings.ToLower(string(rep.State)))
+		return fault.New(fault.Invalid, "End it first: `drover cancel "+id+"`.", "start task %s anew: job %s has not ended (%s)", p.Spec.Task, id, strings.ToLower(string(rep.State)))
 	}
 	content := d.changedContent()
 	code := slices.ContainsFunc(content, func(c string) bool { return c == "code" || strings.HasPrefix(c, "input ") })
 	changed := append(content, d.changedSettings()...)
 	switch {
 	case live && p.Spec.NewCode && code:
-		return fault.New(fault.Invalid, "End it first: drover cancel "+id+"; then "+p.typedWith("--new-code")+".",
+		return fault.New(fault.Invalid, "End it first: `drover cancel "+id+"`; then "+p.markedWith("--new-code")+".",
 			"run job %s with new code: it is live, and runs the code as it was", id)
 	case live:
 		p.Action = report.ActionAttach
@@ -292,17 +292,17 @@ func (p *Plan) anotherCommand(live bool) error {
 	case len(d.command) > 0 && !p.Spec.Named:
 		return errBeside
 	case len(d.command) > 0 && live:
-		return fault.New(fault.Invalid, "Wait for it with drover wait "+id+", end it with drover cancel "+id+", or choose another -t.",
+		return fault.New(fault.Invalid, "Wait for it with `drover wait "+id+"`, end it with `drover cancel "+id+"`, or choose another `-t`.",
 			"start task %s: job %s is live with another command: %s changed", p.Spec.Task, id, strings.Join(d.command, ", "))
 	case len(d.command) > 0:
-		return fault.New(fault.Invalid, "Go on with it by drover resume "+id+", end it with drover cancel "+id+", or choose another -t.",
+		return fault.New(fault.Invalid, "Go on with it by `drover resume "+id+"`, end it with `drover cancel "+id+"`, or choose another `-t`.",
 			"start task %s: job %s was interrupted, and is another command: %s changed", p.Spec.Task, id, strings.Join(d.command, ", "))
 	case !live || len(other) == 0:
 		return nil
 	case !p.Spec.Named:
 		return errBeside
 	}
-	return fault.New(fault.Invalid, "Follow it as it is with drover logs -f "+id+", end it with drover cancel "+id+", or choose another -t.",
+	return fault.New(fault.Invalid, "Follow it as it is with `drover logs -f "+id+"`, end it with `drover cancel "+id+"`, or choose another `-t`.",
 		"start task %s: job %s is live with other settings: %s", p.Spec.Task, id, strings.Join(other, ", "))
 }
 
@@ -503,10 +503,10 @@ func (e submitter) attachToWinner(ctx context.Context, p *Plan, path job.Path) (
 	case !p.Spec.Named && len(d.command)+len(other) > 0:
 		return path, false, nil
 	case len(d.command) > 0:
-		return path, true, fault.New(fault.Invalid, "Wait for it with drover wait "+winner.Short+", or choose another -t.",
+		return path, true, fault.New(fault.Invalid, "Wait for it with `drover wait "+winner.Short+"`, or choose another `-t`.",
 			"start task %s: job %s was started a moment ago with another command: %s changed", p.Spec.Task, winner.Short, strings.Join(d.command, ", "))
 	case len(other) > 0:
-		return path, true, fault.New(fault.Invalid, "Follow it as it is with drover logs -f "+winner.Short+", or choose another -t.",
+		return path, true, fault.New(fault.Invalid, "Follow it as it is with `drover logs -f "+winner.Short+"`, or choose another `-t`.",
 			"start task %s: job %s was started a moment ago with other settings: %s", p.Spec.Task, winner.Short, strings.Join(other, ", "))
 	}
 	p.Action, p.Job = report.ActionAttach, path

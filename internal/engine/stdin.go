@@ -22,10 +22,10 @@ func (e planner) readStdin(_ context.Context, p *Plan) error {
 	}
 	switch {
 	case p.Spec.Nodes > 1:
-		return fault.New(fault.Invalid, "Give the data with -i, or type < /dev/null behind the command if the program reads none.",
+		return fault.New(fault.Invalid, "Give the data with `-i`, or type `< /dev/null` behind the command if the program reads none.",
 			"give %s to the program: it runs on %d nodes, and one standard input cannot be read by several", in.Words(), p.Spec.Nodes)
 	case !p.Properties.Stdin:
-		return fault.New(fault.Invalid, "Give the data with -i, or type < /dev/null behind the command if the program reads none.",
+		return fault.New(fault.Invalid, "Give the data with `-i`, or type `< /dev/null` behind the command if the program reads none.",
 			"give %s to the program: with --on %s it does not run beside this command line", in.Words(), p.Spec.On)
 	}
 	id, err := in.ID()
@@ -36,9 +36,9 @@ func (e planner) readStdin(_ context.Context, p *Plan) error {
 // stdinGone refuses to go on with a job that had a standard input which this command does
 // not have.
 func stdinGone(j job.Job) error {
-	hint, what := "Give it again: ... | drover resume "+j.Short+"; or end the job with drover cancel "+j.Short+".", "pipe"
+	hint, what := "Give it again: `... | drover resume "+j.Short+"`; or end the job with `drover cancel "+j.Short+"`.", "pipe"
 	if strings.HasPrefix(j.Spec.StdinOf, "file:") {
-		hint, what = "Give it again: drover resume "+j.Short+" < FILE; or end the job with drover cancel "+j.Short+".", "file"
+		hint, what = "Give it again: `drover resume "+j.Short+" < FILE`; or end the job with `drover cancel "+j.Short+"`.", "file"
 	}
 	return fault.New(fault.Invalid, hint, "go on with job %s: its program reads a %s on standard input, and this command has none", j.Short, what)
 }

@@ -84,7 +84,7 @@ func (p *Plan) liveOtherwise() error {
 		}
 	}
 	id := p.before.Job.Short
-	return fault.New(fault.Invalid, "Let what runs end and go on with these: drover cancel --drain "+id+", then "+p.typedWith("")+"; or follow it as it is: drover logs -f "+id+".",
+	return fault.New(fault.Invalid, "Let what runs end and go on with these: `drover cancel --drain "+id+"`, then "+p.markedWith("")+"; or follow it as it is: `drover logs -f "+id+"`.",
 		"start task %s: job %s is live with other settings: %s", p.Spec.Task, id, strings.Join(p.differ.changedForLiveJob(), ", "))
 }
 
@@ -103,7 +103,7 @@ func (p *Plan) takeSettings() error {
 	}
 	id := p.before.Job.Short
 	if len(no) > 0 {
-		return fault.New(fault.Invalid, "Go on as it was by drover resume "+id+"; or run all items in a new job: "+p.typedWith("--force")+".",
+		return fault.New(fault.Invalid, "Go on as it was by `drover resume "+id+"`; or run all items in a new job: "+p.markedWith("--force")+".",
 			"go on with job %s: a map cannot be moved: %s changed", id, strings.Join(no, ", "))
 	}
 	if len(p.differ.options) == 0 {
@@ -149,16 +149,24 @@ func (p *Plan) typedWith(flag string) string {
 	return p.typed(flag)
 }
 
+// markedWith is typedWith for a hint.
+func (p *Plan) markedWith(flag string) string {
+	if p.typed == nil {
+		return p.typedWith(flag)
+	}
+	return fault.Mark(p.typed(flag))
+}
+
 // takeNewCode has what is left of a map, and new items, run with the code that is here.
 func (p *Plan) takeNewCode() error {
 	rep := p.before
 	id := rep.Job.Short
 	if other := besideCode(p.differ.changedContent()); len(other) > 0 {
-		return fault.New(fault.Invalid, "Go on with what it has by drover resume "+id+", or run all items in a new job: "+p.typedWith("--force")+".",
+		return fault.New(fault.Invalid, "Go on with what it has by `drover resume "+id+"`, or run all items in a new job: "+p.markedWith("--force")+".",
 			"run job %s with new code: it would get new code alone, and changed too: %s", id, strings.Join(other, ", "))
 	}
 	if len(rep.Living) > 0 && rep.Run.Settled == nil {
-		return fault.New(fault.Invalid, "Let what runs end first: drover cancel --drain "+id+"; then "+p.typedWith("--new-code")+".",
+		return fault.New(fault.Invalid, "Let what runs end first: `drover cancel --drain "+id+"`; then "+p.markedWith("--new-code")+".",
 			"run job %s with new code: it is running, and its agents have the earlier code", id)
 	}
 	p.Action, p.TakesNewCode = report.ActionReopen, true
@@ -170,14 +178,14 @@ func (p *Plan) takeNewCode() error {
 func (p *Plan) refuseItems(changed []string, fresh int) error {
 	rep := p.before
 	id := rep.Job.Short
-	before, first := "", "Run what is left, without new items, by drover resume "+id
+	before, first := "", "Run what is left, without new items, by `drover resume "+id+"`"
 	if rep.State != job.Interrupted {
-		before, first = "drover cancel --drain "+id+" and ", "Wait for it by drover wait "+id
+		before, first = "`drover cancel --drain "+id+"` and ", "Wait for it by `drover wait "+id+"`"
 	}
 	if hasCode(changed) {
-		first += "; what is left and the new items with the new code by " + before + p.typedWith("--new-code")
+		first += "; what is left and the new items with the new code by " + before + p.markedWith("--new-code")
 	}
-	return fault.New(fault.Invalid, first+"; or all items in a new job by "+before+p.typedWith("--force")+".",
+	return fault.New(fault.Invalid, first+"; or all items in a new job by "+before+p.markedWith("--force")+".",
 		"add %d %s to job %s: it has other %s than is here%s", fresh, itemWord(fresh), id, strings.Join(changed, ", "), p.changedFiles())
 }
 

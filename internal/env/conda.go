@@ -45,7 +45,7 @@ func condaTool(environ []string) (path string, verb []string) {
 }
 
 func noConda(name string) error {
-	return fault.New(fault.Missing, "Install micromamba, or take an interpreter that has the packages: --python /path/to/python --no-env.",
+	return fault.New(fault.Missing, "Install micromamba, or take an interpreter that has the packages: `--python /path/to/python --no-env`.",
 		"build environment: %s: there is no micromamba, mamba or conda here", name)
 }
 

@@ -90,7 +90,7 @@ func Resolve(ctx context.Context, r requirements.Request) (Plan, error) {
 	case v.satisfied():
 		p.Why = fmt.Sprintf("%s has %s", v.Self, asked.CountInWords())
 	case v.Self.Old && asked.Conda == nil:
-		return Plan{}, fault.New(fault.Invalid, "Try --python python3.12, or --no-env to take it as it is.",
+		return Plan{}, fault.New(fault.Invalid, "Try `--python python3.12`, or `--no-env` to take it as it is.",
 			"resolve python: %s: Python %s is too old to build %s for", v.Self.Executable, v.Self.Version, asked.ShownName())
 	default:
 		return p.planCached(v, asked)
@@ -131,7 +131,7 @@ func admit(ctx context.Context, r requirements.Request, asked *requirements.Mani
 	if allowed { // the version in .python-version is not to be had: it is a preference
 		return v, nil
 	}
-	return verdict{}, fault.New(fault.Invalid, "Install one and name it with --python, or take yours as it is with --no-env.",
+	return verdict{}, fault.New(fault.Invalid, "Install one and name it with `--python`, or take yours as it is with `--no-env`.",
 		"resolve python: %s: it needs Python %s, but %s is %s", asked.Python.At, asked.Python.Spec, v.Self.Executable, v.Self.Version)
 }
 

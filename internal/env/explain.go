@@ -107,7 +107,7 @@ func refused(scene) *fault.Fault {
 }
 
 func noNetwork(scene) *fault.Fault {
-	return fault.New(fault.Lost, "Check the network and PIP_INDEX_URL, or take your interpreter as it is with --no-env.",
+	return fault.New(fault.Lost, "Check the network and PIP_INDEX_URL, or take your interpreter as it is with `--no-env`.",
 		"build environment: the package index does not answer")
 }
 
@@ -117,13 +117,13 @@ func wrongPythonPip(s scene) *fault.Fault { return s.needsPython(s.match[1], s.m
 
 func (s scene) needsPython(name, wants string) *fault.Fault {
 	where, text := s.findRequirement(name)
-	return fault.New(fault.Invalid, fmt.Sprintf("Try another interpreter with --python, or change %s.", where),
+	return fault.New(fault.Invalid, fmt.Sprintf("Try another interpreter with `--python`, or change %s.", where),
 		"build environment: %s: %q needs Python %s, this is %s", where, text, wants, s.self.Version)
 }
 
 func badHash(s scene) *fault.Fault {
 	where, _ := s.findRequirement(s.match[1])
-	return fault.New(fault.Denied, "Bring that package's --hash up to date, if you trust the new file.",
+	return fault.New(fault.Denied, "Bring that package's `--hash` up to date, if you trust the new file.",
 		"build environment: %s: the downloaded %s is not the file that its hash names", where, s.match[1])
 }
 
@@ -164,7 +164,7 @@ func noMatch(s scene) *fault.Fault {
 
 func noVersion(s scene) *fault.Fault {
 	where, text := s.findRequirement(s.match[1])
-	return fault.New(fault.Invalid, fmt.Sprintf("Loosen %s, or try another interpreter with --python.", where),
+	return fault.New(fault.Invalid, fmt.Sprintf("Loosen %s, or try another interpreter with `--python`.", where),
 		"build environment: %s: the index has no %q for Python %s", where, text, s.self.Version)
 }
 
@@ -190,6 +190,6 @@ func noBuild(s scene) *fault.Fault {
 	if len(s.match) > 1 {
 		where, text = s.findRequirement(s.match[1])
 	}
-	return fault.New(fault.Failed, "Read in the output above what its build lacks; often it is a compiler or a -dev package.",
+	return fault.New(fault.Failed, "Read in the output above what its build lacks; often it is a compiler or a `-dev` package.",
 		"build environment: %s: %s has no wheel for this Python and does not build", where, text)
 }

@@ -130,12 +130,12 @@ func noPython(r requirements.Request, why error) error {
 		if why == nil {
 			why = errors.New("there is no such interpreter")
 		}
-		return fault.Wrap(why, fault.Missing, "Try --python /usr/bin/python3, or leave --python out.", "find python: %q", r.Python)
+		return fault.Wrap(why, fault.Missing, "Try `--python /usr/bin/python3`, or leave `--python` out.", "find python: %q", r.Python)
 	}
 	if why == nil {
 		why = errors.New("there is no python3 and no python on PATH")
 	}
-	return fault.Wrap(why, fault.Missing, "Install Python 3, or name one with --python /path/to/python3.", "find python")
+	return fault.Wrap(why, fault.Missing, "Install Python 3, or name one with `--python /path/to/python3`.", "find python")
 }
 
 // shim tells a version manager's stand-in from an interpreter: a script, or a

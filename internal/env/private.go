@@ -81,7 +81,7 @@ func setAside(dir string) error {
 		err = os.Rename(dir, filepath.Join(aside, filepath.Base(dir)))
 	}
 	if err != nil {
-		return fault.Wrap(err, fault.Denied, fmt.Sprintf("Remove it: rm -r %s.", dir), "replace %s: another user has changed it", dir)
+		return fault.Wrap(err, fault.Denied, fmt.Sprintf("Remove it: `rm -r %s`.", dir), "replace %s: another user has changed it", dir)
 	}
 	return nil
 }

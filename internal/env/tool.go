@@ -35,7 +35,7 @@ func (b *builder) buildEnvironment(ctx context.Context) error {
 	}
 	switch {
 	case err != nil && asked.OnlyUV != "":
-		return fault.Wrap(err, fault.Missing, "Install uv (pip install uv), or take your interpreter as it is with --no-env.",
+		return fault.Wrap(err, fault.Missing, "Install uv (`pip install uv`), or take your interpreter as it is with `--no-env`.",
 			"build environment: %s", asked.OnlyUV)
 	case err != nil:
 		b.log("building without uv: " + err.Error())

@@ -33,7 +33,7 @@ func (total Amount) Fits(w Wish) error {
 	}
 	share := w.Share.limitUnits()
 	if short := need.kindsAbove(share); len(short) > 0 && !w.Now {
-		return fault.New(fault.Full, "Ask for less, raise "+keys[short[0]]+" of queue "+w.Queue+" in the config, or use another --queue.",
+		return fault.New(fault.Full, "Ask for less, raise "+keys[short[0]]+" of queue "+w.Queue+" in the config, or use another `--queue`.",
 			"reserve %s: queue %s may use %s", w.wishInWords(), w.Queue, some(short[0], share[short[0]]))
 	}
 	return nil

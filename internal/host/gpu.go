@@ -88,7 +88,7 @@ func healthy(cards []card) (all []GPU, err error) {
 	for _, c := range cards {
 		if c.trouble != "" {
 			return nil, fault.New(fault.Full,
-				fmt.Sprintf("Try nvidia-smi --gpu-reset -i %d, or leave it out: say the others in CUDA_VISIBLE_DEVICES.", c.Index),
+				fmt.Sprintf("Try `nvidia-smi --gpu-reset -i %d`, or leave it out: say the others in CUDA_VISIBLE_DEVICES.", c.Index),
 				"find GPUs: nvidia-smi says %q of GPU %d", c.trouble, c.Index)
 		}
 		if len(c.devices) == 0 {

@@ -62,10 +62,10 @@ func reserve(first, last int) (port int, release func(), err error) {
 		case err == nil:
 			return port, sync.OnceFunc(func() { letGo(fd) }), nil
 		case !taken(err):
-			return 0, nil, fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "reserve port")
+			return 0, nil, fault.Wrap(err, fault.Full, "Close some programs, or raise `ulimit -n`.", "reserve port")
 		}
 	}
-	return 0, nil, fault.New(fault.Full, "See what listens with ss -tln, and end what is not needed.",
+	return 0, nil, fault.New(fault.Full, "See what listens with `ss -tln`, and end what is not needed.",
 		"reserve port: none of %d tried between %d and %d is free", portTries, first, last)
 }
 

@@ -240,7 +240,7 @@ func (r Room) faultOfClaim(ctx context.Context, err error, doing string) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return fault.Wrap(err, fault.Full, "Free some space and run it again.", "%s", doing)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		return fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "%s", doing)
+		return fault.Wrap(err, fault.Full, "Close some programs, or raise `ulimit -n`.", "%s", doing)
 	case errors.Is(err, errNoLocks), errors.Is(err, unix.ENOLCK), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOSYS):
 		return fault.Wrap(err, fault.Denied, "Set XDG_STATE_HOME to a folder on this machine's own disk: network file systems often have no locks.", "%s", doing)
 	}

@@ -66,7 +66,7 @@ func (r Room) Look() ([]Claim, error) {
 // behindGate does something while no other process does.
 func (r Room) behindGate(do func(*gate) error) error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), gatePatience,
-		fault.New(fault.Full, "Look for a stopped drover: ps -C drover -o pid,stat,args.", "open %s: another process holds it", filepath.Join(r.Folder, gateFile)))
+		fault.New(fault.Full, "Look for a stopped drover: `ps -C drover -o pid,stat,args`.", "open %s: another process holds it", filepath.Join(r.Folder, gateFile)))
 	defer cancel()
 	g, err := r.openGate(ctx)
 	if err != nil {

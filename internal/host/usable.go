@@ -27,5 +27,5 @@ func Usable(all []GPU, n int) ([]GPU, error) {
 	case n == 1:
 		return parts, nil
 	}
-	return nil, fault.New(fault.Invalid, "Use --gpus 1, or turn MIG off.", "reserve %d GPUs: this machine has %d whole ones, and a program can use one MIG device only", n, len(whole))
+	return nil, fault.New(fault.Invalid, "Use `--gpus 1`, or turn MIG off.", "reserve %d GPUs: this machine has %d whole ones, and a program can use one MIG device only", n, len(whole))
 }

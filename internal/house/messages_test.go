@@ -340,7 +340,7 @@ func renderMessages(t *testing.T) (page string, unshown [kinds]int) {
 	var count, seen [kinds]int
 	for i := range all {
 		m := &all[i]
-		m.shown = cmp.Or(shownBy(expected, m.text), shownBy(expected, m.hint))
+		m.shown = cmp.Or(shownBy(expected, unmarked(m.text)), shownBy(expected, unmarked(m.hint)))
 	}
 	partlyShown(all, expectedRuns(expected))
 	for _, m := range all {
@@ -370,7 +370,7 @@ func renderMessages(t *testing.T) (page string, unshown [kinds]int) {
 
 func (m message) row() string {
 	if m.kind == faults {
-		return fmt.Sprintf("| %s | %s | %s |\n", cell(m.text), cell(m.hint), m.shown)
+		return fmt.Sprintf("| %s | %s | %s |\n", cell(m.text), hintCell(m.hint), m.shown)
 	}
 	return fmt.Sprintf("| %s | %s |\n", cell(m.text), m.shown)
 }
@@ -392,8 +392,56 @@ func folders(all []message) (list []string) {
 	return slices.Compact(list) // sorted by folder
 }
 
-func cell(text string) string {
-	return strings.NewReplacer("|", `\|`, "\n", " ⏎ ", "<", "&lt;").Replace(strings.TrimSpace(text))
+// escapes are for the words of a cell of a table.
+var escapes = strings.NewReplacer("|", `\|`, "\n", " ⏎ ", "<", "&lt;")
+
+func cell(text string) string { return escapes.Replace(strings.TrimSpace(text)) }
+
+// unmarked is a sentence as a test expects it: hints are read without their marks.
+func unmarked(text string) string { return strings.ReplaceAll(text, "`", "") }
+
+// hintCell is a hint, in which backquotes mark what can be typed, as they do on a page.
+func hintCell(hint string) string {
+	parts := strings.Split(strings.TrimSpace(hint), "`")
+	for i, text := range parts {
+		if i%2 == 0 {
+			parts[i] = escapes.Replace(text)
+		} else {
+			parts[i] = strings.ReplaceAll(text, "|", `\|`)
+		}
+	}
+	return strings.Join(parts, "`")
+}
+
+var (
+	marked    = regexp.MustCompile("`[^`]*`")
+	typedWord = regexp.MustCompile(`\bdrover ([a-z]+)|(?:^|[\s(])(--?[a-zA-Z][\w-]*)`)
+)
+
+// TestHintsMarkWhatCanBeTyped: a front end that is no command line finds commands and
+// options by their backquotes, and so a bold word on a terminal does.
+func TestHintsMarkWhatCanBeTyped(t *testing.T) {
+	h, err := load("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference, err := os.ReadFile(manuals[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range messages(h) {
+		if m.kind != faults {
+			continue
+		}
+		if strings.Count(m.hint, "`")%2 != 0 {
+			t.Errorf("%s: a backquote without another one in %q", m.folder, m.hint)
+		}
+		for _, found := range typedWord.FindAllStringSubmatch(marked.ReplaceAllString(m.hint, ""), -1) {
+			if found[2] != "" || strings.Contains(string(reference), "\n## drover "+found[1]+"\n") {
+				t.Errorf("%s: %q stands without backquotes in the hint %q", m.folder, strings.TrimSpace(found[0]), m.hint)
+			}
+		}
+	}
 }
 
 func TestTheMessagesPageIsThatOfTheCode(t *testing.T) {

@@ -157,13 +157,13 @@ func runsOf(text string) (runs []string) {
 func partlyShown(all []message, runs map[string]string) {
 	with := map[string]int{}
 	for _, m := range all {
-		for _, run := range runsOf(m.text) {
+		for _, run := range runsOf(unmarked(m.text)) {
 			with[run]++
 		}
 	}
 	for i := range all {
 		m := &all[i]
-		for _, run := range runsOf(m.text) {
+		for _, run := range runsOf(unmarked(m.text)) {
 			if name := runs[run]; m.shown == "" && name != "" && with[run] <= 2 {
 				m.shown = name
 			}

@@ -62,7 +62,7 @@ func Framework(words string, site Site) (string, error) {
 	versions, ok := all.Frameworks[name]
 	if !ok {
 		names := sortedKeys(all.Frameworks)
-		hint := "The frameworks are " + strings.Join(names, ", ") + "; any other image is named with --image."
+		hint := "The frameworks are " + strings.Join(names, ", ") + "; any other image is named with `--image`."
 		if near := fault.Nearest(name, names); near != "" {
 			hint = "Did you mean " + near + "?"
 		}
@@ -120,7 +120,7 @@ func (s shelf) processor(words string, site Site) (string, error) {
 	want := "cpu"
 	switch family := Family(site.Machine); {
 	case strings.HasPrefix(family, "inf"), strings.HasPrefix(family, "trn"):
-		return "", fault.New(fault.Invalid, "Name the image itself with --image.", "resolve framework %q: the images for %s have rules of their own", words, site.Machine)
+		return "", fault.New(fault.Invalid, "Name the image itself with `--image`.", "resolve framework %q: the images for %s have rules of their own", words, site.Machine)
 	case strings.HasPrefix(family, "g"), strings.HasPrefix(family, "p"), site.GPUs > 0:
 		want = "gpu"
 	}

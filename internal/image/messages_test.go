@@ -23,7 +23,7 @@ func refusedWith(t *testing.T, err error, kind fault.Kind, text, hint string) {
 func TestALineOfADockerfileThatIsWrongIsNamed(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"# only a comment\n":     {"line 1: there is no instruction", "Begin it with FROM."},
-		"# escape=x\nFROM a":     {`line 1: "x" cannot continue a line`, "Use \\ or `."},
+		"# escape=x\nFROM a":     {`line 1: "x" cannot continue a line`, "Use a backslash or a backquote."},
 		"FROM a\nWORKDIR":        {"line 2: WORKDIR needs words behind it", ""},
 		"FROM a\nCMD [1, \"b\"]": {"line 2: CMD: a list holds strings alone", "Put every word in double quotes."},
 	} {

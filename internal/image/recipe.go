@@ -47,17 +47,17 @@ func (s *source) readRecipe(base string, named bool) (*Recipe, error) {
 	switch from := r.firstInstruction("FROM"); {
 	case strings.Contains(text, BaseWord):
 		if base == "" {
-			return nil, fault.New(fault.Invalid, "Name it with --image or --framework.", "read %s: %s stands for an image, and none was given", s.from, BaseWord)
+			return nil, fault.New(fault.Invalid, "Name it with `--image` or `--framework`.", "read %s: %s stands for an image, and none was given", s.from, BaseWord)
 		}
 		text = strings.ReplaceAll(text, BaseWord, base)
 	case from == nil:
 		if base == "" {
-			return nil, fault.New(fault.Invalid, "Begin it with FROM debian, or name one with --image.", "read %s: it has no FROM line", s.from)
+			return nil, fault.New(fault.Invalid, "Begin it with FROM debian, or name one with `--image`.", "read %s: it has no FROM line", s.from)
 		}
 		text = text[:r.fromPosition(text)] + "FROM " + base + "\n" + text[r.fromPosition(text):]
 		added = true
 	case named:
-		return nil, fault.New(fault.Invalid, "Write FROM "+BaseWord+" there, or leave --image and --framework out.", "read %s: it begins from %s, so %s would not be used", s.from, from.Rest, base)
+		return nil, fault.New(fault.Invalid, "Write FROM "+BaseWord+" there, or leave `--image` and `--framework` out.", "read %s: it begins from %s, so %s would not be used", s.from, from.Rest, base)
 	}
 	if r, err = Read(text); err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.from, err)
@@ -80,7 +80,7 @@ func Read(text string) (*Recipe, error) {
 	for i := range directives(lines) {
 		if name, value, _ := directive(lines[i]); name == "escape" {
 			if value != "`" && value != "\\" {
-				return nil, fault.New(fault.Invalid, "Use \\ or `.", "line %d: %q cannot continue a line", i+1, value)
+				return nil, fault.New(fault.Invalid, "Use a backslash or a backquote.", "line %d: %q cannot continue a line", i+1, value)
 			}
 			r.Escape = value[0]
 		}
@@ -169,7 +169,7 @@ func parse(at int, line string, heredoc bool) (Instruction, error) {
 			hint = "Did you mean " + near + "?"
 		}
 		if heredoc {
-			hint = "Texts behind << need BuildKit: docker build -t NAME . builds it, and --image NAME runs it."
+			hint = "Texts behind << need BuildKit: `docker build -t NAME .` builds it, and `--image NAME` runs it."
 		}
 		return in, fault.New(fault.Invalid, hint, "line %d: %q is not an instruction", at, word)
 	}

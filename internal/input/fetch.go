@@ -258,7 +258,7 @@ func (f *fetcher) fetchError(err error) error {
 	case errors.As(err, &answer):
 		switch s := answer.status; {
 		case s == http.StatusUnauthorized || s == http.StatusForbidden || s == http.StatusProxyAuthRequired:
-			kind, hint = fault.Denied, "Check the address, or download it as yourself and use -i FILE."
+			kind, hint = fault.Denied, "Check the address, or download it as yourself and use `-i FILE`."
 		case s == http.StatusNotFound || s == http.StatusGone:
 			kind, hint = fault.Missing, "Check the address."
 		case !mayRetry(err):
@@ -266,13 +266,13 @@ func (f *fetcher) fetchError(err error) error {
 		}
 	case errors.As(err, &barred):
 		// Without what package net says around it.
-		err, kind, hint = barred, fault.Denied, "Leave --fetch out, and let the program ask there, if that is what you want."
+		err, kind, hint = barred, fault.Denied, "Leave `--fetch` out, and let the program ask there, if that is what you want."
 	case errors.Is(err, errRedirect):
 		kind, hint = fault.Invalid, "Use the address that it leads to, if you trust it."
 	case isFull(err):
 		kind, hint = fault.Full, "Free some space and run it again: what is here already is not brought again."
 	case errors.As(err, &cert):
-		kind, hint = fault.Denied, "Set SSL_CERT_FILE to the certificates that you trust, or download it and use -i FILE."
+		kind, hint = fault.Denied, "Set SSL_CERT_FILE to the certificates that you trust, or download it and use `-i FILE`."
 	case !mayRetry(err) && !errors.As(err, &here):
 		kind, hint = fault.Invalid, "Check the address and the network."
 	case errors.As(err, &here):

@@ -126,7 +126,7 @@ func absent(err error) bool {
 
 // missingError refuses what does not exist, with what was likely meant.
 func (s Source) missingError(path string) error {
-	hint := "Check the path, or pipe the items in with --from -."
+	hint := "Check the path, or pipe the items in with `--from -`."
 	if f, err := os.Open(filepath.Dir(path)); err == nil {
 		names, _ := f.Readdirnames(1000)
 		f.Close()

@@ -75,9 +75,9 @@ func (c *collector) checkKeys(known *fields.Names, text string) error {
 func (c *collector) refuseJSON(text []byte) error {
 	var value any
 	err := json.Unmarshal(text, &value)
-	hint := "Write one JSON value on each line: jq -c . FILE."
+	hint := "Write one JSON value on each line: `jq -c . FILE`."
 	if c.packer.Count == 0 && (text[0] == '[' || text[0] == '{') {
-		hint = "Write one value on each line: jq -c '.[]' FILE (of an array), or jq -c . FILE."
+		hint = "Write one value on each line: `jq -c '.[]' FILE` (of an array), or `jq -c . FILE`."
 	}
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {

@@ -335,5 +335,5 @@ func (s stopped) Read(p []byte) (int, error) {
 
 // nothing is what a place without objects is.
 func nothing() error {
-	return fault.New(fault.Missing, "Check the name; the listing of what is there is the bucket's own: aws s3 ls, gcloud storage ls.", "nothing is there")
+	return fault.New(fault.Missing, "Check the name; the listing of what is there is the bucket's own: `aws s3 ls`, `gcloud storage ls`.", "nothing is there")
 }

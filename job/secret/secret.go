@@ -46,7 +46,7 @@ func Parse(text string) (name, ref string, err error) {
 
 func CheckName(doing, name string) error {
 	if !ValidVariable(name) || key(name) {
-		return fault.New(fault.Invalid, "Write it as --secret WANDB_API_KEY, with the value in the variable of that name.", "%s: the name is not a valid name of an environment variable", doing)
+		return fault.New(fault.Invalid, "Write it as `--secret WANDB_API_KEY`, with the value in the variable of that name.", "%s: the name is not a valid name of an environment variable", doing)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func FilePath(ref string) (file string, ok bool) { return strings.CutPrefix(ref,
 
 // CheckReference refuses what is no reference. It takes relative paths.
 func CheckReference(doing, name, ref string) error {
-	hint := "Write --secret " + name + " to take it from your environment, or --secret " + name + "=file:PATH; drover keeps the reference, never the value."
+	hint := "Write `--secret " + name + "` to take it from your environment, or `--secret " + name + "=file:PATH`; drover keeps the reference, never the value."
 	if other, ok := strings.CutPrefix(ref, fromEnv); ok {
 		if !ValidVariable(other) || key(other) {
 			return fault.New(fault.Invalid, hint, "%s: %s: after env: comes the name of an environment variable", doing, name)
@@ -165,7 +165,7 @@ func secretFile(name, file string, read func(path string) ([]byte, error)) (stri
 	case errors.Is(err, fs.ErrNotExist):
 		return "", fault.New(fault.Missing, "Put it there, on the machine where the job runs, or name another file.", "read secret %s: %s is not there", name, file)
 	case errors.Is(err, fs.ErrPermission):
-		return "", fault.New(fault.Missing, "Let the user who runs the job read it: chmod u+r "+file+".", "read secret %s: %s may not be read", name, file)
+		return "", fault.New(fault.Missing, "Let the user who runs the job read it: `chmod u+r "+file+"`.", "read secret %s: %s may not be read", name, file)
 	case err != nil:
 		return "", fault.Wrap(err, fault.Missing, "Name a file that holds the secret and nothing else.", "read secret %s", name)
 	}

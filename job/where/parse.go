@@ -24,7 +24,7 @@ const (
 func Parse(typed string) (Expr, error) {
 	e, err := parse(typed)
 	if err != nil {
-		return Expr{}, fault.New(fault.Invalid, fault.Hint(err), "read --where %q: %s", typed, err)
+		return Expr{}, fault.New(fault.Invalid, fault.MarkedHint(err), "read --where %q: %s", typed, err)
 	}
 	return e, nil
 }

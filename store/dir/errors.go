@@ -35,26 +35,26 @@ func (b *Bucket) wrapFileError(doing string, err error) error {
 	var known *fault.Fault
 	switch {
 	case errors.Is(err, errNotFile), is(syscall.ELOOP, syscall.ENXIO): // ENXIO: a socket, or a device that is not there
-		return fault.Wrap(store.ErrMalformed, fault.Bug, "Find out how it came there, and remove it: ls -l "+b.root, "%s: a link, pipe, socket or device", doing)
+		return fault.Wrap(store.ErrMalformed, fault.Bug, "Find out how it came there, and remove it: `ls -l "+b.root+"`", "%s: a link, pipe, socket or device", doing)
 	case errors.As(err, &known), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case absent(err):
 		return fmt.Errorf("%s: %w", doing, store.ErrNotExist)
 	case is(syscall.ENOSPC, syscall.EDQUOT):
 		return fault.Wrap(err, fault.Full,
-			"Free space under "+b.root+", or name a folder on another disk with --store.", "%s", doing)
+			"Free space under "+b.root+", or name a folder on another disk with `--store`.", "%s", doing)
 	case is(syscall.EROFS, syscall.EACCES, syscall.EPERM):
 		return fault.Wrap(err, fault.Denied,
-			"Run ls -ld "+b.root+" and get write permission, or name another folder with --store.", "%s", doing)
+			"Run `ls -ld "+b.root+"` and get write permission, or name another folder with `--store`.", "%s", doing)
 	case errors.Is(err, errNotFolder):
-		return fault.Wrap(err, fault.Invalid, "Name a folder, or a new path, with --store.", "%s", doing)
+		return fault.Wrap(err, fault.Invalid, "Name a folder, or a new path, with `--store`.", "%s", doing)
 	case errors.Is(err, errIsFolder), is(syscall.ENAMETOOLONG):
 		return fault.Wrap(err, fault.Invalid, "", "%s", doing)
 	case is(syscall.ESTALE, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EINTR, syscall.ETIMEDOUT):
 		return fmt.Errorf("%s: %w: %w", doing, err, store.ErrBusy)
 	}
 	return fault.Wrap(err, fault.Lost,
-		"Look at the disk under "+b.root+" with dmesg, or name a folder on another one with --store.", "%s", doing)
+		"Look at the disk under "+b.root+" with dmesg, or name a folder on another one with `--store`.", "%s", doing)
 }
 
 // notWritten is refused for a writer: what is absent then is a folder that was
@@ -77,7 +77,7 @@ func (b *Bucket) wrapNameError(doing string, err error) error {
 		if errors.Is(err, e) {
 			// The temporary file could be made, so it is not permission that lacks.
 			return fault.Wrap(bare(err), fault.Invalid,
-				"Name a folder on a file system with hard links with --store.", "%s: its file system cannot link files", doing)
+				"Name a folder on a file system with hard links with `--store`.", "%s: its file system cannot link files", doing)
 		}
 	}
 	for _, e := range []error{fs.ErrNotExist, errIsFolder, errNotFile, syscall.ENXIO, syscall.ENOTDIR, syscall.ENOSPC, syscall.EDQUOT,

@@ -142,7 +142,7 @@ func (b *Bucket) retryVanished(ctx context.Context, doing, key string, f func() 
 		}
 	}
 	if _, err := b.statFolder(b.root); errors.Is(err, fs.ErrNotExist) {
-		return fault.New(fault.Missing, "Name the right folder with --store.", "%s: the store's folder is gone", doing)
+		return fault.New(fault.Missing, "Name the right folder with `--store`.", "%s: the store's folder is gone", doing)
 	}
 	return fmt.Errorf("%s: its folder vanished %d times: %w", doing, patience, store.ErrBusy)
 }

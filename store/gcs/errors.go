@@ -61,7 +61,7 @@ func (conn *connection) wrapRefusal(c *call, status int, s said, signed bool) er
 	case status == http.StatusNotFound && c.free, status == http.StatusGone:
 		return fmt.Errorf("%s: %w", c.doing, errNoSession)
 	case status == http.StatusNotFound && (noBucket(s) || !c.names):
-		return fault.New(fault.Missing, "Make it with gcloud storage buckets create "+bucket+", or name another with --store.",
+		return fault.New(fault.Missing, "Make it with `gcloud storage buckets create "+bucket+"`, or name another with `--store`.",
 			"%s: there is no bucket %s", c.doing, conn.name)
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%s: %w", c.doing, store.ErrNotExist)
@@ -74,7 +74,7 @@ func (conn *connection) wrapRefusal(c *call, status int, s said, signed bool) er
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status >= 500:
 		return fmt.Errorf("%s: %d %s: %w", c.doing, status, s.Message, lost)
 	case wantsPayer(s):
-		return fault.New(fault.Invalid, "Name the project that pays: export GOOGLE_CLOUD_QUOTA_PROJECT=PROJECT.", "%s: %s", c.doing, s.Message)
+		return fault.New(fault.Invalid, "Name the project that pays: `export GOOGLE_CLOUD_QUOTA_PROJECT=PROJECT`.", "%s: %s", c.doing, s.Message)
 	case status == http.StatusUnauthorized && signed && conn.given.PassFile != "":
 		// The maker of the credential may renew it.
 		return fmt.Errorf("%s: %w: %s: %w", c.doing, errStale, s.Message, store.ErrBusy)
@@ -83,8 +83,8 @@ func (conn *connection) wrapRefusal(c *call, status int, s said, signed bool) er
 	case status == http.StatusUnauthorized:
 		return fault.New(fault.Denied, google.SignInHint, "%s: %s", c.doing, s.Message)
 	case status == http.StatusForbidden:
-		return fault.Wrap(forbidden(s.Message), fault.Denied, "Let an owner run gcloud storage buckets add-iam-policy-binding "+bucket+
-			" --member=user:YOU --role=roles/storage.objectUser, or name another store with --store.", "%s", c.doing)
+		return fault.Wrap(forbidden(s.Message), fault.Denied, "Let an owner run `gcloud storage buckets add-iam-policy-binding "+bucket+
+			" --member=user:YOU --role=roles/storage.objectUser`, or name another store with `--store`.", "%s", c.doing)
 	}
 	return fault.New(fault.Invalid, "", "%s: %d %s", c.doing, status, s.Message)
 }
@@ -97,7 +97,7 @@ func distrusted(err error, endpoint string) error {
 	if !errors.As(err, &cert) && !errors.As(err, &record) {
 		return nil
 	}
-	return fault.Wrap(google.Bare(err), fault.Denied, "Look at it with curl -v "+endpoint+"/, and at HTTPS_PROXY and this machine's clock.",
+	return fault.Wrap(google.Bare(err), fault.Denied, "Look at it with `curl -v "+endpoint+"/`, and at HTTPS_PROXY and this machine's clock.",
 		"trust %s", endpoint)
 }
 

@@ -35,11 +35,11 @@ func TestAPlaceThatCannotBeOpenedSaysWhatToWrite(t *testing.T) {
 		"Write it as ?account=NAME@PROJECT.iam.gserviceaccount.com, without anonymous.")
 	refusedWith(t, opened("gs://b-1", Options{Endpoint: "ftp://h"}), fault.Invalid, `open store: "ftp://h" is not an endpoint`,
 		"Write it as http://HOST:PORT: export STORAGE_EMULATOR_HOST=http://127.0.0.1:4443.")
-	refusedWith(t, opened("gs://b-1", Options{PassFile: keep(t, []byte("{"))}), fault.Invalid, "open store gs://b-1: read the credential: read ", renewHint)
+	refusedWith(t, opened("gs://b-1", Options{PassFile: keep(t, []byte("{"))}), fault.Invalid, "open store gs://b-1: read the credential: read ", "Go on with the job: drover resume makes it anew.")
 
 	path := keep(t, []byte(`{"token":"sesame"}`))
 	_, err := tokenOf(google.FileSource{Path: path, Clock: store.System})(t.Context())
-	refusedWith(t, err, fault.Denied, "read the credential: read "+path+": it holds no credential", renewHint)
+	refusedWith(t, err, fault.Denied, "read the credential: read "+path+": it holds no credential", "Go on with the job: drover resume makes it anew.")
 
 	const account = "agents@project.iam.gserviceaccount.com"
 	dir := t.TempDir()

@@ -16,10 +16,10 @@ const (
 	// passWait is how long the servers of credentials may take.
 	passWait = 15 * time.Second
 
-	machineHint = "let agents use the identity of their machine: drover config set agent_profile machine."
-	renewHint   = "Go on with the job: drover resume makes it anew."
+	machineHint = "let agents use the identity of their machine: `drover config set agent_profile machine`."
+	renewHint   = "Go on with the job: `drover resume` makes it anew."
 	narrowHint  = "These credentials give no narrower ones: name a service account that you may be, " +
-		"drover config set agent_role NAME@PROJECT.iam.gserviceaccount.com, or " + machineHint
+		"`drover config set agent_role NAME@PROJECT.iam.gserviceaccount.com`, or " + machineHint
 )
 
 // Pass makes a credential that gives r on this bucket and prefix for an hour: a token of
@@ -30,7 +30,7 @@ const (
 func (b *Bucket) Pass(ctx context.Context, r store.Rights, account string) (store.Pass, error) {
 	doing := "make a credential for " + b.String()
 	if account != "" && !IsAccount(account) {
-		return store.Pass{}, fault.New(fault.Invalid, "Name a service account: drover config set agent_role NAME@PROJECT.iam.gserviceaccount.com.",
+		return store.Pass{}, fault.New(fault.Invalid, "Name a service account: `drover config set agent_role NAME@PROJECT.iam.gserviceaccount.com`.",
 			"%s: %q is not a Google account that can be used", doing, account)
 	}
 	if b.conn.tokens == nil {
@@ -82,8 +82,8 @@ func (b *Bucket) tryToken(ctx context.Context, t google.Token, r store.Rights) e
 		tokens: google.NewTokens(b.conn.clock, func(context.Context) (google.Token, error) { return t, nil })}}
 	_, _, err := trial.List(ctx, r.Read[0], "", 1)
 	if fault.KindOf(err) == fault.Denied {
-		return fault.Wrap(err, fault.Denied, "Boundaries want uniform access to the bucket: gcloud storage buckets update "+scheme+b.name+
-			" --uniform-bucket-level-access. Or "+machineHint, "try it")
+		return fault.Wrap(err, fault.Denied, "Boundaries want uniform access to the bucket: `gcloud storage buckets update "+scheme+b.name+
+			" --uniform-bucket-level-access`. Or "+machineHint, "try it")
 	}
 	return err
 }

@@ -17,7 +17,7 @@ const (
 	maxPrefix = 1024 - store.MaxKey - 1
 )
 
-const placeHint = "Write it as gs://BUCKET/PREFIX: --store gs://my-bucket/drover."
+const placeHint = "Write it as gs://BUCKET/PREFIX: `--store gs://my-bucket/drover`."
 
 // place is what a store's URL names.
 type place struct {
@@ -120,7 +120,7 @@ func parseEndpoint(s string) (string, error) {
 	u, err := url.Parse(whole)
 	if err != nil || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" ||
 		u.Scheme != "http" && u.Scheme != "https" {
-		return "", fault.New(fault.Invalid, "Write it as http://HOST:PORT: export STORAGE_EMULATOR_HOST=http://127.0.0.1:4443.",
+		return "", fault.New(fault.Invalid, "Write it as http://HOST:PORT: `export STORAGE_EMULATOR_HOST=http://127.0.0.1:4443`.",
 			"open store: %q is not an endpoint", store.Shown(s))
 	}
 	return u.Scheme + "://" + u.Host, nil

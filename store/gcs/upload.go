@@ -138,7 +138,7 @@ func (conn *connection) confirmStored(doing string, resp *http.Response, want ke
 		return fmt.Errorf("%s: read the answer: %w: %w", doing, err, store.ErrUnclear)
 	}
 	if got != want {
-		return fault.Wrap(store.ErrCorrupt, fault.Lost, "Look at what stands between here and "+conn.endpoint+", or name another store with --store.",
+		return fault.Wrap(store.ErrCorrupt, fault.Lost, "Look at what stands between here and "+conn.endpoint+", or name another store with `--store`.",
 			"%s: the server has %s bytes with CRC32C %s, and %s with %s were sent", doing, google.Line(got.Size), google.Line(got.CRC32C), want.Size, want.CRC32C)
 	}
 	return nil
@@ -265,7 +265,7 @@ func (u *upload) beginSession(ctx context.Context) error {
 	resp.Body.Close()
 	at, err := url.Parse(resp.Header.Get("Location"))
 	if err != nil || at.RawQuery == "" {
-		return fault.New(fault.Invalid, "Name another store with --store.", "%s: %s began no upload", u.doing, u.conn.endpoint)
+		return fault.New(fault.Invalid, "Name another store with `--store`.", "%s: %s began no upload", u.doing, u.conn.endpoint)
 	}
 	// The host is the one we were told of, whatever the server takes itself for.
 	u.session = u.conn.endpoint + at.RequestURI()

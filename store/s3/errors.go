@@ -118,7 +118,7 @@ func (c *connection) wrapRefusal(ctx context.Context, doing string, a answer, wr
 	case write && a.Status == http.StatusPreconditionFailed:
 		return fmt.Errorf("%s: %w", doing, store.ErrExists)
 	case a.Code == "NoSuchBucket":
-		return fault.Wrap(a, fault.Missing, "Check the name with aws s3 ls, or make it: aws s3 mb s3://"+c.bucket+".", "%s", doing)
+		return fault.Wrap(a, fault.Missing, "Check the name with `aws s3 ls`, or make it: `aws s3 mb s3://"+c.bucket+"`.", "%s", doing)
 	case !write && a.Status == http.StatusNotFound && (a.Code == "NoSuchKey" || a.Code == "NoSuchVersion"):
 		return fmt.Errorf("%s: %w", doing, store.ErrNotExist)
 	case damaged(a):
@@ -149,9 +149,9 @@ func (c *connection) unreached(doing string, a answer, unclear error) error {
 	hint := c.reachHint()
 	switch {
 	case errors.Is(a.Err, http.ErrSchemeMismatch):
-		unclear, hint = store.ErrBusy, "Write http:// in place of https:// in --store-endpoint, or where it is from: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config."
+		unclear, hint = store.ErrBusy, "Write http:// in place of https:// in `--store-endpoint`, or where it is from: AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_S3, or endpoint_url in ~/.aws/config."
 	case errors.As(a.Err, &cert):
-		unclear, hint = store.ErrBusy, "If the server is yours, name the authority that signed its certificate: SSL_CERT_FILE=ca.pem. Else see that --store-endpoint is right."
+		unclear, hint = store.ErrBusy, "If the server is yours, name the authority that signed its certificate: SSL_CERT_FILE=ca.pem. Else see that `--store-endpoint` is right."
 	case errors.As(a.Err, &dns), errors.As(a.Err, &op) && op.Op == "dial":
 		unclear = store.ErrBusy
 	}
@@ -198,19 +198,19 @@ func (c *connection) wrapDenied(doing string, a answer) error {
 	case a.Code == "SignatureDoesNotMatch":
 		hint = "The secret key is not that of the access key: aws configure list shows where both come from."
 	case a.Code == "RequestTimeTooSkewed", a.Code == "RequestExpired":
-		hint = "This machine's clock is wrong: compare date -u with curl -sI https://s3.amazonaws.com | grep -i ^date, and set it."
+		hint = "This machine's clock is wrong: compare `date -u` with `curl -sI https://s3.amazonaws.com | grep -i ^date`, and set it."
 	case a.Code == "AccessDenied" && c.given.Owner != "":
-		hint = "See that account " + c.given.Owner + " owns it, and that you may use it: aws s3api get-bucket-location --bucket " + c.bucket + " --expected-bucket-owner " + c.given.Owner + "."
+		hint = "See that account " + c.given.Owner + " owns it, and that you may use it: `aws s3api get-bucket-location --bucket " + c.bucket + " --expected-bucket-owner " + c.given.Owner + "`."
 	case a.Code == "AccessDenied" && c.unsigned.Load():
 		hint = c.signInHint()
 	case a.Status == http.StatusForbidden || a.Status == http.StatusUnauthorized:
 		hint = "Allow s3:GetObject, s3:PutObject and s3:ListBucket on " + c.bucket + " for the user that aws sts get-caller-identity names."
 	case a.Status == http.StatusNotImplemented || a.Code == "NotImplemented":
-		kind, hint = fault.Invalid, "Name a server that has conditional writes and multipart uploads with --store-endpoint."
+		kind, hint = fault.Invalid, "Name a server that has conditional writes and multipart uploads with `--store-endpoint`."
 	case a.Status == http.StatusMovedPermanently || a.Code == "AuthorizationHeaderMalformed" || a.Status == http.StatusTemporaryRedirect:
-		kind, hint = fault.Invalid, "Say where it is: --store 's3://"+c.bucket+"?region=eu-central-1'; aws s3api get-bucket-location --bucket "+c.bucket+" knows."
+		kind, hint = fault.Invalid, "Say where it is: `--store 's3://"+c.bucket+"?region=eu-central-1'`; `aws s3api get-bucket-location --bucket "+c.bucket+"` knows."
 	case full(a):
-		kind, hint = fault.Full, "Free space in "+c.bucket+", or name another bucket with --store."
+		kind, hint = fault.Full, "Free space in "+c.bucket+", or name another bucket with `--store`."
 	case a.Status == http.StatusNotFound || a.Status == http.StatusMethodNotAllowed:
 		kind, hint = fault.Invalid, "Is it an S3 server? "+c.reachHint()
 	case a.Code == "InvalidBucketName":

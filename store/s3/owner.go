@@ -42,7 +42,7 @@ func (b *Bucket) OwnedBy(ctx context.Context, account string) error {
 	if errors.As(err, &a) && a.Code == "AccessDenied" {
 		p := b.place
 		p.given.Owner = "ACCOUNT"
-		return fault.New(fault.Denied, "If it is the bucket that you mean, name its owner: --store '"+p.displayURL(aws.ToString(b.conn.client.Load().Options().BaseEndpoint))+"'.",
+		return fault.New(fault.Denied, "If it is the bucket that you mean, name its owner: `--store '"+p.displayURL(aws.ToString(b.conn.client.Load().Options().BaseEndpoint))+"'`.",
 			"open %s: the bucket belongs to another account than %s, which you are signed in to", b.text, account)
 	}
 	return err

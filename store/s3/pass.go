@@ -12,7 +12,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-const renewHint = "Go on with the job: drover resume makes it anew."
+const renewHint = "Go on with the job: `drover resume` makes it anew."
 
 // Pass makes a credential that gives r on this bucket and prefix for some hours: a session
 // with a policy that allows no more, of role, an ARN, or without one of our own account.
@@ -48,7 +48,7 @@ func (b *Bucket) Pass(ctx context.Context, r store.Rights, role string) (store.P
 	}
 	if role != "" {
 		// A user that names a role does not want the user's own keys handed over.
-		return store.Pass{}, fault.Wrap(hear(err), fault.Denied, "See that its trust policy names you: aws sts assume-role --role-arn "+role+" --role-session-name test.",
+		return store.Pass{}, fault.Wrap(hear(err), fault.Denied, "See that its trust policy names you: `aws sts assume-role --role-arn "+role+" --role-session-name test`.",
 			"make a credential for %s: take the role %s", b.text, role)
 	}
 	wide := store.Pass{Wide: true, Why: hear(err).Short()}
@@ -75,12 +75,12 @@ func roleOf(c aws.Credentials) string {
 
 // wrapUnheard: a server that is busy or away is no reason to hand over the user's own key.
 func (b *Bucket) wrapUnheard(a answer) error {
-	return fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: --agent-profile NAME.", "make a credential for %s", b.text)
+	return fault.Wrap(a, fault.Lost, "Try again, or name a profile for agents: `--agent-profile NAME`.", "make a credential for %s", b.text)
 }
 
 // policyTooLong: a session with more rights is not what the caller wants.
 func (b *Bucket) policyTooLong(err error) error {
-	return fault.Wrap(err, fault.Invalid, "Name a store with a shorter prefix, or a profile for agents: --agent-profile NAME.", "make a credential for %s", b.text)
+	return fault.Wrap(err, fault.Invalid, "Name a store with a shorter prefix, or a profile for agents: `--agent-profile NAME`.", "make a credential for %s", b.text)
 }
 
 func (b *Bucket) makePass(c aws.Credentials, p store.Pass) (store.Pass, error) {

@@ -229,7 +229,7 @@ func (l *Open) serveRank(ctx context.Context, gone context.CancelFunc, in *json.
 }
 
 func errNoCalls() error {
-	return fault.New(fault.Invalid, "It works inside a job of several nodes with --launcher mpi.", "reach the agent: %s is not set", CallsVariable)
+	return fault.New(fault.Invalid, "It works inside a job of several nodes with `--launcher mpi`.", "reach the agent: %s is not set", CallsVariable)
 }
 
 // dial reaches the call server of this node.

@@ -33,7 +33,7 @@ import (
 func Main(args []string) int {
 	modes := map[string]func(context.Context, []string) (int, error){"ranks": ranks, "mpi": mpi, "rank": rank, "serve": serve}
 	if len(args) == 0 || modes[args[0]] == nil {
-		return say(fault.New(fault.Invalid, "Use drover run --launcher.", "launch: this command is for drover itself"))
+		return say(fault.New(fault.Invalid, "Use `drover run --launcher`.", "launch: this command is for drover itself"))
 	}
 	status, err := modes[args[0]](context.Background(), args[1:])
 	if err != nil {

@@ -39,7 +39,7 @@ func MPI(self string, o MPIOptions) ([]string, error) {
 		return append(append(head, o.localMpiexec()...), program...), nil
 	}
 	if o.Tool.Family == programs.OpenMPI && o.sameAddress() && !o.Named {
-		return nil, fault.New(fault.Invalid, "Leave --no-mounts out, or put mpich into requirements.txt: it can.",
+		return nil, fault.New(fault.Invalid, "Leave `--no-mounts` out, or put mpich into requirements.txt: it can.",
 			"start mpiexec: Open MPI takes nodes of one machine for one node, where they have no names of their own")
 	}
 	return append(append(head, o.remoteMpiexec()...), program...), nil

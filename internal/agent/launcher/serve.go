@@ -91,7 +91,7 @@ func Rsh(args []string) int {
 		args = args[1:] // ssh's switches, such as -x
 	}
 	if len(args) < 2 {
-		say(fault.New(fault.Invalid, "Write it as drover rsh algo-2 hostname.", "rsh: want a host and a command"))
+		say(fault.New(fault.Invalid, "Write it as `drover rsh algo-2 hostname`.", "rsh: want a host and a command"))
 		return 255
 	}
 	line := strings.Join(args[1:], " ")

@@ -135,7 +135,7 @@ func findDoor(roots []Root) (door, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
-			refused = errors.Join(refused, fault.Wrap(err, fault.Denied, fault.Hint(err), "attach"))
+			refused = errors.Join(refused, fault.Wrap(err, fault.Denied, fault.MarkedHint(err), "attach"))
 		case d.Agent.Lives():
 			return d, nil
 		}
@@ -143,7 +143,7 @@ func findDoor(roots []Root) (door, error) {
 	if refused != nil {
 		return door{}, refused
 	}
-	return door{}, fault.New(fault.Missing, "Try again in a moment, or see drover worker ls.", "attach: nothing runs there now")
+	return door{}, fault.New(fault.Missing, "Try again in a moment, or see `drover worker ls`.", "attach: nothing runs there now")
 }
 
 // terminalEnviron is the program's environment without its secrets, and with this terminal's

@@ -27,7 +27,7 @@ func (a Attach) Command() *cobra.Command {
 		ValidArgsFunction: a.CompleteJobs,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if n := len(args[:named(cmd, args)]); n > 2 {
-				return fault.New(fault.Invalid, "Write the command after --: drover attach "+args[0]+" -- "+strings.Join(args[1:], " ")+".", "read command line: drover attach takes a job and an agent or a rank, not %d words", n)
+				return fault.New(fault.Invalid, "Write the command after `--`: `drover attach "+args[0]+" -- "+strings.Join(args[1:], " ")+"`.", "read command line: drover attach takes a job and an agent or a rank, not %d words", n)
 			}
 			return nil
 		}}

@@ -29,7 +29,7 @@ func (a Cancel) Command() *cobra.Command {
 	c.Flags().BoolVarP(&a.Quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fault.New(fault.Invalid, "Name it: drover cancel last.", "cancel: no job named")
+			return fault.New(fault.Invalid, "Name it: `drover cancel last`.", "cancel: no job named")
 		}
 		if reason == "" {
 			reason = "cancelled by hand"

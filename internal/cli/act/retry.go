@@ -72,7 +72,7 @@ func (a Retry) Command() *cobra.Command {
 			return err
 		}
 		if rec.Spec.Verb != job.Map {
-			return fault.New(fault.Invalid, "Run its command again; drover resume "+s.ID+" continues one that was interrupted.", "retry job %s: it is a %s, not a map", s.ID, rec.Spec.Verb)
+			return fault.New(fault.Invalid, "Run its command again; `drover resume "+s.ID+"` continues one that was interrupted.", "retry job %s: it is a %s, not a map", s.ID, rec.Spec.Verb)
 		}
 		o, err := r.retryOptions(cmd, rec)
 		if err != nil {
@@ -186,7 +186,7 @@ func parseSpans(text string) (spans [][2]int, err error) {
 		a, err := strconv.Atoi(from)
 		b, err2 := strconv.Atoi(to)
 		if err != nil || err2 != nil || a < 1 || b < a {
-			return nil, fault.New(fault.Invalid, "Use numbers and ranges: --items 1-100,998.", "read --items: %q is neither a number nor a range", part)
+			return nil, fault.New(fault.Invalid, "Use numbers and ranges: `--items 1-100,998`.", "read --items: %q is neither a number nor a range", part)
 		}
 		spans = append(spans, [2]int{a, b})
 	}

@@ -55,7 +55,7 @@ func (a Wait) waitForEnd(cmd *cobra.Command, j *drover.Job, limit time.Duration)
 	case s.State.Settled():
 		return follow.NewFollower(a.App).ReportEnd(cmd.Context(), j, s, "")
 	case s.State == job.Interrupted:
-		return fault.New(fault.Interrupted, "Continue it: drover resume "+s.ID+".", "wait for job %s: it is interrupted, and no agent works on it", s.ID)
+		return fault.New(fault.Interrupted, "Continue it: `drover resume "+s.ID+"`.", "wait for job %s: it is interrupted, and no agent works on it", s.ID)
 	}
-	return fault.New(fault.TimedOut, "It is still running; drover logs -f "+s.ID+" follows it.", "wait for job %s: still %s", s.ID, s.State)
+	return fault.New(fault.TimedOut, "It is still running; `drover logs -f "+s.ID+"` follows it.", "wait for job %s: still %s", s.ID, s.State)
 }

@@ -23,7 +23,7 @@ func (a *App) Confirm(yes bool, doing, what string) error {
 		return nil
 	}
 	if !a.onTerminal() {
-		return fault.New(fault.Invalid, "Add -y to go on without a question.", "ask before %s: there is no terminal to ask at", doing)
+		return fault.New(fault.Invalid, "Add `-y` to go on without a question.", "ask before %s: there is no terminal to ask at", doing)
 	}
 	fmt.Fprint(a.Err, strings.TrimLeft(what+" Go on? [y/N] ", " "))
 	if Answer(a.In) {

@@ -112,7 +112,19 @@ func (s Status) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 func (a *App) PrintError(err error) {
 	harmless := func(text string) []byte { return screen.Escape([]byte(text), false) }
 	fmt.Fprintf(a.Err, "drover: %s\n", harmless(err.Error()))
-	if h := a.HintInGrammar(fault.Hint(err)); h != "" {
+	switch h := a.HintInGrammar(fault.Hint(err)); {
+	case h == "":
+	case a.Colour && a.Grammar == nil:
+		fmt.Fprint(a.Err, "  ")
+		for _, p := range fault.HintParts(err) {
+			if text := harmless(p.Text); p.Kind == fault.Words {
+				fmt.Fprintf(a.Err, "%s", text)
+			} else { // what can be typed is bold
+				fmt.Fprintf(a.Err, "\x1b[1m%s\x1b[0m", text)
+			}
+		}
+		fmt.Fprintln(a.Err)
+	default:
 		fmt.Fprintf(a.Err, "  %s\n", harmless(h))
 	}
 }

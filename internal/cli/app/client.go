@@ -65,7 +65,7 @@ func (a *App) StoreURL() (url, endpoint string, err error) {
 		return "", "", err
 	}
 	if url = terminal.OrElse(url, a.Dirs.Data); url == "" {
-		return "", "", fault.New(fault.Invalid, "Set HOME, or name a folder with --store.", "choose store: neither HOME nor XDG_DATA_HOME is set")
+		return "", "", fault.New(fault.Invalid, "Set HOME, or name a folder with `--store`.", "choose store: neither HOME nor XDG_DATA_HOME is set")
 	}
 	endpoint, err = a.storeEndpoint(c, url)
 	return url, endpoint, err
@@ -210,7 +210,7 @@ func (a *App) storeEndpoint(c *config.Config, url string) (string, error) {
 		err := c.Fill(&typed, "store_endpoint")
 		return typed, err
 	case typed != "":
-		return "", fault.New(fault.Invalid, "Name a bucket too: --store s3://bucket/prefix.", "choose store: %s is a folder, and --store-endpoint is where a server has buckets", url)
+		return "", fault.New(fault.Invalid, "Name a bucket too: `--store s3://bucket/prefix`.", "choose store: %s is a folder, and --store-endpoint is where a server has buckets", url)
 	}
 	return "", nil
 }
@@ -316,7 +316,7 @@ func (a *App) CheckOutput(ctx context.Context, output string) error {
 		return err
 	}
 	if info, err := os.Stat(output); output != "" && err == nil && !info.IsDir() {
-		return fault.New(fault.Invalid, "Name a folder with -o.", "read --output: %q is a file", output)
+		return fault.New(fault.Invalid, "Name a folder with `-o`.", "read --output: %q is a file", output)
 	}
 	return nil
 }

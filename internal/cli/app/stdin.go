@@ -13,7 +13,7 @@ func (a *App) GiveStdin(detach bool) error {
 	a.stdin = in
 	if detach {
 		if in.Held() {
-			return fault.New(fault.Invalid, "Leave out --detach; or give the data with -i; or type < /dev/null behind the command if the program reads none.",
+			return fault.New(fault.Invalid, "Leave out `--detach`; or give the data with `-i`; or type `< /dev/null` behind the command if the program reads none.",
 				"give %s to the program: with --detach it goes on without this command line", in.Words())
 		}
 		return nil

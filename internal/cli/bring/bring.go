@@ -55,7 +55,7 @@ func (a Bringer) DownloadURL(ctx context.Context, url, target string, o drover.C
 	}
 	if target == "" {
 		if target = path.Base(strings.TrimRight(key, "/")); target == "." {
-			return fault.New(fault.Invalid, "Name a folder: drover get "+url+" data.", "get %q: a whole bucket has no name for its folder", url)
+			return fault.New(fault.Invalid, "Name a folder: `drover get "+url+" data`.", "get %q: a whole bucket has no name for its folder", url)
 		}
 	}
 	show := a.NewCopyLine()
@@ -305,7 +305,7 @@ func (a Bringer) BringItemsOf(ctx context.Context, j *drover.Job, s drover.Statu
 		return err
 	}
 	if len(rec.Spec.Out) == 0 {
-		return fault.New(fault.Invalid, "drover results "+s.ID+" shows what items printed.", "get outputs of job %s: no --out said what its items leave", s.ID)
+		return fault.New(fault.Invalid, "`drover results "+s.ID+"` shows what items printed.", "get outputs of job %s: no --out said what its items leave", s.ID)
 	}
 	return a.BringInto(ctx, output, func(ctx context.Context, folder string) error {
 		got, err := j.Get(ctx, folder, drover.GetOptions{Overwrite: a.Overwrite})
@@ -346,5 +346,5 @@ func leftOutputs(got *drover.GotItems) error {
 	if got.Left == 0 {
 		return nil
 	}
-	return fault.New(fault.Failed, "Put the item's number into the name, such as --out '{.stem}-{n}.txt'.", "get outputs: %s not brought, as another item has an output of the same name", terminal.Count(got.Left, "file"))
+	return fault.New(fault.Failed, "Put the item's number into the name, such as `--out '{.stem}-{n}.txt'`.", "get outputs: %s not brought, as another item has an output of the same name", terminal.Count(got.Left, "file"))
 }

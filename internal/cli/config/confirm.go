@@ -116,7 +116,7 @@ func (c *Config) Use(key string) (string, error) {
 		if c.project.changed {
 			why = "the file has changed since it was confirmed"
 		}
-		return "", fault.New(fault.Invalid, "Read the file; if you mean what it says: drover config trust "+terminal.Quoted(f.From)+".",
+		return "", fault.New(fault.Invalid, "Read the file; if you mean what it says: `drover config trust "+terminal.Quoted(f.From)+"`.",
 			"use %s of %s: it %s, and %s", key, terminal.PlainText(f.From), WhatFor(filepath.Dir(f.From), key, f.Value), why)
 	}
 	if f.Value != "" && (f.From == c.UserFile || f.From == c.ProjectPath()) {

@@ -49,10 +49,10 @@ func (c *Config) Targets(built func(name string) bool) (map[string]job.Target, e
 	}
 	for name, t := range all {
 		if t.On == "" {
-			return nil, fault.New(fault.Invalid, "drover config set targets."+name+".on slurm/gpu, or drover target rm "+name+".", "read config: target %s does not say what it is: targets.%s.on", name, name)
+			return nil, fault.New(fault.Invalid, "`drover config set targets."+name+".on slurm/gpu`, or `drover target rm "+name+"`.", "read config: target %s does not say what it is: targets.%s.on", name, name)
 		}
 		if !built(t.Base()) {
-			return nil, fault.New(fault.Invalid, "drover target ls shows those there are.", "read config: target %s is on %q, which is not a target", name, t.On)
+			return nil, fault.New(fault.Invalid, "`drover target ls` shows those there are.", "read config: target %s is on %q, which is not a target", name, t.On)
 		}
 	}
 	return all, nil

@@ -128,5 +128,5 @@ func (a Data) ClearData(ctx context.Context, c *drover.Client, project, task, wh
 	case "jobs":
 		return NewGC(a.App).removeJobsOfTask(ctx, c, project, task, yes)
 	}
-	return fault.New(fault.Invalid, "Use --clear state or --clear jobs.", "read --clear: %q is not something that a task keeps", what)
+	return fault.New(fault.Invalid, "Use `--clear state` or `--clear jobs`.", "read --clear: %q is not something that a task keeps", what)
 }

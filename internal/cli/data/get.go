@@ -70,17 +70,17 @@ func (a Get) Command() *cobra.Command {
 // absent refuses a folder that exists, because no flag named it.
 func absent(folder, ref string) (string, error) {
 	if _, err := os.Lstat(folder); !errors.Is(err, fs.ErrNotExist) {
-		return "", fault.New(fault.Invalid, "Name a folder: drover get "+ref+" -o out.", "get outputs: %q exists already", folder)
+		return "", fault.New(fault.Invalid, "Name a folder: `drover get "+ref+" -o out`.", "get outputs: %q exists already", folder)
 	}
 	return folder, nil
 }
 
 func (a Get) downloadState(ctx context.Context, args []string, output string) error {
 	if drover.IsURL(args[1]) {
-		return fault.New(fault.Invalid, "Write drover put "+args[0]+" "+args[1]+": put sends, get brings.", "get: %q is a target folder, and the source is missing", args[1])
+		return fault.New(fault.Invalid, "Write `drover put "+args[0]+" "+args[1]+"`: put sends, get brings.", "get: %q is a target folder, and the source is missing", args[1])
 	}
 	if args[1] != "state" {
-		return fault.New(fault.Invalid, "Write drover get JOB, or drover get TASK state.", "get: %q is not a part of a job that can be fetched by itself", args[1])
+		return fault.New(fault.Invalid, "Write `drover get JOB`, or `drover get TASK state`.", "get: %q is not a part of a job that can be fetched by itself", args[1])
 	}
 	c, project, task, err := a.FindTask(ctx, args[:1])
 	if err != nil {

@@ -32,10 +32,10 @@ func (a Put) Command() *cobra.Command {
 			return bring.NewBringer(a.App).UploadFolder(cmd.Context(), args[0], args[1], o)
 		}
 		if drover.IsURL(args[0]) {
-			return fault.New(fault.Invalid, "Write drover get "+args[0]+" "+args[1]+": get brings, put sends.", "put: %q is not a file or folder here", args[0])
+			return fault.New(fault.Invalid, "Write `drover get "+args[0]+" "+args[1]+"`: get brings, put sends.", "put: %q is not a file or folder here", args[0])
 		}
 		if args[1] != "state" || len(args) != 3 {
-			return fault.New(fault.Invalid, "Write it as drover put FOLDER s3://bucket/folder, or drover put "+args[0]+" state FOLDER.", "put: %q is not a part of a task that can be put", args[1])
+			return fault.New(fault.Invalid, "Write it as `drover put FOLDER s3://bucket/folder`, or `drover put "+args[0]+" state FOLDER`.", "put: %q is not a part of a task that can be put", args[1])
 		}
 		if info, err := os.Stat(args[2]); err != nil || !info.IsDir() {
 			return fault.New(fault.Invalid, "Name a folder.", "put state: %q is not a folder", args[2])

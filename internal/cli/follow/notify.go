@@ -33,7 +33,7 @@ func (a Notifier) CheckNotify(detach bool) error {
 	if a.Notify == "" || !detach {
 		return nil
 	}
-	return fault.New(fault.Invalid, "Leave one of them out, or start it with --detach and have drover wait last --notify "+terminal.ShellWord(a.Notify)+" tell you.",
+	return fault.New(fault.Invalid, "Leave one of them out, or start it with `--detach` and have `drover wait last --notify "+terminal.ShellWord(a.Notify)+"` tell you.",
 		"read command line: --detach returns before the job has ended, and --notify is run by the command that waits for it")
 }
 

@@ -307,11 +307,11 @@ func checkItem(ctx context.Context, cmd *cobra.Command, j *drover.Job, l logFlag
 	asked := cmd.Flags().Changed("item")
 	switch {
 	case !many && (asked || l.prefix):
-		return many, fault.New(fault.Invalid, "Leave --item and --prefix out.", "read output of one item: job %s is not a map", j.Path().Job)
+		return many, fault.New(fault.Invalid, "Leave `--item` and `--prefix` out.", "read output of one item: job %s is not a map", j.Path().Job)
 	case asked && l.item < 1:
 		return many, fault.New(fault.Invalid, "Items are numbered from 1.", "read --item: %d", l.item)
 	case many && len(l.nodes) > 0:
-		return many, fault.New(fault.Invalid, "Use --item.", "read --node: job %s is a map, which has items and no nodes", j.Path().Job)
+		return many, fault.New(fault.Invalid, "Use `--item`.", "read --node: job %s is a map, which has items and no nodes", j.Path().Job)
 	}
 	return many && l.source != "agent" && !l.agent, nil
 }

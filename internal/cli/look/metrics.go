@@ -64,7 +64,7 @@ func (a Metrics) Command() *cobra.Command {
 		if f.Changed("attempt") && (m.attempt < 1 || m.attempt > s.Attempt) {
 			hint := fmt.Sprintf("Its attempts are 1 to %d.", s.Attempt)
 			if s.Attempt == 0 {
-				hint = "It has not begun: drover status " + s.ID + " says what it waits for."
+				hint = "It has not begun: `drover status " + s.ID + "` says what it waits for."
 			}
 			return fault.New(fault.Invalid, hint, "read --attempt: job %s has no attempt %d", s.ID, m.attempt)
 		}

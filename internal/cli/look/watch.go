@@ -52,7 +52,7 @@ type watchFact struct {
 // watchStatus is drover status --watch: it looks until all that it shows has settled.
 func (a Watcher) watchStatus(cmd *cobra.Command, args []string, all bool, tags []string) error {
 	if a.Settings.JSON {
-		return fault.New(fault.Invalid, "Use drover events -f --json, or drover status --json again and again.", "read command line: --watch does not go with --json")
+		return fault.New(fault.Invalid, "Use `drover events -f --json`, or `drover status --json` again and again.", "read command line: --watch does not go with --json")
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT)
 	defer stop()
@@ -226,7 +226,7 @@ func (a Watcher) readListFrame(ctx context.Context, jobs *drover.Overview, most 
 		f.Live = f.Live || !row.State.Settled()
 		f.Idle = f.Idle && (row.State.Settled() || row.State == job.Interrupted)
 	}
-	f.stuck = fault.New(fault.Interrupted, "Continue one of them: drover resume JOB.", "watch jobs: no agent works on those that have not ended")
+	f.stuck = fault.New(fault.Interrupted, "Continue one of them: `drover resume JOB`.", "watch jobs: no agent works on those that have not ended")
 	slices.Reverse(f.facts) // the newest last, as they are told one after another
 	return f, nil
 }
@@ -243,7 +243,7 @@ func (a Watcher) newJobFrameReader(ctx context.Context, j *drover.Job) (func(con
 		b.Out = &text
 		print(&b)
 		f := WatchFrame{text: text.String(), facts: []watchFact{factOf(s)}, Live: !s.State.Settled(), Idle: s.State == job.Interrupted}
-		f.stuck = fault.New(fault.Interrupted, "Continue it: drover resume "+s.ID+".", "watch job %s: it is interrupted, and no agent works on it", s.ID)
+		f.stuck = fault.New(fault.Interrupted, "Continue it: `drover resume "+s.ID+"`.", "watch job %s: it is interrupted, and no agent works on it", s.ID)
 		if s.Code != nil {
 			f.code = *s.Code
 		}

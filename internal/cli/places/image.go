@@ -103,7 +103,7 @@ func (a Image) buildImage(ctx context.Context, s *imageFlags) error {
 	o := build.Order{Push: s.push, File: s.output, Force: s.force, Pull: s.pull}
 	switch {
 	case s.push != "" && s.output != "":
-		return fault.New(fault.Invalid, "Write the archive, then: drover image push FILE REGISTRY.", "read command line: both --push and -o")
+		return fault.New(fault.Invalid, "Write the archive, then: `drover image push FILE REGISTRY`.", "read command line: both --push and -o")
 	case s.append && s.docker:
 		return fault.New(fault.Invalid, "Leave one of them out.", "read command line: both --append and --docker")
 	case s.append:
@@ -191,7 +191,7 @@ func (a Image) pushCommand() *cobra.Command {
 			registry = args[1]
 		}
 		if (registry == "") == (as == "") {
-			return fault.New(fault.Invalid, "Write it as drover image push "+args[0]+" ghcr.io/me, or with --as ghcr.io/me/name:1.", "read command line: a registry or --as says where it goes")
+			return fault.New(fault.Invalid, "Write it as `drover image push "+args[0]+" ghcr.io/me`, or with `--as ghcr.io/me/name:1`.", "read command line: a registry or --as says where it goes")
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()

@@ -91,13 +91,13 @@ func (a Target) addTarget(name string, t job.Target) error {
 	drivers := a.Drivers()
 	switch {
 	case job.ValidName("target", name) != nil || job.Label(name) != name:
-		return fault.New(fault.Invalid, "Use lower-case letters, digits and -: drover target add gpu-big --on slurm/gpu.", "add target: %q is not a valid name", name)
+		return fault.New(fault.Invalid, "Use lower-case letters, digits and `-`: `drover target add gpu-big --on slurm/gpu`.", "add target: %q is not a valid name", name)
 	case drivers[name].Driver != nil:
 		return fault.New(fault.Invalid, "Choose another name.", "add target %s: a target of that name is built in", name)
 	case t.On == "":
-		return fault.New(fault.Invalid, "Say what it means: drover target add "+name+" --on slurm/gpu.", "add target %s: --on is missing", name)
+		return fault.New(fault.Invalid, "Say what it means: `drover target add "+name+" --on slurm/gpu`.", "add target %s: --on is missing", name)
 	case drivers[t.Base()].Driver == nil:
-		return fault.New(fault.Invalid, "drover target ls shows those there are.", "add target %s: unknown target %q", name, t.Base())
+		return fault.New(fault.Invalid, "`drover target ls` shows those there are.", "add target %s: unknown target %q", name, t.Base())
 	}
 	there, err := a.targetExists(name, t)
 	if err == nil && !there {
@@ -127,7 +127,7 @@ func (a Target) targetExists(name string, t job.Target) (there bool, err error) 
 		return false, err
 	}
 	if was := all[name]; !slices.Equal(config.TargetLines(was), config.TargetLines(t)) {
-		return false, fault.New(fault.Invalid, "To change it, forget it first: drover target rm "+name+".", "add target %s: it exists already, for %s%s", name, was.On, limitWords(was))
+		return false, fault.New(fault.Invalid, "To change it, forget it first: `drover target rm "+name+"`.", "add target %s: it exists already, for %s%s", name, was.On, limitWords(was))
 	}
 	return true, nil
 }
@@ -151,7 +151,7 @@ func (a Target) removeTarget(name string) error {
 		return fault.New(fault.Invalid, "Edit that file.", "remove target %s: it is in %s", name, c.ProjectPath())
 	}
 	if !hasTarget(c.User, name) {
-		hint := "drover target ls shows those there are."
+		hint := "`drover target ls` shows those there are."
 		if a.Drivers()[name].Driver != nil {
 			hint = "It is built in, and stays."
 		}

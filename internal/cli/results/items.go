@@ -35,7 +35,7 @@ func (a Items) Command() *cobra.Command {
 	c := &cobra.Command{Use: "items [JOB [NUMBER]]", Short: "A map's items by state; one item's tries, use and output", ValidArgsFunction: a.CompleteJobs,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 2 {
-				return fault.New(fault.Invalid, "Name a job, and one item: drover items "+args[0]+" "+args[1]+".", "read command line: drover items takes a job and a number, not %d words", len(args))
+				return fault.New(fault.Invalid, "Name a job, and one item: `drover items "+args[0]+" "+args[1]+"`.", "read command line: drover items takes a job and a number, not %d words", len(args))
 			}
 			return nil
 		}}
@@ -70,7 +70,7 @@ func (a Items) Command() *cobra.Command {
 		}
 		n, err = strconv.Atoi(args[1])
 		if err != nil || n < 1 {
-			return fault.New(fault.Invalid, "Items are numbered from 1: drover items "+args[0]+" 1.", "read command line: %q is not an item number", args[1])
+			return fault.New(fault.Invalid, "Items are numbered from 1: `drover items "+args[0]+" 1`.", "read command line: %q is not an item number", args[1])
 		}
 		return a.printOneItem(cmd.Context(), j, n)
 	}

@@ -31,11 +31,11 @@ func (t *topFlags) addFlags(f *pflag.FlagSet) {
 func (t *topFlags) checkFlags(f *pflag.FlagSet) error {
 	switch {
 	case f.Changed("top") && t.n < 1:
-		return fault.New(fault.Invalid, "Say how many: --top 5 --by acc.", "read --top: %d is not a number of results", t.n)
+		return fault.New(fault.Invalid, "Say how many: `--top 5 --by acc`.", "read --top: %d is not a number of results", t.n)
 	case t.n > 0 && t.by == "":
-		return fault.New(fault.Invalid, fmt.Sprintf("Name a number that is in the results: --top %d --by acc.", t.n), "read command line: --top without --by")
+		return fault.New(fault.Invalid, fmt.Sprintf("Name a number that is in the results: `--top %d --by acc`.", t.n), "read command line: --top without --by")
 	case t.n == 0 && (t.by != "" || t.ascending):
-		return fault.New(fault.Invalid, "Say how many: --top 5 --by acc.", "read command line: --by and --asc are for --top")
+		return fault.New(fault.Invalid, "Say how many: `--top 5 --by acc`.", "read command line: --by and --asc are for --top")
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func (a Verb) runData(ctx context.Context, c ssm.Command) error {
 		return err
 	}
 	if d.Newest == "" {
-		return fault.New(fault.Missing, "Run it first: ssm run -p "+a.ssm.project+" -t "+a.ssm.task+" -e SCRIPT.", "download data of task %s: it has had no job", c.Task)
+		return fault.New(fault.Missing, "Run it first: `ssm run -p "+a.ssm.project+" -t "+a.ssm.task+" -e SCRIPT`.", "download data of task %s: it has had no job", c.Task)
 	}
 	j, err := cl.Find(ctx, d.Newest, a.ssm.project)
 	if err != nil {

@@ -86,14 +86,14 @@ func ssmScript(c ssm.Command, spec *job.Spec) error {
 	file := filepath.Join(c.Source, c.Entry)
 	is := func(name string) bool { info, err := os.Stat(name); return err == nil && !info.IsDir() }
 	if !is(file) && !is(c.Entry) { // in the folder of -s as it is called there, or here
-		hint := "Check the path; with -s it is that below this folder."
+		hint := "Check the path; with `-s` it is that below this folder."
 		if entries, err := os.ReadDir(filepath.Dir(file)); err == nil {
 			var names []string
 			for _, e := range entries {
 				names = append(names, e.Name())
 			}
 			if near := fault.Nearest(filepath.Base(file), names); near != "" && near != filepath.Base(file) {
-				hint = "Did you mean -e " + filepath.Join(filepath.Dir(c.Entry), near) + "?"
+				hint = "Did you mean `-e " + filepath.Join(filepath.Dir(c.Entry), near) + "`?"
 			}
 		}
 		return ssmRefuse(hint, "-e: there is no script %q", file)
@@ -122,7 +122,7 @@ func SsmLine(c ssm.Command, spec *job.Spec) error {
 	}
 	entries, err := os.ReadDir(c.DirFiles)
 	if err != nil {
-		return fault.Wrap(err, fault.Invalid, "Name a folder: --dir_files ./code.", "read --dir_files")
+		return fault.Wrap(err, fault.Invalid, "Name a folder: `--dir_files ./code`.", "read --dir_files")
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") {

@@ -205,7 +205,7 @@ func trustedPath(args []string) (string, error) {
 			return at, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fault.New(fault.Missing, "drover init writes one.", "confirm %s: there is none in this folder or above it", config.ProjectFileName)
+			return "", fault.New(fault.Missing, "`drover init` writes one.", "confirm %s: there is none in this folder or above it", config.ProjectFileName)
 		}
 	}
 }

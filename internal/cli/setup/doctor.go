@@ -72,7 +72,7 @@ func (a Doctor) printPolicy(ctx context.Context, whose string) error {
 	}
 	r, ok := drover.RightsOf(whose, project)
 	if !ok {
-		return fault.New(fault.Invalid, "Write --policy agents, or --policy submitters.", "print policy: unknown role %q", whose)
+		return fault.New(fault.Invalid, "Write `--policy agents`, or `--policy submitters`.", "print policy: unknown role %q", whose)
 	}
 	url, endpoint, err := a.StoreURL()
 	if err != nil {
@@ -83,7 +83,7 @@ func (a Doctor) printPolicy(ctx context.Context, whose string) error {
 		return err
 	}
 	if rights.Policy == nil {
-		return fault.New(fault.Invalid, "Name a bucket: --store s3://bucket/prefix.", "print policy: a user that may write to the folder %s may do everything", url)
+		return fault.New(fault.Invalid, "Name a bucket: `--store s3://bucket/prefix`.", "print policy: a user that may write to the folder %s may do everything", url)
 	}
 	text, err := rights.Policy(r)
 	if err != nil {

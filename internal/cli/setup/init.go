@@ -48,7 +48,7 @@ func (a Init) writeProject(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	there := fault.New(fault.Invalid, "Edit it; drover config shows its settings.", "write %s: it exists already", config.ProjectFileName)
+	there := fault.New(fault.Invalid, "Edit it; `drover config` shows its settings.", "write %s: it exists already", config.ProjectFileName)
 	if _, err := os.Lstat(config.ProjectFileName); err == nil {
 		return there // before any question
 	}
@@ -117,7 +117,7 @@ func (a Init) AskForStore() (string, error) {
 	fmt.Fprint(to, "store: ")
 	line, err := bufio.NewReader(from).ReadString('\n')
 	if err != nil {
-		return "", fault.New(fault.Invalid, "Name one: drover init --store s3://bucket/prefix.", "choose store: no answer")
+		return "", fault.New(fault.Invalid, "Name one: `drover init --store s3://bucket/prefix`.", "choose store: no answer")
 	}
 	return strings.TrimSpace(line), nil
 }

@@ -82,7 +82,7 @@ func (s *startFlags) processing(spec *job.Spec) error {
 	for _, text := range s.results {
 		name, from, ok := strings.Cut(text, "=")
 		if !ok {
-			return fault.New(fault.Invalid, "Write it as --result NAME="+job.Processing+"/NAME.", "read --result %q: the folder is missing", text)
+			return fault.New(fault.Invalid, "Write it as `--result NAME="+job.Processing+"/NAME`.", "read --result %q: the folder is missing", text)
 		}
 		spec.Results = append(spec.Results, job.Result{Name: name, From: from})
 	}

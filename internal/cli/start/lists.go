@@ -27,14 +27,14 @@ func cutLists(words []string) (command []string, lists [][]string, err error) {
 		case word == terminal.ListMark:
 			lists = append(lists, nil)
 		case strings.HasPrefix(word, terminal.ListMark) && strings.Trim(word, ":+") == "":
-			return nil, nil, fault.New(fault.Invalid, "Write the items behind :::, or name a file of them: --from items.txt.", "read command line: drover map has no %s", word)
+			return nil, nil, fault.New(fault.Invalid, "Write the items behind `:::`, or name a file of them: `--from items.txt`.", "read command line: drover map has no %s", word)
 		default:
 			lists[len(lists)-1] = append(lists[len(lists)-1], word)
 		}
 	}
 	for _, list := range lists {
 		if len(list) == 0 {
-			return nil, nil, fault.New(fault.Invalid, "Write items behind it: drover map echo ::: a b c.", "read command line: a ::: names no items")
+			return nil, nil, fault.New(fault.Invalid, "Write items behind it: `drover map echo ::: a b c`.", "read command line: a ::: names no items")
 		}
 	}
 	return words[:at], lists, nil
@@ -53,7 +53,7 @@ func mapOfLists(command []string, lists [][]string, m *mapFlags) (listMap, error
 	for _, list := range lists {
 		for _, word := range list {
 			if !utf8.ValidString(word) && (len(lists) > 1 || strings.ContainsAny(word, "\r\n")) {
-				return listMap{}, fault.New(fault.Invalid, "Write such items into a file, a line each, and name it with --from.", "read command line: item %q is not UTF-8", word)
+				return listMap{}, fault.New(fault.Invalid, "Write such items into a file, a line each, and name it with `--from`.", "read command line: item %q is not UTF-8", word)
 			}
 		}
 	}

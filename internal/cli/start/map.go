@@ -58,7 +58,7 @@ func (a Map) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.S
 		return err
 	}
 	if a.KeepOrder && s.detach {
-		return fault.New(fault.Invalid, "Leave one of them out; drover logs prints what items printed, later.", "read command line: both --keep-order and --detach")
+		return fault.New(fault.Invalid, "Leave one of them out; `drover logs` prints what items printed, later.", "read command line: both --keep-order and --detach")
 	}
 	if err := a.CheckOutput(cmd.Context(), spec.Output); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (a Map) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.S
 	if m.lists != nil {
 		stdin = m.lists
 	} else if spec.From == "-" && a.In != nil && term.IsTerminal(int(a.In.Fd())) {
-		return fault.New(fault.Invalid, "Pipe them in: seq 100 | drover map --from - ...; or name a file.", "read items from standard input: it is a terminal")
+		return fault.New(fault.Invalid, "Pipe them in: `seq 100 | drover map --from - ...`; or name a file.", "read items from standard input: it is a terminal")
 	}
 	c, err := a.OpenClient(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (a Map) startMap(cmd *cobra.Command, s *startFlags, m *mapFlags, spec job.S
 		a.Note("note: argument %d looks like a secret: it is stored with the job, and other users of the machine can see it; --secret NAME keeps one out", i+1)
 	}
 	if n := p.Items.Gone; a.KeepOrder && n > 0 && (p.Action == "attach" || p.Action == "resume" || p.Action == "reopen" || p.Action == "skip") {
-		return fault.New(fault.Invalid, "Add --force to run these items in a new job, or -t NAME for a task of their own.",
+		return fault.New(fault.Invalid, "Add `--force` to run these items in a new job, or `-t NAME` for a task of their own.",
 			"print items in order: the job that this continues has %s that this command does not name", terminal.Count(n, "other item"))
 	}
 	if s.plan {

@@ -73,7 +73,7 @@ func (a SpecReader) ReadMapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, 
 	}
 	file := len(args) > 0 && isJobFile(args[0]) && !m.shell
 	if m.shell && len(args) > 1 {
-		return job.Spec{}, fault.New(fault.Invalid, "Quote the whole line: drover map --from x --shell 'convert {} {out} | wc'.", "read command line: --shell takes one command line, got %d words", len(args))
+		return job.Spec{}, fault.New(fault.Invalid, "Quote the whole line: `drover map --from x --shell 'convert {} {out} | wc'`.", "read command line: --shell takes one command line, got %d words", len(args))
 	}
 	verb := job.Map
 	if m.shell {
@@ -84,14 +84,14 @@ func (a SpecReader) ReadMapSpec(cmd *cobra.Command, s *startFlags, m *mapFlags, 
 		return spec, err
 	}
 	if file && spec.Verb != job.Map && spec.Verb != "" {
-		return spec, fault.New(fault.Invalid, "Use drover run "+args[0]+", or write verb: map in it.", "read job file %s: it says verb: %s", args[0], spec.Verb)
+		return spec, fault.New(fault.Invalid, "Use `drover run "+args[0]+"`, or write `verb: map` in it.", "read job file %s: it says verb: %s", args[0], spec.Verb)
 	}
 	spec.Verb = job.Map
 	if err := m.applyFlags(cmd, &spec); err != nil {
 		return spec, err
 	}
 	if strings.TrimSpace(spec.Program) == "" {
-		return spec, fault.New(fault.Invalid, "Try drover map --from items.txt -- ./work.sh {}.", "read command line: no program given")
+		return spec, fault.New(fault.Invalid, "Try `drover map --from items.txt -- ./work.sh {}`.", "read command line: no program given")
 	}
 	return spec, nil
 }

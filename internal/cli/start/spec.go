@@ -222,7 +222,7 @@ func addEnv(spec *job.Spec, files, typed []string) error {
 		name, value, ok := strings.Cut(kv, "=")
 		if !ok {
 			if value, ok = os.LookupEnv(name); !ok {
-				return fault.New(fault.Invalid, "Set it, or write --env "+name+"=VALUE.", "read --env: %s is not set here", name)
+				return fault.New(fault.Invalid, "Set it, or write `--env "+name+"=VALUE`.", "read --env: %s is not set here", name)
 			}
 		}
 		if spec.Env == nil {

@@ -47,9 +47,9 @@ func (a Submitter) waitForEachJob(ctx context.Context, s *startFlags) error {
 		switch {
 		case s.plan || st.State == job.Succeeded:
 		case st.State == job.Interrupted:
-			return fault.New(fault.Interrupted, "Continue it, then type this again: drover resume "+st.ID+".", "wait for job %s: it is interrupted, and no agent works on it", st.ID)
+			return fault.New(fault.Interrupted, "Continue it, then type this again: `drover resume "+st.ID+"`.", "wait for job %s: it is interrupted, and no agent works on it", st.ID)
 		default:
-			return fault.New(fault.Failed, "drover why "+st.ID+" explains it; leave out --after to run all the same.", "start after job %s: it has %s", st.ID, strings.ToLower(string(st.State)))
+			return fault.New(fault.Failed, "`drover why "+st.ID+"` explains it; leave out `--after` to run all the same.", "start after job %s: it has %s", st.ID, strings.ToLower(string(st.State)))
 		}
 	}
 	return nil
@@ -104,7 +104,7 @@ func (a Submitter) undoSubmit(ctx context.Context, p *drover.Plan, j *drover.Job
 	if err != nil {
 		return err
 	}
-	return fault.Wrap(told, fault.Interrupted, "Continue it: drover resume "+st.ID+".", "continue job %s", st.ID)
+	return fault.Wrap(told, fault.Interrupted, "Continue it: `drover resume "+st.ID+"`.", "continue job %s", st.ID)
 }
 
 // FollowSubmitted follows a submitted job, or says where it is.

@@ -83,11 +83,11 @@ func (t *trialFlags) checkFlags(cmd *cobra.Command, s *startFlags) error {
 	changed := cmd.Flags().Changed
 	switch {
 	case changed("pilot") && t.pilot < 1:
-		return fault.New(fault.Invalid, "Use 1 or more, such as --pilot 20.", "read --pilot: %d", t.pilot)
+		return fault.New(fault.Invalid, "Use 1 or more, such as `--pilot 20`.", "read --pilot: %d", t.pilot)
 	case changed("seed") && !t.drill:
-		return fault.New(fault.Invalid, "Add --drill, or leave it out.", "read --seed: it is for --drill")
+		return fault.New(fault.Invalid, "Add `--drill`, or leave it out.", "read --seed: it is for --drill")
 	case t.drill && s.detach:
-		return fault.New(fault.Invalid, "Omit --detach.", "plan drill: it cannot run detached")
+		return fault.New(fault.Invalid, "Omit `--detach`.", "plan drill: it cannot run detached")
 	}
 	return nil
 }

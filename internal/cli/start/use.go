@@ -107,7 +107,7 @@ func addTags(spec *job.Spec, typed []string) error {
 	for _, kv := range typed {
 		key, value, ok := strings.Cut(kv, "=")
 		if !ok {
-			return fault.New(fault.Invalid, "Write it as --tag "+kv+"=VALUE.", "read --tag: %q has no value", kv)
+			return fault.New(fault.Invalid, "Write it as `--tag "+kv+"=VALUE`.", "read --tag: %q has no value", kv)
 		}
 		if spec.Tags == nil {
 			spec.Tags = map[string]string{}

@@ -273,7 +273,7 @@ func (l *Locator) FindProgram(s job.Spec, apart bool) (dir, script string, err e
 	info, err := os.Stat(file)
 	switch {
 	case err == nil && info.IsDir() && !(apart && filepath.IsAbs(s.Program)):
-		return "", "", fault.New(fault.Invalid, "Name the script in it: drover run "+path.Join(s.Program, "train.py")+".", "read script: %q is a folder", s.Program)
+		return "", "", fault.New(fault.Invalid, "Name the script in it: `drover run "+path.Join(s.Program, "train.py")+"`.", "read script: %q is a folder", s.Program)
 	case err == nil && s.Source != "":
 		if target := pythonTarget(file); Inside(dir, target) {
 			file = target

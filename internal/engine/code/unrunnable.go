@@ -39,7 +39,7 @@ func Unrunnable(name, file string) error {
 		return nil
 	}
 	ending := strings.ToLower(filepath.Ext(name))
-	hint := "Name what runs it, as in drover run PROGRAM " + name + "; or begin it with a line such as #!/bin/sh, and: chmod +x " + name + " && drover run " + orHere(name) + "."
+	hint := "Name what runs it, as in `drover run PROGRAM " + name + "`; or begin it with a line such as #!/bin/sh, and: `chmod +x " + name + " && drover run " + orHere(name) + "`."
 	what := "it cannot be executed, and neither its name nor its first line says what runs it"
 	if how := compilers[ending]; how != "" {
 		base := strings.TrimSuffix(name, filepath.Ext(name))

@@ -163,7 +163,7 @@ func (b *bringer) copyFile(ctx context.Context, want bundle.Brought, at, key str
 		return fmt.Errorf("copy %s: %w", want.Path, err)
 	}
 	if n != f.Bytes || hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
-		return fault.New(fault.Lost, "drover verify "+b.path.Job+" says what else is damaged.", "copy %s: %s is not what was recorded", want.Path, key)
+		return fault.New(fault.Lost, "`drover verify "+b.path.Job+"` says what else is damaged.", "copy %s: %s is not what was recorded", want.Path, key)
 	}
 	if err := out.Close(); err != nil {
 		return fmt.Errorf("copy %s: %w", want.Path, err)

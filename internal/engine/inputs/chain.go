@@ -38,7 +38,7 @@ func (w *Finder) FindTaskInput(ctx context.Context, in job.Input, ref job.TaskRe
 		return w.readStateNow(ctx, in, ref, p)
 	}
 	if p.Job == "" {
-		hint := "drover status lists what there is"
+		hint := "`drover status` lists what there is"
 		if rules != job.SSM { // in which --iit names no project
 			hint += "; another project's is task:PROJECT/" + ref.Task + "/" + ref.What
 		}
@@ -110,7 +110,7 @@ func (w *Finder) readStateNow(ctx context.Context, in job.Input, ref job.TaskRef
 func dataOf(p job.Path) string { return "drover data " + p.Task + " -p " + p.Project }
 
 func gone(in job.Input, ref job.TaskRef, why string) error {
-	return fault.New(fault.Missing, "Run task "+ref.Task+" again: its command with --force.", "read input %s: the %s of task %s is gone: %s", in.Name, ref.What, ref.Task, why)
+	return fault.New(fault.Missing, "Run task "+ref.Task+" again: its command with `--force`.", "read input %s: the %s of task %s is gone: %s", in.Name, ref.What, ref.Task, why)
 }
 
 // ended refuses a task if its newest job has not succeeded: the output of an older job is
@@ -118,9 +118,9 @@ func gone(in job.Input, ref job.TaskRef, why string) error {
 func ended(in job.Input, ref job.TaskRef, rep views.Report) error {
 	switch {
 	case rep.Run.Settled == nil:
-		return fault.New(fault.Invalid, "Wait for it: drover wait "+rep.Job.Short+".", "read input %s: task %s has not ended: job %s is %s", in.Name, ref.Task, rep.Job.Short, strings.ToLower(string(rep.State)))
+		return fault.New(fault.Invalid, "Wait for it: `drover wait "+rep.Job.Short+"`.", "read input %s: task %s has not ended: job %s is %s", in.Name, ref.Task, rep.Job.Short, strings.ToLower(string(rep.State)))
 	case rep.State != job.Succeeded:
-		return fault.New(fault.Invalid, "See why: drover why "+rep.Job.Short+".", "read input %s: the newest job of task %s, %s, is %s", in.Name, ref.Task, rep.Job.Short, strings.ToLower(string(rep.State)))
+		return fault.New(fault.Invalid, "See why: `drover why "+rep.Job.Short+"`.", "read input %s: the newest job of task %s, %s, is %s", in.Name, ref.Task, rep.Job.Short, strings.ToLower(string(rep.State)))
 	}
 	return nil
 }

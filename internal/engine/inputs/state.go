@@ -33,7 +33,7 @@ func (w *Finder) PutState(ctx context.Context, p job.Path, rank int, dir string)
 			return tree.Tree{}, err
 		}
 		if rep.Run.Settled == nil {
-			return tree.Tree{}, fault.New(fault.Invalid, "Wait for it with drover wait "+rep.Job.Short+", or end it with drover cancel "+rep.Job.Short+".",
+			return tree.Tree{}, fault.New(fault.Invalid, "Wait for it with `drover wait "+rep.Job.Short+"`, or end it with `drover cancel "+rep.Job.Short+"`.",
 				"put state of task %s: job %s is live", p.Task, rep.Job.Short)
 		}
 	}
@@ -57,7 +57,7 @@ func (w *Finder) PutState(ctx context.Context, p job.Path, rank int, dir string)
 		err = states.PutState(ctx, w.World, p, rank, w.Caller.By, w.StateIsComplete(ctx), func(s *protocol.Saved) { s.State, s.Bytes = list, t.Bytes() })
 	}
 	if errors.Is(err, states.ErrFenced) {
-		return t, fault.Wrap(err, fault.Invalid, "drover status "+p.Task+" shows it.", "put state of task %s: a job has begun", p.Task)
+		return t, fault.Wrap(err, fault.Invalid, "`drover status "+p.Task+"` shows it.", "put state of task %s: a job has begun", p.Task)
 	}
 	if err != nil || dir == "" {
 		return t, err

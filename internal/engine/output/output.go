@@ -67,7 +67,7 @@ func outputFilter(rep views.Report, o report.LogOptions) (record.Filter, error) 
 	case rep.Map == nil && o.Item == 0:
 		return f, nil
 	case rep.Map == nil:
-		return f, fault.New(fault.Invalid, "drover logs "+rep.Job.Short+" prints what it printed.", "read output of item %d: job %s is not a map", o.Item, rep.Job.Short)
+		return f, fault.New(fault.Invalid, "`drover logs "+rep.Job.Short+"` prints what it printed.", "read output of item %d: job %s is not a map", o.Item, rep.Job.Short)
 	}
 	f.Ranks, f.Item = nil, uint64(max(o.Item, 0))
 	if all := rep.Map.Map.Items(); o.Item < 0 || o.Item > all {

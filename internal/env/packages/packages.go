@@ -62,7 +62,7 @@ func Read(r requirements.Request) ([]string, error) {
 }
 
 func parsePackages(data []byte) ([]string, error) {
-	const hint = "Write one Debian package a line, as ffmpeg or libgl1=1.6.0-1; for a file of another kind, choose another name or --no-env."
+	const hint = "Write one Debian package a line, as ffmpeg or libgl1=1.6.0-1; for a file of another kind, choose another name or `--no-env`."
 	if len(data) > maxPackages {
 		return nil, fault.New(fault.Invalid, hint, "read packages: %s is larger than %d bytes", packagesFile, maxPackages)
 	}
@@ -138,7 +138,7 @@ func Refuse(missing []string) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	hint := fmt.Sprintf("Add --packages to install them (as root), or install them yourself: sudo apt-get install %s.", strings.Join(missing, " "))
+	hint := fmt.Sprintf("Add `--packages` to install them (as root), or install them yourself: `sudo apt-get install %s`.", strings.Join(missing, " "))
 	return fault.New(fault.Missing, hint, "check packages: %s: not installed here: %s", packagesFile, strings.Join(missing, ", "))
 }
 
@@ -172,10 +172,10 @@ func (m machine) installPackages(ctx context.Context, names, environ []string, l
 	case ctx.Err() != nil:
 		return fmt.Errorf("install packages: %w", context.Cause(ctx))
 	case len(tool) == 0 || !known:
-		return fault.New(fault.Missing, "Install what they are called here yourself, then leave --packages out.",
+		return fault.New(fault.Missing, "Install what they are called here yourself, then leave `--packages` out.",
 			"install packages: they are Debian's, and this machine has no apt-get and dpkg-query: %s", list)
 	case !m.root:
-		return fault.New(fault.Denied, "Try sudo apt-get install "+list+", then run it again without --packages.", "install packages: only root may: %s", list)
+		return fault.New(fault.Denied, "Try `sudo apt-get install "+list+"`, then run it again without `--packages`.", "install packages: only root may: %s", list)
 	}
 	a := apt{tool: tool[0], dpkg: tools.FindAll(environ, "dpkg"), environ: debian(environ), log: func(string) {}}
 	if log != nil {
@@ -203,7 +203,7 @@ func (m machine) installPackages(ctx context.Context, names, environ []string, l
 func (m machine) lockMachine(ctx context.Context, log func(string)) (*os.File, error) {
 	f, err := os.OpenFile(m.lock, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return nil, fault.Wrap(err, fault.Denied, "Install them yourself, then leave --packages out.", "install packages")
+		return nil, fault.Wrap(err, fault.Denied, "Install them yourself, then leave `--packages` out.", "install packages")
 	}
 	said := false
 	err = tools.Lock(ctx, f, unix.LOCK_EX, func() bool {

@@ -63,7 +63,7 @@ func FindMPI(ctx context.Context, environ []string, interpreter string) (MPI, er
 	if unknown == "" {
 		unknown = "none is on PATH or beside the interpreter"
 	}
-	return MPI{}, fault.New(fault.Missing, "Add mpich (and mpi4py) to requirements.txt, or install MPI: apt install mpich.", "find mpiexec: %s", unknown)
+	return MPI{}, fault.New(fault.Missing, "Add mpich (and mpi4py) to requirements.txt, or install MPI: `apt install mpich`.", "find mpiexec: %s", unknown)
 }
 
 var (
@@ -112,7 +112,7 @@ func FindTorchrun(ctx context.Context, environ []string, interpreter string) err
 	if interpreter == "" {
 		interpreter = "the program's environment"
 	}
-	return fault.New(fault.Missing, "Add torch to requirements.txt, or use --launcher torch, which needs nothing.", "find torchrun: %s has no torch", interpreter)
+	return fault.New(fault.Missing, "Add torch to requirements.txt, or use `--launcher torch`, which needs nothing.", "find torchrun: %s has no torch", interpreter)
 }
 
 // HasModule says whether an interpreter would find a module. It does not import it.

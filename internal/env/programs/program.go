@@ -237,7 +237,7 @@ func (r Request) juliaProject() []string {
 // kernel would say that the script itself is not. "" is no such line.
 func (r Request) firstLine(line string) error {
 	if strings.HasSuffix(line, "\r") {
-		return fault.New(fault.Invalid, `Try sed -i 's/\r$//' `+r.Script+".", "start program: %q has the line ends of Windows, so its first line names no program", r.Script)
+		return fault.New(fault.Invalid, "Try `sed -i 's/\\r$//' "+r.Script+"`.", "start program: %q has the line ends of Windows, so its first line names no program", r.Script)
 	}
 	name, rest := tools.CutBlank(line)
 	if path.Base(name) == "env" {

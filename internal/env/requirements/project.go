@@ -62,7 +62,7 @@ func readUVLock(r Request) (*Manifest, error) {
 		return nil, err
 	}
 	if project == nil {
-		return nil, fault.New(fault.Missing, "Put its pyproject.toml beside it, or take your interpreter as it is with --no-env.",
+		return nil, fault.New(fault.Missing, "Put its pyproject.toml beside it, or take your interpreter as it is with `--no-env`.",
 			"read requirements: %s: there is no pyproject.toml beside it", SourceUVLock)
 	}
 	doc, err := toml.Parse(string(project))

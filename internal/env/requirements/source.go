@@ -87,7 +87,7 @@ func beside(r Request, name string) (data []byte, path string, err error) {
 }
 
 // mendHint is for a file that cannot be read as what it claims to be.
-const mendHint = "Mend that line, or take your interpreter as it is with --no-env."
+const mendHint = "Mend that line, or take your interpreter as it is with `--no-env`."
 
 func badFile(where string, why any) error {
 	return fault.New(fault.Invalid, mendHint, "read requirements: %s: %s", where, tools.Mask(fmt.Sprint(why)))

@@ -68,7 +68,7 @@ func platformKnown(words string) error {
 }
 
 func needsDocker(p *image.Plan, in image.Instruction, why string) error {
-	return fault.New(fault.Invalid, "Leave out --append, and have Docker build it.", "build image: %s: line %d has %s", p.Recipe.From, in.Line, why)
+	return fault.New(fault.Invalid, "Leave out `--append`, and have Docker build it.", "build image: %s: line %d has %s", p.Recipe.From, in.Line, why)
 }
 
 // copyNeeds says what in a COPY or ADD only the builder does.
@@ -155,7 +155,7 @@ func Append(ctx context.Context, p *image.Plan, base v1.Image, temp string, to i
 	}
 	s.cfg = cfg.DeepCopy()
 	if len(s.cfg.Config.OnBuild) > 0 {
-		return nil, fault.New(fault.Invalid, "Leave out --append, and have Docker build it.", "build image: the base has ONBUILD instructions")
+		return nil, fault.New(fault.Invalid, "Leave out `--append`, and have Docker build it.", "build image: the base has ONBUILD instructions")
 	}
 	if media, err := base.MediaType(); err == nil && media == types.OCIManifestSchema1 {
 		s.layerOf = types.OCILayer

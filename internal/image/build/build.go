@@ -199,16 +199,16 @@ func (b *Builder) canAppend(o Order) (bool, error) {
 	case o.Way == ByAppending && why != nil:
 		return false, why
 	case o.Way == ByAppending && !where && b.Docker == nil, o.Way == Auto && why == nil && !where && b.Docker == nil:
-		return false, fault.Wrap(b.Why, fault.Missing, "Add --push REGISTRY or -o FILE, which need no Docker.", "build image: there is nowhere to put it")
+		return false, fault.Wrap(b.Why, fault.Missing, "Add `--push REGISTRY` or `-o FILE`, which need no Docker.", "build image: there is nowhere to put it")
 	case o.Way == ByAppending, o.Way == Auto && why == nil && (where || b.Docker == nil):
 		return true, nil
 	case b.Docker == nil && why != nil && o.Way == Auto:
-		return false, fault.Wrap(b.Why, fault.Missing, fault.Hint(b.Why), "%s, which needs Docker", reason(why))
+		return false, fault.Wrap(b.Why, fault.Missing, fault.MarkedHint(b.Why), "%s, which needs Docker", reason(why))
 	case b.Docker == nil:
 		return false, b.Why
 	case hasLocalBase(o.Plan):
 		if why != nil {
-			return false, fault.Wrap(why, fault.Invalid, "Load it first: docker load, then name it.", "build image: Docker does not build on a file")
+			return false, fault.Wrap(why, fault.Invalid, "Load it first: `docker load`, then name it.", "build image: Docker does not build on a file")
 		}
 		return true, nil
 	}

@@ -29,7 +29,7 @@ func (s *stage) copyFiles(in image.Instruction) error {
 	for _, w := range words[:len(words)-1] {
 		paths, err := s.plan.Folder.Match(w)
 		if err != nil {
-			return fault.Wrap(err, fault.Invalid, fault.Hint(err), "read %q", w)
+			return fault.Wrap(err, fault.Invalid, fault.MarkedHint(err), "read %q", w)
 		}
 		from = append(from, paths...)
 	}

@@ -228,7 +228,7 @@ func (d *Docker) loadImage(ctx context.Context, img v1.Image, ref string) error 
 	}
 	r.Close()
 	if e := <-wrote; err == nil && e != nil && !errors.Is(e, io.ErrClosedPipe) {
-		err = fault.Wrap(e, fault.KindOf(e), fault.Hint(e), "load image %s", ref)
+		err = fault.Wrap(e, fault.KindOf(e), fault.MarkedHint(e), "load image %s", ref)
 	}
 	return err
 }
@@ -260,15 +260,15 @@ func told(text string, code int, doing string) error {
 		f.Code = fault.ExitUsage
 		return f
 	case has("no space left"):
-		return fault.New(fault.Full, "Make room: docker system df shows what Docker keeps.", "%s: %s", doing, text)
+		return fault.New(fault.Full, "Make room: `docker system df` shows what Docker keeps.", "%s: %s", doing, text)
 	case has("unauthorized", "authentication required", "access denied", "denied:", "no basic auth"):
-		return fault.New(fault.Denied, "Check the name, or log in: docker login REGISTRY.", "%s: %s", doing, text)
+		return fault.New(fault.Denied, "Check the name, or log in: `docker login REGISTRY`.", "%s: %s", doing, text)
 	case has("manifest unknown", "name unknown", "not found: manifest", "no such image", "repository does not exist"):
 		return fault.New(fault.Missing, "Check the image's name and tag.", "%s: %s", doing, text)
 	case has("dial tcp", "connection refused", "no such host", "i/o timeout", "tls handshake", "connection reset", "cannot connect", "eof"):
 		return fault.New(fault.Lost, "Is the network up, and the registry's name right?", "%s: %s", doing, text)
 	case has("buildkit", "--mount", "<<"):
-		return fault.New(fault.Invalid, "Build it with docker build -t NAME ., and name it with --image NAME.", "%s: %s", doing, text)
+		return fault.New(fault.Invalid, "Build it with `docker build -t NAME .`, and name it with `--image NAME`.", "%s: %s", doing, text)
 	}
 	return fault.New(fault.Invalid, "", "%s: %s", doing, text)
 }

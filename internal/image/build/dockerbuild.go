@@ -54,7 +54,7 @@ func (d *Docker) buildImage(ctx context.Context, p *image.Plan, to io.Writer) er
 	}
 	r.Close()
 	if e := <-wrote; e != nil && !errors.Is(e, io.ErrClosedPipe) && ctx.Err() == nil {
-		return fault.Wrap(e, fault.KindOf(e), fault.Hint(e), "build image")
+		return fault.Wrap(e, fault.KindOf(e), fault.MarkedHint(e), "build image")
 	}
 	var f *fault.Fault
 	if errors.As(err, &f) && f.Kind == fault.Failed && last.line != "" {

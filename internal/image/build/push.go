@@ -25,7 +25,7 @@ func (b *Builder) Push(ctx context.Context, what, registry, as string) (string, 
 		return "", b.Why
 	}
 	if b.Docker.contentDigest(ctx, what) == "" {
-		return "", fault.New(fault.Missing, "drover image ls lists what was built.", "push image: Docker has no %q", what)
+		return "", fault.New(fault.Missing, "`drover image ls` lists what was built.", "push image: Docker has no %q", what)
 	}
 	to, err := called(what, registry, as)
 	if err != nil {
@@ -36,14 +36,14 @@ func (b *Builder) Push(ctx context.Context, what, registry, as string) (string, 
 
 // pushArchive needs no Docker.
 func (b *Builder) pushArchive(ctx context.Context, file, registry, as string) (string, error) {
-	hint := "Name an archive of drover image build -o, or of docker save."
+	hint := "Name an archive of `drover image build -o`, or of `docker save`."
 	opener := pathOpener(file)
 	m, err := tarball.LoadManifest(opener)
 	if err != nil {
 		return "", fault.Wrap(err, fault.Invalid, hint, "read image %s", file)
 	}
 	if as == "" && (len(m) != 1 || len(m[0].RepoTags) != 1) {
-		return "", fault.New(fault.Invalid, "Name it with --as.", "read image %s: it holds no name, or several", file)
+		return "", fault.New(fault.Invalid, "Name it with `--as`.", "read image %s: it holds no name, or several", file)
 	}
 	img, err := tarball.Image(opener, nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func called(what, registry, as string) (string, error) {
 	if to == "" {
 		ref, err := name.ParseReference(what)
 		if err != nil {
-			return "", fault.New(fault.Invalid, "Name it with --as.", "name image: %q is not a valid reference", what)
+			return "", fault.New(fault.Invalid, "Name it with `--as`.", "name image: %q is not a valid reference", what)
 		}
 		to = strings.TrimSuffix(registry, "/") + "/" + strings.TrimPrefix(ref.Context().RepositoryStr(), "library/") + ":" + ref.Identifier()
 	}

@@ -199,7 +199,7 @@ func whole(file string, write func(*os.File) error) error {
 		err = os.Rename(f.Name(), file)
 	}
 	if err != nil {
-		return fault.Wrap(err, fault.KindOf(err), fault.Hint(err), "write image to %s", file)
+		return fault.Wrap(err, fault.KindOf(err), fault.MarkedHint(err), "write image to %s", file)
 	}
 	return nil
 }

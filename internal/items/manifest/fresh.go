@@ -73,7 +73,7 @@ func New(ctx context.Context, l *List, old []*Reader, dir string) (fresh *List, 
 
 // checkComparable refuses to compare what would not mean the same.
 func (l *List) checkComparable(o *Reader) error {
-	hint := "Keep the form of the items, or begin anew with --force."
+	hint := "Keep the form of the items, or begin anew with `--force`."
 	switch {
 	case l.format != o.m.Format:
 		return fault.New(fault.Invalid, hint, "compare items: they were %s and are %s now", o.m.Format, l.format)

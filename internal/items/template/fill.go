@@ -33,7 +33,7 @@ func (t *Template) Fill(it manifest.Item, out []string) ([]string, error) {
 			return nil, refuseItem("fill command", it, fault.New(fault.Invalid, "", "a value holds a NUL byte, and an argument cannot"))
 		}
 		if len(text) > maxArg {
-			return nil, refuseItem("fill command", it, fault.New(fault.Invalid, "Give it to the program on its input, with --stdin, or put it into a file.",
+			return nil, refuseItem("fill command", it, fault.New(fault.Invalid, "Give it to the program on its input, with `--stdin`, or put it into a file.",
 				"an argument would be %d KiB, and 128 is the most a system takes", len(text)>>10))
 		}
 		args[i] = text
@@ -140,7 +140,7 @@ func (t *Template) Outputs(it manifest.Item) ([]string, error) {
 	for i, a := range names {
 		for j, b := range names {
 			if i != j && (a == b || strings.HasPrefix(b, strings.TrimSuffix(a, "/")+"/")) {
-				return nil, refuseItem("name outputs", it, fault.New(fault.Invalid, "Give each --out a name of its own.", "%q and %q would be the same, or lie in each other", a, b))
+				return nil, refuseItem("name outputs", it, fault.New(fault.Invalid, "Give each `--out` a name of its own.", "%q and %q would be the same, or lie in each other", a, b))
 			}
 		}
 	}

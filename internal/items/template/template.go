@@ -412,13 +412,13 @@ func (c *compiler) refusePlaceholder(inside, hint, format string, args ...any) e
 // checkPattern refuses a pattern of --out that could not do for any item, or would
 // give all of them one name.
 func checkPattern(pattern string, pieces []piece) error {
-	hint := "Name it after the item: --out {n}.txt, or --out {.stem}.png."
+	hint := "Name it after the item: `--out {n}.txt`, or `--out {.stem}.png`."
 	why := ""
 	switch {
 	case pattern == "":
 		why = "it is empty"
 	case strings.HasPrefix(pattern, "/"):
-		why, hint = "it begins with /", "Outputs are stored with the job, so name them relative: --out {.stem}.png; get -o FOLDER brings them."
+		why, hint = "it begins with /", "Outputs are stored with the job, so name them relative: `--out {.stem}.png`; `drover get -o FOLDER` brings them."
 	case !slices.ContainsFunc(pieces, piece.isOfItem):
 		why = "all items would write the same name"
 		if body := strings.TrimRight(pattern, "/"); body != "" {

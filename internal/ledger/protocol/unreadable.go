@@ -27,7 +27,7 @@ type shortened struct{ error }
 // misread says of what the store calls no object of drover's that it cannot be read.
 func misread(err error) error {
 	if errors.Is(err, store.ErrMalformed) {
-		return fault.Wrap(unreadable{err}, fault.Bug, fault.Hint(err), "")
+		return fault.Wrap(unreadable{err}, fault.Bug, fault.MarkedHint(err), "")
 	}
 	return err
 }

@@ -131,7 +131,7 @@ func (c *Inventory) Look(ctx context.Context) error {
 		}
 		err := c.readJobOf(ctx, j)
 		if errors.Is(err, protocol.ErrUnreadable) {
-			j.Bad = fault.Wrap(err, fault.KindOf(err), "drover verify "+j.Path.Job+" says what is wrong with it; put that back from a copy of the store.", "look at job %s", j.Path.Job)
+			j.Bad = fault.Wrap(err, fault.KindOf(err), "`drover verify "+j.Path.Job+"` says what is wrong with it; put that back from a copy of the store.", "look at job %s", j.Path.Job)
 			continue
 		}
 		if err != nil {

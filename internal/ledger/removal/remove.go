@@ -38,7 +38,7 @@ func RemoveJob(ctx context.Context, w protocol.World, p job.Path, place int, bec
 			return fault.New(fault.Missing, "", "remove job %s: it was never submitted", p.Job)
 		}
 		if !t.StillHas(tasks.Place{Job: p.Job, Place: place}) {
-			return fault.New(fault.Invalid, "Look again: drover gc.", "remove job %s: it was submitted again", p.Job)
+			return fault.New(fault.Invalid, "Look again: `drover gc`.", "remove job %s: it was submitted again", p.Job)
 		}
 		if t.Live == p.Job {
 			closed, err := tasks.CloseIfSettled(ctx, w, l, p)
@@ -46,12 +46,12 @@ func RemoveJob(ctx context.Context, w protocol.World, p job.Path, place int, bec
 				return err
 			}
 			if !closed {
-				return fault.New(fault.Invalid, "End it first: drover cancel "+p.Job+".", "remove job %s: it has not ended", p.Job)
+				return fault.New(fault.Invalid, "End it first: `drover cancel "+p.Job+"`.", "remove job %s: it has not ended", p.Job)
 			}
 			continue
 		}
 		if because.Job != "" && !t.StillHas(because) {
-			return fault.New(fault.Invalid, "Look again: drover gc.", "remove job %s: job %s, which stood for it, is gone or was submitted again", p.Job, because.Job)
+			return fault.New(fault.Invalid, "Look again: `drover gc`.", "remove job %s: job %s, which stood for it, is gone or was submitted again", p.Job, because.Job)
 		}
 		r, err := removedFacts(ctx, w, p, place)
 		if err != nil {

@@ -56,7 +56,7 @@ func LoadAccepted(ctx context.Context, w protocol.World, p job.Path) (job.Job, e
 	}
 	if want := AcceptedRecord(l.Entries, p.Job); want != "" && want != digestOf(body) {
 		return job.Job{}, fault.Wrap(protocol.MarkUnreadable(errors.New("it was changed after the job was submitted: its task's log names another digest")), fault.Bug,
-			"Put job.json back from a copy of the store, or run the command again with --force.", "read %s", protocol.JobKey(p))
+			"Put job.json back from a copy of the store, or run the command again with `--force`.", "read %s", protocol.JobKey(p))
 	}
 	return j, nil
 }

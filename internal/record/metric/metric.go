@@ -285,7 +285,7 @@ func newRule(m job.Metric) (r rule, err error) {
 		}
 	}
 	if len(r.groups) == 0 {
-		return r, fault.New(fault.Invalid, "Put the number into brackets: --metric 'loss=loss: ([0-9.]+)'.",
+		return r, fault.New(fault.Invalid, "Put the number into brackets: `--metric 'loss=loss: ([0-9.]+)'`.",
 			"find metric %q: %q has no group for its number", m.Name, m.Regex)
 	}
 	if tree, err := syntax.Parse(m.Regex, syntax.Perl); err == nil {

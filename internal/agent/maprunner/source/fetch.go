@@ -128,7 +128,7 @@ func (f *Fetcher) restoreStored(ctx context.Context, name, into string, room fun
 	err = f.copyStored(ctx, manifest.File{Blob: store.Digest(parts[0]), Size: size, Pack: store.Digest(parts[3]), Off: off}, file, mode)
 	switch {
 	case errors.Is(err, store.ErrNotExist):
-		return "", fault.Wrap(err, fault.Missing, "Run the map again with --force: it stores its files again.", "fetch %s: its stored content is gone", base)
+		return "", fault.Wrap(err, fault.Missing, "Run the map again with `--force`: it stores its files again.", "fetch %s: its stored content is gone", base)
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
 		return "", fault.Wrap(err, fault.Full, "Free some space, or set XDG_STATE_HOME to a folder with room.", "bring %s", base)
 	case err != nil:

@@ -93,7 +93,7 @@ func (s *slot) serveProgram() error {
 	for i, w := range []**os.File{&c.Stdout, &c.Stderr} {
 		out, theirs, err := os.Pipe()
 		if err != nil {
-			return fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "start program")
+			return fault.Wrap(err, fault.Full, "Close some programs, or raise `ulimit -n`.", "start program")
 		}
 		pipes[i], *w = out, theirs
 		files = append(files, out, theirs)

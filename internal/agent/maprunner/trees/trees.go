@@ -208,7 +208,7 @@ func (m *Executor) startProgram(e *proc.SpawnCommand, slot int, end *proc.Spawne
 	for i, w := range []**os.File{&c.Stdout, &c.Stderr} {
 		r, theirs, err := os.Pipe()
 		if err != nil {
-			return fault.Wrap(err, fault.Full, "Close some programs, or raise ulimit -n.", "start program")
+			return fault.Wrap(err, fault.Full, "Close some programs, or raise `ulimit -n`.", "start program")
 		}
 		out[i], *w = r, theirs
 		files = append(files, r, theirs)
