@@ -258,7 +258,7 @@ var mapMutants = []mutant{
 	{"drained", "an agent leaves that others were drained beside", mapmemberFile,
 		"_, drained := m.Inventory.Map.Drained[m.ID]\n\treturn drained", "return len(m.Inventory.Map.Drained) > 0"},
 	{"drained", "what a drained agent has not begun stays with it", shareFile,
-		"case looked && h.handsAllOver():", "case false:"},
+		"case h.handsAllOver():", "case false:"},
 	{"K1", "a job fails although agents work: as it was", mapkeeperFile,
 		"if working > 0 { //", "if false { //"},
 	{"M5*", "the deadline of a claim that was given up counts from the answer", claimFile,

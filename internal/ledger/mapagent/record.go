@@ -179,20 +179,20 @@ func (h *OwnedChunk) dueEntry(ctx context.Context) (*protocol.ChunkEntry, error)
 	now := h.m.Inventory.Now()
 	h.endBackOffs(now)
 	if !h.looksForIdle(now) {
-		return h.nextEntry(now, false, nil), nil
+		return h.nextEntry(now, nil), nil
 	}
 	idle, err := h.m.IdleAgents(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return h.nextEntry(now, true, idle), nil
+	return h.nextEntry(now, idle), nil
 }
 
 // nextEntry decides, without I/O, what the owner appends at now: results, the item to be
 // named, the suspects, a part for an idle agent or for a back-off, and the end, in one (L4);
-// nil for nothing. looked says that idle agents were looked for; idle are those found.
-func (h *OwnedChunk) nextEntry(now time.Duration, looked bool, idle []string) *protocol.ChunkEntry {
-	e := protocol.ChunkEntry{Results: h.results, Handed: h.chooseHandoff(now, looked, idle)}
+// nil for nothing. idle are the agents that a look for idle ones has found.
+func (h *OwnedChunk) nextEntry(now time.Duration, idle []string) *protocol.ChunkEntry {
+	e := protocol.ChunkEntry{Results: h.results, Handed: h.chooseHandoff(now, idle)}
 	if h.naming > 0 {
 		e.Starting = []int{h.naming}
 	}

@@ -24,9 +24,8 @@ func (h *OwnedChunk) looksForIdle(now time.Duration) bool {
 }
 
 // chooseHandoff chooses what another is to do: what only waits for a back-off when we have
-// nothing else, or a share of what waits for a slot when agents are idle (M8). looked says
-// that idle is all that a look for idle agents has found.
-func (h *OwnedChunk) chooseHandoff(now time.Duration, looked bool, idle []string) *protocol.Handed {
+// nothing else, or a share of what waits for a slot when agents are idle (M8).
+func (h *OwnedChunk) chooseHandoff(now time.Duration, idle []string) *protocol.Handed {
 	switch {
 	case h.m.Inventory.Map.Stop != nil || h.Chunk.Isolated():
 		return nil
@@ -38,7 +37,7 @@ func (h *OwnedChunk) chooseHandoff(now time.Duration, looked bool, idle []string
 			wait = max(wait, at-now)
 		}
 		return &protocol.Handed{Seed: h.handoffSeed(sortedItems(h.later), wait)}
-	case looked && h.handsAllOver():
+	case h.handsAllOver():
 		return h.handOverAll(idle)
 	case len(idle) == 0:
 		return nil
