@@ -176,15 +176,15 @@ func (a Follower) interruptJob(ctx context.Context, j *drover.Job, signals <-cha
 	}
 }
 
-// repeatTime is how long after a SIGINT another one can be the same Ctrl-C.
-const repeatTime = 250 * time.Millisecond
+// RepeatTime is how long after a SIGINT another one can be the same Ctrl-C.
+const RepeatTime = 250 * time.Millisecond
 
-// dropRepeats drops the SIGINTs that come within repeatTime. They are the same Ctrl-C:
+// dropRepeats drops the SIGINTs that come within RepeatTime. They are the same Ctrl-C:
 // timeout and npm hand on to their child what the terminal, or timeout itself, has sent to
 // the child's process group as well. drover's line about a Ctrl-C is printed after it, so
 // that a Ctrl-C that answers the line is always another.
 func dropRepeats(signals <-chan os.Signal) {
-	over := time.NewTimer(repeatTime)
+	over := time.NewTimer(RepeatTime)
 	defer over.Stop()
 	for {
 		select {

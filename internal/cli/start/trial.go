@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,7 +31,8 @@ func (a trial) runDrill(ctx context.Context, t trialFlags, p *drover.Plan) error
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
 		a.Note("\nStopping: the drill's job is cancelled; sent SIGTERM to the running items (Ctrl-C again does not wait for them)")
-		stop() // a second Ctrl-C ends drover; the agents end by themselves
+		time.Sleep(follow.RepeatTime) // a SIGINT until then is the same Ctrl-C
+		stop()                        // a second Ctrl-C ends drover; the agents end by themselves
 	})()
 	a.Note("%s", seedLine(t.seed))
 	r, err := p.Drill(ctx, drover.DrillOptions{Items: t.pilot, Seed: t.seed, Told: a.noteDrillEvent})
