@@ -144,6 +144,10 @@ func TestPartsOfAHint(t *testing.T) {
 	if again := fault.New(fault.Invalid, fault.MarkedHint(err), "b"); !slices.Equal(fault.HintParts(again), want) {
 		t.Errorf("parts of the second are %v", fault.HintParts(again))
 	}
+	// A file's name may have backquotes, too.
+	if got, want := fault.HintParts(fault.New(fault.Invalid, "Type `chmod +x a`b`c`, or look at a`b`c.", "c")), []fault.Part{{fault.Words, "Type "}, {fault.Shell, "chmod +x a`b`c"}, {fault.Words, ", or look at a`b`c."}}; !slices.Equal(got, want) {
+		t.Errorf("a name with backquotes gives the parts %v", got)
+	}
 	typed := "drover map --shell 'echo `date`'"
 	if got := fault.HintParts(fault.New(fault.Invalid, "Type "+fault.Mark(typed), "c")); !slices.Equal(got, []fault.Part{{fault.Words, "Type "}, {fault.Command, typed}}) {
 		t.Errorf("a marked command with backquotes has the parts %v", got)

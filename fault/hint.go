@@ -77,7 +77,8 @@ const inMark = "\x00"
 // a user typed.
 func Mark(typed string) string { return "`" + strings.ReplaceAll(typed, "`", inMark) + "`" }
 
-// Parts divides a marked hint. A backquote without another one after it is a word's own.
+// Parts divides a marked hint. A mark begins before a word and ends after one, so that the
+// backquotes in "a`b" are the word's own.
 func Parts(hint string) (parts []Part) {
 	add := func(k PartKind, text string) {
 		if text != "" {
@@ -85,13 +86,13 @@ func Parts(hint string) (parts []Part) {
 		}
 	}
 	for {
-		words, rest, opened := strings.Cut(hint, "`")
-		typed, rest, closed := strings.Cut(rest, "`")
-		if !opened || !closed {
+		from, to := findMark(hint)
+		if to < 0 {
 			add(Words, hint)
 			return parts
 		}
-		add(Words, words)
+		add(Words, hint[:from])
+		typed := hint[from+1 : to]
 		switch {
 		case strings.HasPrefix(typed, "drover "):
 			add(Command, typed)
@@ -100,6 +101,21 @@ func Parts(hint string) (parts []Part) {
 		default:
 			add(Shell, typed)
 		}
-		hint = rest
+		hint = hint[to+1:]
 	}
+}
+
+// findMark finds the backquotes of the first mark; to is -1 where there is none.
+func findMark(hint string) (from, to int) {
+	from = -1
+	for at, c := range []byte(hint) {
+		switch {
+		case c != '`':
+		case from < 0 && (at == 0 || strings.IndexByte(" (", hint[at-1]) >= 0):
+			from = at
+		case from >= 0 && (at == len(hint)-1 || strings.IndexByte(" .,;:?)", hint[at+1]) >= 0):
+			return from, at
+		}
+	}
+	return from, -1
 }

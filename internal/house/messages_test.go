@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/drover-run/drover/fault"
 )
 
 var writeMessages = flag.Bool("messages", false, "write docs/messages.md anew")
@@ -413,10 +415,7 @@ func hintCell(hint string) string {
 	return strings.Join(parts, "`")
 }
 
-var (
-	marked    = regexp.MustCompile("`[^`]*`")
-	typedWord = regexp.MustCompile(`\bdrover ([a-z]+)|(?:^|[\s(])(--?[a-zA-Z][\w-]*)`)
-)
+var typedWord = regexp.MustCompile(`\bdrover ([a-z]+)|(?:^|[\s(])(--?[a-zA-Z][\w-]*)`)
 
 // TestHintsMarkWhatCanBeTyped: a front end that is no command line finds commands and
 // options by their backquotes, and so a bold word on a terminal does.
@@ -433,10 +432,16 @@ func TestHintsMarkWhatCanBeTyped(t *testing.T) {
 		if m.kind != faults {
 			continue
 		}
-		if strings.Count(m.hint, "`")%2 != 0 {
-			t.Errorf("%s: a backquote without another one in %q", m.folder, m.hint)
+		var read strings.Builder // what is no part of a mark
+		for _, p := range fault.Parts(m.hint) {
+			if p.Kind == fault.Words {
+				read.WriteString(p.Text)
+			}
 		}
-		for _, found := range typedWord.FindAllStringSubmatch(marked.ReplaceAllString(m.hint, ""), -1) {
+		if strings.Contains(read.String(), "`") {
+			t.Errorf("%s: a backquote that marks nothing in %q", m.folder, m.hint)
+		}
+		for _, found := range typedWord.FindAllStringSubmatch(read.String(), -1) {
 			if found[2] != "" || strings.Contains(string(reference), "\n## drover "+found[1]+"\n") {
 				t.Errorf("%s: %q stands without backquotes in the hint %q", m.folder, strings.TrimSpace(found[0]), m.hint)
 			}

@@ -75,6 +75,14 @@ func TestErrorsArePrintedInOneShape(t *testing.T) {
 	}
 }
 
+func TestWhatCanBeTypedIsBold(t *testing.T) {
+	var said bytes.Buffer
+	(&App{Err: &said, Colour: true}).PrintError(fault.New(fault.Full, "Go on: `drover resume \x1b[2Jab12`, \x1b[31mor wait.", "place job: no room"))
+	if want := "drover: place job: no room\n  Go on: \x1b[1mdrover resume \\x1b[2Jab12\x1b[0m, \\x1b[31mor wait.\n"; said.String() != want {
+		t.Errorf("%q, want %q", said.String(), want)
+	}
+}
+
 func TestQuietIsQuietAndColourIsAsked(t *testing.T) {
 	var said bytes.Buffer
 	a := &App{Err: &said, Quiet: true}

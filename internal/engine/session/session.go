@@ -101,7 +101,7 @@ func (s *Session) Driver(target string) (driver.Opened, error) {
 		known = append(known, n)
 	}
 	slices.Sort(known)
-	return driver.Opened{}, fault.New(fault.Invalid, "Use `--on "+strings.Join(known, ", --on ")+"`.", "choose target: %q is unknown", target)
+	return driver.Opened{}, fault.New(fault.Invalid, "Use `--on "+strings.Join(known, "`, `--on ")+"`.", "choose target: %q is unknown", target)
 }
 
 // ApplyTargetName puts what a user's own name for a target means in its place. From then on

@@ -50,7 +50,7 @@ func (t *Template) CheckNames(ctx context.Context, all func() iter.Seq2[manifest
 			return true
 		}
 		if other, had := first[name]; had {
-			found = fault.New(fault.Invalid, "Put the item's number into the name: `--out "+QuoteWord(withNumber(pattern(t.outs[out])))+"`.",
+			found = fault.New(fault.Invalid, "Put the item's number into the name: "+fault.Mark("--out "+QuoteWord(withNumber(pattern(t.outs[out]))))+".",
 				"check --out: items %d and %d would both write %q", other, item, name)
 			return false
 		}

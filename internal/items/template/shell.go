@@ -329,7 +329,7 @@ func noShellText(args []string, pieces [][]piece) error {
 			continue
 		}
 		name := path.Base(arg)
-		return fault.New(fault.Invalid, "Use `drover map --shell "+QuoteWord(args[at])+"`, or hand it over: `"+name+` -c '... "$1" ...' `+name+" {}`.",
+		return fault.New(fault.Invalid, "Use "+fault.Mark("drover map --shell "+QuoteWord(args[at]))+", or hand it over: `"+name+` -c '... "$1" ...' `+name+" {}`.",
 			"read command: {%s} is in the text of %s -c, where an item could run commands", pieces[at][bad].text, name)
 	}
 	return nil
