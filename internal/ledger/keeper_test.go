@@ -106,6 +106,39 @@ func TestTheEnginesWordIsSpentWhenTheAgentJoinsAgain(t *testing.T) {
 	}
 }
 
+// An engine has started an agent again under the index of one that is dead.
+func TestAMachineWorksThatHasANewAgent(t *testing.T) {
+	d := newDesk(t)
+	j := d.submit(nil)
+	beat := func(agent string, n int) {
+		d.check(liveness.WriteHeartbeat(t.Context(), d.World, j.Path(), protocol.Heartbeat{Agent: agent, Counter: int64(n)}))
+	}
+	d.write(j, protocol.JobEntry{Placed: &protocol.Placed{Placement: 1, Agents: 1}}, opened(1, protocol.First))
+	d.join(j, 1, 0, protocol.Join{Agent: "1-0-a"})
+	beat("1-0-a", 0)
+	k := attached.NewKeeper(d.World, j, "cli-1")
+	rows := []attached.Machine{{Placement: 1, Alive: true}}
+	d.keep(k, rows)
+	d.pass(protocol.HeartbeatEvery)
+	d.keep(k, rows)
+	d.write(j, opened(2, protocol.Lost))
+	d.join(j, 2, 0, protocol.Join{Agent: "1-0-b"})
+	for n := range 10 {
+		beat("1-0-b", n)
+		d.pass(protocol.HeartbeatEvery)
+		if d.keep(k, rows); len(k.Run().Placed) != 1 {
+			t.Fatalf("%d placements, and the only machine has an agent that was just heard of", len(k.Run().Placed))
+		}
+	}
+	for range 7 {
+		d.pass(protocol.HeartbeatEvery)
+		d.keep(k, rows)
+	}
+	if len(k.Run().Placed) != 2 {
+		t.Errorf("%d placements, and no agent of the only machine was heard of for a lease", len(k.Run().Placed))
+	}
+}
+
 // hung is a store that takes long to answer one request, and what happens meanwhile.
 type hung struct {
 	store.Bucket

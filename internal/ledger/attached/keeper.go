@@ -244,17 +244,23 @@ func (k *placements) countFailedPlacement(n int, machines []Machine) {
 	k.failedPlacements++
 }
 
-// workingMachines counts the machines that live with an agent that was heard of within a
-// lease: one that hangs is replaced, and finds its rank taken if it comes back.
+// workingMachines counts the machines that live, without those with agents of which none was
+// heard of within a lease: one that hangs is replaced, and finds its rank taken if it comes back.
+// A machine may have had several agents, as an engine starts it again under its index.
 func (k *placements) workingMachines(machines []Machine) (n int) {
-	silent := map[[2]int]bool{}
+	heard, silent := map[[2]int]bool{}, map[[2]int]bool{}
 	for agent := range k.observer.Seen {
-		if placement, index, ok := liveness.PlacementAndIndex(agent); ok && k.observer.DeathOf(agent) != liveness.Alive {
-			silent[[2]int{placement, index}] = true
+		placement, index, ok := liveness.PlacementAndIndex(agent)
+		switch at := [2]int{placement, index}; {
+		case !ok:
+		case k.observer.DeathOf(agent) == liveness.Alive:
+			heard[at] = true
+		default:
+			silent[at] = true
 		}
 	}
 	for _, m := range machines {
-		if m.Alive && !silent[[2]int{m.Placement, m.Index}] {
+		if at := [2]int{m.Placement, m.Index}; m.Alive && (heard[at] || !silent[at]) {
 			n++
 		}
 	}
