@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
@@ -67,7 +68,8 @@ type Needs struct {
 	// each slot.
 	Slots int
 	// Detail is what a target's name says after its slash, as gpu in slurm/gpu;
-	// "": the target's own choice.
+	// "": the target's own choice. For a job that was submitted it is the Detail of its Offer,
+	// if that had one.
 	Detail string
 	// Time is how long the program may run, for engines that want to know; 0: as
 	// long as the target allows.
@@ -128,7 +130,12 @@ type Said struct {
 
 // Offer is a target's answer to Needs.
 type Offer struct {
-	Fits    bool
+	Fits bool
+	// Detail is what Needs.Detail, which may be short or "", means in full, for a target with names
+	// that may come to mean another place: a cluster, region or account. It is the Detail of
+	// all Handles of the job, and of its later Needs. It has no control characters. "": handles
+	// of this target have no Detail.
+	Detail  string
 	Reason  string   // why not, in one sentence, when it does not fit
 	Hint    string   // what to do about it, in one sentence with something to paste; "": ask for less
 	Missing []string // the permissions that are missing, and the party that can grant each
@@ -211,10 +218,11 @@ func (b Boot) Argv(placement, index int) []string {
 }
 
 // Handle names the agents of one placement on one target, for ever. It follows
-// from the job's id and the placement, so that it is never lost, and is
-// printable: "local:v1:7fk2...:1".
+// from the job's record and the placement, so that it is never lost, and is
+// printable: "local:v1:7fk2...:1", "kube/train@prod:v1:7fk2...:1".
 type Handle struct {
 	Target    string
+	Detail    string // the Offer's
 	Job       string
 	Placement int
 }
@@ -230,18 +238,23 @@ const handleFormat = "v1"
 
 // String is the handle's printable, versioned form.
 func (h Handle) String() string {
-	return fmt.Sprintf("%s:%s:%s:%d", h.Target, handleFormat, h.Job, h.Placement)
+	return fmt.Sprintf("%s:%s:%s:%d", job.JoinTarget(h.Target, h.Detail), handleFormat, h.Job, h.Placement)
 }
 
 // ParseHandle reads what String wrote.
 func ParseHandle(text string) (Handle, error) {
 	var h Handle
 	parts := strings.Split(text, ":")
-	if len(parts) != 4 || parts[1] != handleFormat {
+	n := len(parts) - 3 // a Detail may have colons, as an address has
+	if n < 1 || parts[n] != handleFormat {
 		return h, fmt.Errorf("read handle: %q is not a handle of this version of drover", text)
 	}
-	h.Target, h.Job = parts[0], parts[2]
-	if _, err := fmt.Sscanf(parts[3], "%d", &h.Placement); err != nil || h.String() != text {
+	h.Target, h.Detail = job.SplitTarget(strings.Join(parts[:n], ":"))
+	h.Job = parts[n+1]
+	if h.Target == "" || strings.Contains(h.Target, ":") || strings.ContainsFunc(h.Detail, unicode.IsControl) {
+		return h, fmt.Errorf("read handle: %q has no target", text)
+	}
+	if _, err := fmt.Sscanf(parts[n+2], "%d", &h.Placement); err != nil || h.String() != text {
 		return h, fmt.Errorf("read handle: %q has no placement", text)
 	}
 	return h, nil

@@ -3,11 +3,11 @@ package drover
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
 )
 
 // TargetSetup is what a target stands on in an account or cluster, for one project and
@@ -93,6 +93,6 @@ func (c *Client) setupTarget(target string, args []string) (on, detail string, a
 	if t, ok := c.engine.Targets[target]; ok {
 		on, all = t.On, t.Args
 	}
-	_, detail, _ = strings.Cut(on, "/")
+	_, detail = job.SplitTarget(on)
 	return on, detail, slices.Concat(all, args)
 }

@@ -76,7 +76,7 @@ func (c *Client) Offer(ctx context.Context, target string, n driver.Needs) (driv
 	if err != nil {
 		return driver.Offer{}, err
 	}
-	_, n.Detail, _ = strings.Cut(on, "/")
+	_, n.Detail = job.SplitTarget(on)
 	n.Args = slices.Concat(args, n.Args)
 	return d.Offer(ctx, n)
 }

@@ -48,6 +48,10 @@ type Job struct {
 	// SettingsKey is a digest of the spec's settings and of Inherited: of a task without
 	// a name, jobs with another one may be another task's (ledger.Beside).
 	SettingsKey string `json:"settings_key,omitempty"`
+	// Detail names the place of its agents in full, as the target did when the job was
+	// submitted: a short name, such as that of a target alone, may come to mean another place.
+	// "": what Spec.On says.
+	Detail string `json:"detail,omitempty"`
 	// Image is the container image that its agents run in, as exactly as the target
 	// can name it; "": the target's own choice, if it has containers. ImageBuilt is
 	// the digest of the Dockerfile and the files that drover built it from; "": it
@@ -63,6 +67,15 @@ type Job struct {
 	Folder string    `json:"folder,omitempty"` // where it was typed
 	At     time.Time `json:"at"`
 	Drover string    `json:"drover,omitempty"` // version that submitted it
+}
+
+// Target is where its agents are, as SplitTarget reads it.
+func (j Job) Target() string {
+	if j.Detail == "" {
+		return j.Spec.On
+	}
+	name, _ := SplitTarget(j.Spec.On)
+	return JoinTarget(name, j.Detail)
 }
 
 // Code is what was shipped.

@@ -31,9 +31,23 @@ type Target struct {
 	Store string `json:"store,omitempty"`
 }
 
+// SplitTarget parts a target as it is typed, such as slurm/gpu, into its name and its detail.
+func SplitTarget(on string) (name, detail string) {
+	name, detail, _ = strings.Cut(on, "/")
+	return name, detail
+}
+
+// JoinTarget is a target as SplitTarget reads it.
+func JoinTarget(name, detail string) string {
+	if detail == "" {
+		return name
+	}
+	return name + "/" + detail
+}
+
 // Base is the target without its detail.
 func (t Target) Base() string {
-	base, _, _ := strings.Cut(t.On, "/")
+	base, _ := SplitTarget(t.On)
 	return base
 }
 

@@ -52,6 +52,10 @@ type Place struct {
 	// here announces nothing.
 	Warn func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member)
 
+	// Move makes a target's name without a detail mean another place from now on. Nil: it
+	// always means the same one.
+	Move func(t *testing.T, d driver.Driver)
+
 	// LoseAnswer makes the next Start happen, and loses its answer. Nil: what Start asks for
 	// is done before it returns, or by another process.
 	LoseAnswer func(d driver.Driver)
@@ -82,6 +86,9 @@ type stage struct {
 	d     driver.Driver
 	marks string
 	job   string
+	// detail is what the target's name means in full when the promise begins; "": it is all that
+	// can be said
+	detail string
 }
 
 func newStage(t *testing.T, place Place) *stage {
@@ -101,6 +108,7 @@ func newStage(t *testing.T, place Place) *stage {
 	s.again = place.Open(t)
 	s.d = s.again()
 	t.Cleanup(func() { s.removeAll() })
+	s.detail = s.offerForOne(driver.Needs{}).Detail
 	return s
 }
 
@@ -152,7 +160,7 @@ func (s *stage) newRequest(p, agents int, script Script) driver.Request {
 		boot = driver.Boot{Binary: program, Store: s.marks, Env: script.Environ()}
 	}
 	boot.Job = "suite/task/" + s.job
-	return driver.Request{Job: s.job, Placement: p, Agents: agents, Needs: driver.Needs{Agents: agents}, Run: boot}
+	return driver.Request{Job: s.job, Placement: p, Agents: agents, Needs: driver.Needs{Agents: agents, Detail: s.detail}, Run: boot}
 }
 
 // startPlacement starts a placement and expects the handle that follows from its name.
@@ -162,8 +170,8 @@ func (s *stage) startPlacement(d driver.Driver, r driver.Request) driver.Handle 
 	if err != nil {
 		s.Fatalf("Start(placement %d): %v", r.Placement, err)
 	}
-	if h.Target == "" || h.Job != r.Job || h.Placement != r.Placement {
-		s.Fatalf("Start(%s, placement %d) gives the handle %+v", r.Job, r.Placement, h)
+	if h.Target == "" || h.Detail != s.detail || h.Job != r.Job || h.Placement != r.Placement {
+		s.Fatalf("Start(%s, placement %d) at %q gives the handle %+v", r.Job, r.Placement, s.detail, h)
 	}
 	return h
 }

@@ -48,6 +48,7 @@ var promises = []struct {
 	{"stop with remove waits for agents that are still ending", stopRemovesLater},
 	{"list names live and ended handles to any process", lists},
 	{"handles print and parse", handlesPrint},
+	{"a handle leads to the place that the target's name meant", staysWhereItIs},
 	{"an offer fits, or says why not", offers},
 	{"a price can be looked up again", pricesHaveSources},
 	{"what is asked of machines holds, or is refused", askedOfMachines},
@@ -157,7 +158,7 @@ func refusesHostile(s *stage) {
 		if h, err := s.d.Start(ctx, r); fault.KindOf(err) != fault.Invalid {
 			s.Errorf("job %q: Start gives %v, %v; want a fault of kind invalid", id, h, err)
 		}
-		h := driver.Handle{Target: victim.Target, Job: id, Placement: 1}
+		h := driver.Handle{Target: victim.Target, Detail: victim.Detail, Job: id, Placement: 1}
 		if m, err := s.d.Status(ctx, h); len(m) != 0 || (err != nil && fault.KindOf(err) != fault.Invalid) {
 			s.Errorf("job %q: Status gives %v, %v; want no members", id, m, err)
 		}
@@ -255,9 +256,9 @@ func takenIsNotLost(s *stage) {
 func unknownHandle(s *stage) {
 	known := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
 	for _, h := range []driver.Handle{
-		{Target: known.Target, Job: newID(), Placement: 1},
-		{Target: known.Target, Job: known.Job, Placement: 2},
-		{Target: known.Target + "x", Job: known.Job, Placement: 1},
+		{Target: known.Target, Detail: known.Detail, Job: newID(), Placement: 1},
+		{Target: known.Target, Detail: known.Detail, Job: known.Job, Placement: 2},
+		{Target: known.Target + "x", Detail: known.Detail, Job: known.Job, Placement: 1},
 		{},
 	} {
 		if m, err := s.d.Status(context.Background(), h); err != nil || len(m) != 0 {
@@ -307,7 +308,7 @@ func stopTwice(s *stage) {
 	s.waitUntilGone(h)
 	s.stopPlacement(h, never, false)
 	s.stopPlacement(h, 0, false)
-	s.stopPlacement(driver.Handle{Target: h.Target, Job: newID(), Placement: 1}, 0, true)
+	s.stopPlacement(driver.Handle{Target: h.Target, Detail: h.Detail, Job: newID(), Placement: 1}, 0, true)
 	s.stopPlacement(h, 0, true)
 	s.stopPlacement(h, 0, true)
 	s.waitUntil("the place has forgotten the handle", func() bool { return len(s.readStatus(h)) == 0 })
@@ -354,6 +355,36 @@ func handlesPrint(s *stage) {
 	back, err := driver.ParseHandle(h.String())
 	if err != nil || back != h {
 		s.Errorf("ParseHandle(%q) gives %+v, %v; want %+v", h, back, err, h)
+	}
+}
+
+// staysWhereItIs expects that agents are found where they were started, whatever the target's
+// name means later, and nowhere else.
+func staysWhereItIs(s *stage) {
+	r := s.newRequest(1, 1, Script{Stay: true})
+	h := s.startAndWait(r)
+	if s.place.Move != nil {
+		s.place.Move(s.T, s.d)
+		if o := s.offerForOne(driver.Needs{}); o.Detail == s.detail {
+			s.Fatalf("the target's name still means %q", o.Detail)
+		}
+	}
+	if o := s.offerForOne(driver.Needs{Detail: s.detail}); o.Detail != s.detail {
+		s.Errorf("Offer at %q means %q", s.detail, o.Detail)
+	}
+	if again := s.startPlacement(s.again(), r); again != h {
+		s.Errorf("the second Start gives %s, the first gave %s", again, h)
+	}
+	if held := s.listOwnHandles(); !slices.Equal(held, []driver.Handle{h}) {
+		s.Errorf("List has %v, want %v", held, h)
+	}
+	if members := s.waitUntilRunning(h); len(members) != 1 {
+		s.Errorf("Status(%s) has %d members of 1", h, len(members))
+	}
+	other := h
+	other.Detail += "x"
+	if m, err := s.d.Status(context.Background(), other); err == nil && len(m) != 0 {
+		s.Errorf("Status(%s) gives %v, and %s was started", other, m, h)
 	}
 }
 

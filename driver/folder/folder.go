@@ -44,7 +44,7 @@ const stale = time.Hour
 // Folder is the path of h's placement in a driver's folder. ok is false for a handle that the
 // target's Start never gave: a handle of another target, or with a name that no file can have.
 func Folder(dir, target string, h driver.Handle) (path string, ok bool) {
-	if h.Target != target || !job.ValidID(h.Job) || h.Placement < 1 {
+	if h.Target != target || h.Detail != "" || !job.ValidID(h.Job) || h.Placement < 1 {
 		return "", false
 	}
 	return filepath.Join(dir, h.Job+"-"+strconv.Itoa(h.Placement)), true

@@ -71,17 +71,24 @@ func NewEngine(s *store.Store, run func(context.Context, EngineAgent) error, o E
 }
 
 // remoteDriver is the target's driver.
-type remoteDriver struct{ *remote.Driver }
+type remoteDriver struct {
+	*remote.Driver
+	e *Engine
+}
 
 // Offer is that of New's driver.
-func (remoteDriver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
-	return New(nil).Offer(ctx, n)
+func (d remoteDriver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+	near := New(nil)
+	d.e.mu.Lock()
+	near.MoveTo(d.e.knobs.site)
+	d.e.mu.Unlock()
+	return near.Offer(ctx, n)
 }
 
 // Driver is a driver over the engine, as another process would make it.
 func (e *Engine) Driver() driver.Driver {
 	open := func(context.Context) (*store.Store, error) { return e.store, nil }
-	return remoteDriver{remote.New(Remote, e, open, remote.Options{Settle: 50 * time.Millisecond, Look: 5 * time.Millisecond})}
+	return remoteDriver{remote.New(Remote, e, open, remote.Options{Settle: 50 * time.Millisecond, Look: 5 * time.Millisecond}), e}
 }
 
 // Close kills every process and waits until they have returned.

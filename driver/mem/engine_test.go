@@ -35,6 +35,7 @@ func remotePlace(bucket func() store.Bucket, o mem.EngineOptions) drivertest.Pla
 	return drivertest.Place{
 		Open: func(t *testing.T) func() driver.Driver {
 			e := mem.NewEngine(store.New(bucket(), store.Options{}), actScript, o)
+			e.MoveTo("shelf:1")
 			t.Cleanup(e.Close)
 			return func() driver.Driver { return engineDriver{e.Driver(), e} }
 		},
@@ -48,6 +49,7 @@ func remotePlace(bucket func() store.Bucket, o mem.EngineOptions) drivertest.Pla
 		Warn: func(_ *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
 			d.(engineDriver).Warn(h, m.Index, "the machine is taken away in two minutes")
 		},
+		Move:       func(_ *testing.T, d driver.Driver) { d.(engineDriver).MoveTo("shelf:2") },
 		LoseAnswer: func(d driver.Driver) { d.(engineDriver).LoseAnswer() },
 		Looks:      looks,
 	}

@@ -20,6 +20,7 @@ type engineKnobs struct {
 	removal error         // each Remove's
 	before  func()        // each Processes; nil: nothing
 	submit  func()        // each Submit; nil: nothing
+	site    string        // as in Driver
 }
 
 func (e *Engine) turn(change func(*engineKnobs)) {
@@ -51,6 +52,9 @@ func (e *Engine) LoseAnswer() { e.turn(func(k *engineKnobs) { k.silent = true })
 
 // Spoil makes the processes of the next Submit never come up, for this reason.
 func (e *Engine) Spoil(reason string) { e.turn(func(k *engineKnobs) { k.spoilt = reason }) }
+
+// MoveTo is as in Driver.
+func (e *Engine) MoveTo(site string) { e.turn(func(k *engineKnobs) { k.site = site }) }
 
 // Kill ends the process that is agent number n, as a crash of its machine does.
 func (e *Engine) Kill(h driver.Handle, n int) {

@@ -63,6 +63,13 @@ func (d *Driver) SetPrice(p driver.Price) {
 	d.price = p
 }
 
+// MoveTo makes the place that no Detail means: agents are there that are started from now on.
+func (d *Driver) MoveTo(site string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.site = site
+}
+
 // LoseAnswer makes the next Start happen and return a fault of kind Lost.
 func (d *Driver) LoseAnswer() {
 	d.mu.Lock()

@@ -87,6 +87,7 @@ type Driver struct {
 	silent     bool   // the next Start happens, its answer is lost
 	spoilt     string // why the next Start's agents never come up
 	price      driver.Price
+	site       string // the Detail that "" means now
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -131,7 +132,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		return driver.Offer{}, context.Cause(ctx)
 	}
 	d.mu.Lock()
-	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory, Price: d.price}
+	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory, Price: d.price, Detail: cmp.Or(n.Detail, d.site)}
 	d.mu.Unlock()
 	if o.Price.Spot > 0 && (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) {
 		o.Spot, n.Spot = true, job.SpotAny
@@ -157,7 +158,6 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 
 // Start starts r.Agents goroutines.
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
-	h := driver.Handle{Target: Name, Job: r.Job, Placement: r.Placement}
 	switch {
 	case ctx.Err() != nil:
 		return driver.Handle{}, context.Cause(ctx)
@@ -166,6 +166,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	h := driver.Handle{Target: Name, Detail: cmp.Or(r.Needs.Detail, d.site), Job: r.Job, Placement: r.Placement}
 	if err := d.refusal; err != nil {
 		d.refusal = nil
 		return driver.Handle{}, err

@@ -32,7 +32,7 @@ func scripted(t *testing.T) *mem.Driver {
 		if !ok {
 			return errors.New("no script")
 		}
-		h := driver.Handle{Target: mem.Name, Job: r.Job, Placement: r.Placement}
+		h := driver.Handle{Target: mem.Name, Detail: r.Needs.Detail, Job: r.Job, Placement: r.Placement}
 		var log bytes.Buffer
 		a := drivertest.Agent{Placement: r.Placement, Index: index, Given: d.Allocation(h, index), Environ: r.Run.Env, Killed: d.Killed(h, index), Log: &log}
 		if code := s.Act(ctx, a); code != 0 {
@@ -41,6 +41,7 @@ func scripted(t *testing.T) *mem.Driver {
 		return nil
 	})
 	d.SetPrice(driver.Price{OnDemand: 0.04, Spot: 0.01, Currency: "USD", Source: "this test", Day: "2026-11-23"})
+	d.MoveTo("shelf:1")
 	t.Cleanup(d.Close)
 	return d
 }
@@ -63,6 +64,7 @@ var memPlace = drivertest.Place{
 		}
 		knobs(d).Warn(h, m.Index, "the machine is taken away in two minutes")
 	},
+	Move:       func(_ *testing.T, d driver.Driver) { knobs(d).MoveTo("shelf:2") },
 	LoseAnswer: func(d driver.Driver) { knobs(d).LoseAnswer() },
 	Pass:       func(d driver.Driver, step time.Duration) { knobs(d).Pass(step) },
 }

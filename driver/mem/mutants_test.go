@@ -146,6 +146,20 @@ var mutants = []struct {
 			return h, err
 		}
 	}},
+	{"looks where the target's name leads now", "a handle leads to the place that the target's name meant", func(d *twisted) {
+		d.status = func(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
+			o, _ := d.Driver.Offer(ctx, driver.Needs{})
+			h.Detail = o.Detail
+			return d.Driver.Status(ctx, h)
+		}
+	}},
+	{"starts where the target's name leads now", "a handle leads to the place that the target's name meant", alter(func(r *driver.Request) { r.Needs.Detail = "" })},
+	{"finds agents of all places in each", "a handle leads to the place that the target's name meant", func(d *twisted) {
+		d.status = func(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
+			h.Detail = "shelf:1"
+			return d.Driver.Status(ctx, h)
+		}
+	}},
 	{"ignores what is asked of machines", "what is asked of machines holds, or is refused", forget(func(n *driver.Needs) { n.Where = where.Expr{} })},
 	{"takes what it does not know for true", "what is asked of machines holds, or is refused", forget(func(n *driver.Needs) {
 		if len(n.Where.Names()) == 1 && n.Where.Names()[0] == where.Zone {
@@ -216,7 +230,7 @@ func alter(change func(*driver.Request)) func(*twisted) {
 // startsAgain starts an agent a second time if it is alive, or if it is not.
 func startsAgain(d *twisted, alive bool) func(context.Context, driver.Request) (driver.Handle, error) {
 	return func(ctx context.Context, r driver.Request) (driver.Handle, error) {
-		h := driver.Handle{Target: mem.Name, Job: r.Job, Placement: r.Placement}
+		h := driver.Handle{Target: mem.Name, Detail: r.Needs.Detail, Job: r.Job, Placement: r.Placement}
 		if m, _ := d.Driver.Status(ctx, h); len(m) > 0 && m[0].State.Alive() == alive {
 			s, _ := drivertest.ScriptOf(r.Run)
 			s.Stay = false
@@ -230,7 +244,7 @@ func meek(d *twisted) func(context.Context, driver.Request) (driver.Handle, erro
 	return func(ctx context.Context, r driver.Request) (driver.Handle, error) {
 		h, err := d.Driver.Start(ctx, r)
 		if fault.KindOf(err) == fault.Invalid {
-			return driver.Handle{Target: mem.Name, Job: r.Job, Placement: r.Placement}, nil
+			return driver.Handle{Target: mem.Name, Detail: r.Needs.Detail, Job: r.Job, Placement: r.Placement}, nil
 		}
 		return h, err
 	}

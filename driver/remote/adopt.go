@@ -121,7 +121,7 @@ func supervise(ctx context.Context, target string, p driver.AgentProcess, m Mach
 	if err != nil {
 		return -1, err
 	}
-	placement, err := NewRecords(s, target).Open(ctx, driver.Handle{Target: target, Job: path.Job, Placement: p.Args.Placement})
+	placement, err := NewRecords(s, target).OpenNamed(ctx, path.Job, p.Args.Placement)
 	if absent(err) {
 		return 0, ErrLeave // the placement was removed meanwhile
 	} else if err != nil {

@@ -55,7 +55,6 @@ func (d *Driver) records(ctx context.Context) (Records, error) {
 // Where another process is asking, or has died while it asked, Start waits, up to
 // Options.Settle.
 func (d *Driver) Start(ctx context.Context, q driver.Request) (driver.Handle, error) {
-	h := driver.Handle{Target: d.target, Job: q.Job, Placement: q.Placement}
 	r, err := d.records(ctx)
 	if err != nil {
 		return driver.Handle{}, err
@@ -67,7 +66,7 @@ func (d *Driver) Start(ctx context.Context, q driver.Request) (driver.Handle, er
 	if err := d.submit(ctx, r, p, q, fresh); err != nil {
 		return driver.Handle{}, err
 	}
-	return h, nil
+	return p.Handle, nil
 }
 
 // submit makes the engine start the placement once, as far as that can be known.

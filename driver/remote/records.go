@@ -95,6 +95,7 @@ func NewRecords(s *store.Store, target string) Records { return Records{s, targe
 type Request struct {
 	V      int      `json:"v"`
 	Nonce  string   `json:"nonce"`
+	Detail string   `json:"detail,omitempty"` // as in driver.Handle
 	Agents int      `json:"agents"`
 	Store  string   `json:"store"`
 	Job    string   `json:"job"` // project/task/job
@@ -170,7 +171,7 @@ func (r Records) names(h driver.Handle) bool {
 // Create records a request, unless there is a record of the same name: then it gives that
 // record, and fresh is false.
 func (r Records) Create(ctx context.Context, q driver.Request) (p *Placement, fresh bool, err error) {
-	h := driver.Handle{Target: r.target, Job: q.Job, Placement: q.Placement}
+	h := driver.Handle{Target: r.target, Detail: q.Needs.Detail, Job: q.Job, Placement: q.Placement}
 	switch {
 	case ctx.Err() != nil:
 		return nil, false, context.Cause(ctx)
@@ -181,7 +182,7 @@ func (r Records) Create(ctx context.Context, q driver.Request) (p *Placement, fr
 	case !isOf(h, q.Run.Job):
 		return nil, false, fault.New(fault.Invalid, "", "start agents: %s: %.80q is not the path of its job", h, q.Run.Job)
 	}
-	mine := Request{V: version, Nonce: nonce(), Agents: q.Agents, Store: q.Run.Store, Job: q.Run.Job, Env: q.Run.Env}
+	mine := Request{V: version, Nonce: nonce(), Detail: h.Detail, Agents: q.Agents, Store: q.Run.Store, Job: q.Run.Job, Env: q.Run.Env}
 	held, fresh, err := createJSON(ctx, r.store, r.requestKey(h), mine)
 	if err != nil {
 		return nil, false, err
@@ -198,6 +199,16 @@ func isOf(h driver.Handle, path string) bool {
 
 // Open reads the record of h. The error is fs.ErrNotExist where there is none.
 func (r Records) Open(ctx context.Context, h driver.Handle) (*Placement, error) {
+	p, err := r.OpenNamed(ctx, h.Job, h.Placement)
+	if err == nil && p.Handle != h {
+		return nil, fs.ErrNotExist // it is in another place
+	}
+	return p, err
+}
+
+// OpenNamed is Open for a process that does not know the Detail of its handle, such as an agent.
+func (r Records) OpenNamed(ctx context.Context, jobID string, placement int) (*Placement, error) {
+	h := driver.Handle{Target: r.target, Job: jobID, Placement: placement}
 	if !r.names(h) {
 		return nil, fs.ErrNotExist
 	}
@@ -221,10 +232,12 @@ func (r Records) read(h driver.Handle, body []byte) (*Placement, error) {
 	if req.Agents < 1 || req.Agents > maxAgents || len(req.Nonce) < 8 || store.CheckKey(req.Nonce) != nil || strings.Contains(req.Nonce, "/") || !isOf(h, req.Job) {
 		return nil, damaged(key)
 	}
+	h.Detail = req.Detail
 	return r.placement(h, req), nil
 }
 
-// List names all placements, in the order of their keys.
+// List names all placements, in the order of their keys. The handle of a damaged request has no
+// Detail.
 func (r Records) List(ctx context.Context) (all []driver.Handle, err error) {
 	prefix := r.requestsPrefix()
 	for o, err := range r.store.List(ctx, prefix) {
@@ -237,8 +250,30 @@ func (r Records) List(ctx context.Context) (all []driver.Handle, err error) {
 			all = append(all, h)
 		}
 	}
-	return all, nil
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.SetLimit(atOnce)
+	for i := range all {
+		reads.Go(func() error {
+			p, err := r.OpenNamed(ctx, all[i].Job, all[i].Placement)
+			switch {
+			case err == nil:
+				all[i] = p.Handle
+			case absent(err):
+				all[i].Job = "" // removed meanwhile
+			case !isDamage(err):
+				return err
+			}
+			return nil
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(h driver.Handle) bool { return h.Job == "" }), nil
 }
+
+// atOnce is how many requests List reads at once.
+const atOnce = 16
 
 // readNumber reads a number of a key; it gives -1 for any other text.
 func readNumber(text string) int {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
@@ -27,7 +26,7 @@ func (e planner) applyDirectives(s job.Spec) (job.Spec, driver.Said, error) {
 	if t, ok := e.Targets[on]; ok {
 		on = t.On
 	}
-	target, _, _ := strings.Cut(on, "/")
+	target, _ := job.SplitTarget(on)
 	read := e.Drivers[target].Script
 	if read == nil {
 		return s, said, nil

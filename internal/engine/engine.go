@@ -214,14 +214,14 @@ func (e *Engine) Members(ctx context.Context, j job.Job, placement int) ([]drive
 	if err != nil {
 		return nil, err
 	}
-	return d.Status(ctx, e.PlacementHandle(j.Path(), j.Spec.On, placement))
+	return d.Status(ctx, e.PlacementHandle(j, placement))
 }
 
 // listMachines asks a driver about every placement of a job.
 func (e *Engine) listMachines(ctx context.Context, d driver.Opened, j job.Job, placed []protocol.Placed) ([]attached.Machine, error) {
 	var rows []attached.Machine
 	for _, pl := range placed {
-		members, err := d.Status(ctx, e.PlacementHandle(j.Path(), j.Spec.On, pl.Placement))
+		members, err := d.Status(ctx, e.PlacementHandle(j, pl.Placement))
 		if err != nil {
 			return nil, fmt.Errorf("ask %s about job %s: %w", j.Spec.On, j.Short, err)
 		}
@@ -276,7 +276,7 @@ func (e *Engine) stopAgents(ctx context.Context, p job.Path, grace time.Duration
 		return rep, d, err
 	}
 	for _, pl := range rep.Run.Placed {
-		if err := d.Stop(ctx, e.PlacementHandle(p, pl.Target, pl.Placement), grace, false); err != nil {
+		if err := d.Stop(ctx, e.PlacementHandle(rep.Job, pl.Placement), grace, false); err != nil {
 			return rep, d, err
 		}
 	}
@@ -331,7 +331,7 @@ func (e *Engine) Clean(ctx context.Context, p job.Path) error {
 		return err
 	}
 	for _, pl := range rep.Run.Placed {
-		if err := d.Stop(ctx, e.PlacementHandle(p, pl.Target, pl.Placement), lastMinutes, true); err != nil {
+		if err := d.Stop(ctx, e.PlacementHandle(rep.Job, pl.Placement), lastMinutes, true); err != nil {
 			return err
 		}
 	}

@@ -317,6 +317,33 @@ func TestACancelOfAJobNobodyWorksOnSettlesIt(t *testing.T) {
 	}
 }
 
+func TestAJobStaysWhereItsTargetsNameLedAtSubmit(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.mem.MoveTo("shelf:1")
+	began := make(chan [2]int, 1)
+	d.does(untilTold(began))
+	p := d.submit(spec())
+	wait := d.attend(t.Context(), d.Engine, p)
+	<-began
+	d.mem.MoveTo("shelf:2")
+	j := d.load(p)
+	if rep := d.look(p); j.Spec.On != "mem" || j.Target() != "mem/shelf:1" || rep.Run.Placed[0].Target != "mem/shelf:1" {
+		t.Errorf("the job was submitted to %q, is at %q, and its placement at %q", j.Spec.On, j.Target(), rep.Run.Placed[0].Target)
+	}
+	members, err := d.other("cli-2").Members(t.Context(), j, 1)
+	if d.check(err); len(members) != 1 || !members[0].State.Alive() {
+		t.Errorf("the target has the members %+v", members)
+	}
+	_, err = d.other("cli-2").Cancel(t.Context(), p, "")
+	d.check(err)
+	_, err = wait()
+	d.check(err)
+	if held, err := d.mem.List(t.Context()); err != nil || len(held) > 0 {
+		t.Errorf("the target still holds %v (%v)", held, err)
+	}
+}
+
 func TestTargetsAreFoundByTheirFirstWord(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

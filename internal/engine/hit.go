@@ -60,7 +60,7 @@ func (e *Engine) giveNotice(ctx context.Context, j job.Job, b protocol.Heartbeat
 	if err != nil {
 		return false, err
 	}
-	err = d.Stop(ctx, e.PlacementHandle(j.Path(), j.Spec.On, placement), time.Duration(j.Spec.Grace), false)
+	err = d.Stop(ctx, e.PlacementHandle(j, placement), time.Duration(j.Spec.Grace), false)
 	return err == nil, err
 }
 

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -26,7 +27,7 @@ import (
 // as were said to run at once, else one.
 func needs(s job.Spec) driver.Needs {
 	n := driver.Needs{Agents: s.Nodes, CPUs: s.CPUs, Memory: int64(s.Memory), GPUs: s.GPUs}
-	target, detail, _ := strings.Cut(s.On, "/")
+	target, detail := job.SplitTarget(s.On)
 	n.Detail, n.Args = detail, s.ArgsOf(target)
 	n.Machine, n.Spot, n.Disk = s.Machines(), s.Spot, int64(s.Disk)
 	n.Where, _ = where.Parse(s.Where) // it was checked before the job was made
@@ -67,6 +68,7 @@ func labels(s job.Spec) map[string]string {
 // its content.
 func needsOf(j job.Job) driver.Needs {
 	n := needs(j.Spec)
+	n.Detail = cmp.Or(j.Detail, n.Detail)
 	n.Place.Image, n.Place.Python, n.Place.Seen = j.Image, j.Python, j.Seen
 	n.Labels["job"] = j.ID
 	return n
@@ -367,7 +369,8 @@ func (e submitter) buildImage(ctx context.Context, p *Plan) (err error) {
 	return err
 }
 
-// setContainer is what a planned job's agents run in.
-func (p *Plan) setContainer(j *job.Job) {
+// setPlace is where a planned job's agents run, and in what.
+func (p *Plan) setPlace(j *job.Job) {
+	j.Detail = p.Offer.Detail
 	j.Image, j.ImageBuilt, j.Python, j.Seen = p.Image.Reference, p.Image.Built, p.Image.Python, p.seen
 }

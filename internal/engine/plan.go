@@ -273,7 +273,7 @@ func (e submitter) storeJob(ctx context.Context, p *Plan) (job.Job, error) {
 	c := e.Caller
 	j := job.Job{V: job.Format, Spec: p.Spec, Since: p.since, StateSince: p.stateSince, Environment: p.Environment.Digest, Interpreter: p.Environment.Active, Inputs: map[string]string{}, Contents: p.Contents,
 		User: c.User, Host: c.Host, Folder: c.Folder, At: e.World.Store.Clock().Now().UTC(), Drover: c.Version}
-	p.setContainer(&j)
+	p.setPlace(&j)
 	if p.inherited == nil && p.Properties.Inherits() { // the first command of this user on this machine
 		p.inherited = e.inherited(p.Spec, true)
 	}

@@ -89,7 +89,7 @@ func (s *Session) PollInterval() time.Duration {
 
 // Driver finds the driver for a target such as "local" or "slurm/gpu".
 func (s *Session) Driver(target string) (driver.Opened, error) {
-	name, _, _ := strings.Cut(target, "/")
+	name, _ := job.SplitTarget(target)
 	if d, ok := s.Drivers[name]; ok {
 		return d, nil
 	}
@@ -117,10 +117,10 @@ func (s *Session) ApplyTargetName(spec job.Spec) (job.Spec, error) {
 	return t.Apply(spec.On, spec)
 }
 
-// PlacementHandle names a placement of a job to the driver of a target.
-func (s *Session) PlacementHandle(p job.Path, target string, placement int) driver.Handle {
-	name, _, _ := strings.Cut(target, "/")
-	return driver.Handle{Target: name, Job: p.Job, Placement: placement}
+// PlacementHandle names a placement of a job to the driver of its target.
+func (s *Session) PlacementHandle(j job.Job, placement int) driver.Handle {
+	name, _ := job.SplitTarget(j.Spec.On)
+	return driver.Handle{Target: name, Detail: j.Detail, Job: j.ID, Placement: placement}
 }
 
 // OpenBucketURL opens any bucket, for inputs that are read where they are. full is the URL that opens it elsewhere too.

@@ -89,7 +89,7 @@ const MaxFailedPlacements = 3
 // NewKeeper makes an engine's part in job j. by names the engine's process.
 func NewKeeper(w protocol.World, j job.Job, by string) *Keeper {
 	p := j.Path()
-	return &Keeper{w: w, p: p, target: j.Spec.On, by: by,
+	return &Keeper{w: w, p: p, target: j.Target(), by: by,
 		log: w.JobLog(p, by), placements: newPlacements(w, p),
 		run: runs.Run{Nodes: j.Spec.Nodes, Retries: j.Spec.Retries, Grace: time.Duration(j.Spec.Grace)}}
 }

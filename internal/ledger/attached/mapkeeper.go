@@ -38,7 +38,7 @@ type MapKeeper struct {
 
 // NewMapKeeper makes an engine's part in map j. by names the engine's process.
 func NewMapKeeper(w protocol.World, j job.Job, by string) *MapKeeper {
-	return &MapKeeper{placements: newPlacements(w, j.Path()), w: w, p: j.Path(), target: j.Spec.On, by: by,
+	return &MapKeeper{placements: newPlacements(w, j.Path()), w: w, p: j.Path(), target: j.Target(), by: by,
 		Inventory: chunks.NewInventory(w, j, by), beats: map[string]protocol.Heartbeat{}, old: map[string]bool{}}
 }
 
