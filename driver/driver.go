@@ -74,6 +74,9 @@ type Needs struct {
 	// Time is how long the program may run, for engines that want to know; 0: as
 	// long as the target allows.
 	Time time.Duration
+	// Grace is how long the program may take to end once it was asked to, for engines that
+	// set such a time when an agent is started; 0: not said.
+	Grace time.Duration
 	// Args are options of the target's own engine, verbatim. Where they contradict what the
 	// driver makes of the other needs, Args win.
 	Args []string
@@ -277,9 +280,12 @@ func (s State) Alive() bool { return s == Waiting || s == Running }
 
 // Member is one agent as its engine sees it.
 type Member struct {
+	// Index is the agent's number: 0 to Request.Agents-1 for those that were requested, any
+	// higher number for one that the engine has started in the place of another. Members are
+	// in the order of their numbers.
 	Index  int
 	State  State
-	Code   int    // the agent's own exit status once ended, 128 and more for a signal; -1: not known
+	Code   int    // the agent's own exit status once ended, 128 and more for a signal; -1: not known, or forgotten by the engine
 	Reason string // the engine's own words
 	Hint   string // what to do about it, in one sentence with something to paste; "": nothing is known
 	Tail   string // the end of the agent's own log, when it ended badly or never came up

@@ -31,9 +31,11 @@ type Properties struct {
 	// they open is named without a profile of the caller's. "": agents have only what is handed
 	// to them.
 	Identity string
-	// Registry is where images that are built here are pushed for the target, as
-	// "123.dkr.ecr.us-east-1.amazonaws.com". "": nowhere. A target that is Attached runs the
-	// images of this machine; for any other the plan refuses an image that lies in no registry.
+	// Pulls is true when the target's machines pull images from registries, and have none of
+	// this machine's. The plan refuses an image that lies in no registry.
+	Pulls bool
+	// Registry is where images that are built here are pushed for a target that Pulls, as
+	// "123.dkr.ecr.us-east-1.amazonaws.com". "": nowhere.
 	Registry string
 	// TimeLimit is true when the engine itself ends an agent after Needs.Time, also where no
 	// agent and no command line is left to do it. Else each agent enforces the limit on its

@@ -75,7 +75,7 @@ type Opened struct {
 
 // Open makes the target's driver.
 func (t Target) Open(f Config) Opened {
-	o := Opened{Driver: t.New(f), Script: t.Script}
+	o := Opened{Driver: KeepOffers(t.New(f)), Script: t.Script}
 	if t.Properties != nil {
 		o.Properties = t.Properties(f)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
 	"github.com/drover-run/drover/internal/ledger/views"
@@ -193,8 +194,12 @@ func node(rep views.Report, rank int) Node {
 
 // Wait sees that agents work on the job until it has settled, and says how it
 // ended. It may be called by many at once; when ctx ends, the agents go on.
-func (j *Job) Wait(ctx context.Context) (Status, error) {
-	if _, err := j.c.engine.Attend(ctx, j.path); err != nil {
+func (j *Job) Wait(ctx context.Context) (Status, error) { return j.WaitTold(ctx, nil) }
+
+// WaitTold is Wait that tells what agents wait for, each time that it has changed; those with
+// most agents come first.
+func (j *Job) WaitTold(ctx context.Context, told func([]Waiting)) (Status, error) {
+	if _, err := j.c.engine.AttendTold(ctx, j.path, engine.Told{Waiting: told}); err != nil {
 		return Status{}, err
 	}
 	if err := j.c.engine.Clean(ctx, j.path); err != nil {
@@ -224,11 +229,11 @@ func (j *Job) Start(ctx context.Context) error {
 	}()
 	attached, err := j.Attached(ctx)
 	if err == nil {
-		_, err = j.c.engine.AttendTold(ctx, j.path, func() {
+		_, err = j.c.engine.AttendTold(ctx, j.path, engine.Told{Asked: func() {
 			if !attached {
 				enough(started)
 			}
-		})
+		}})
 	}
 	enough(started)
 	<-done

@@ -6,6 +6,8 @@ import (
 
 // What a job's items have come to.
 type (
+	// Waiting is something that agents wait for.
+	Waiting = report.Waiting
 	// ItemResult is one item of a map.
 	ItemResult = report.ItemResult
 	// Try is one recorded try of an item.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
@@ -178,24 +179,15 @@ func (w *Reason) explainMembers(members []driver.Member, err error) {
 		w.Detail = append(w.Detail, err.Error())
 		return
 	}
-	count := map[[2]string]int{}
-	var order [][2]string
-	for _, m := range members {
-		if why := [2]string{m.Reason, m.Hint}; m.State == driver.Waiting && m.Reason != "" {
-			if count[why]++; count[why] == 1 {
-				order = append(order, why)
-			}
-		}
-	}
-	for i, why := range order {
+	for i, why := range engine.WaitingOf(members) {
 		switch {
 		case i == 0:
-			w.Answer = why[0]
+			w.Answer = why.Reason
 		case i < mostMachines:
-			w.Detail = append(w.Detail, fmt.Sprintf("%s: %s", plural(count[why], "agent", "agents"), why[0]))
+			w.Detail = append(w.Detail, fmt.Sprintf("%s: %s", plural(why.Agents, "agent", "agents"), why.Reason))
 		}
-		if why[1] != "" && i < mostMachines {
-			w.Detail = append(w.Detail, why[1])
+		if why.Hint != "" && i < mostMachines {
+			w.Detail = append(w.Detail, why.Hint)
 		}
 	}
 }

@@ -89,10 +89,12 @@ type stage struct {
 	// detail is what the target's name means in full when the promise begins; "": it is all that
 	// can be said
 	detail string
+	// requested is how many agents each handle has from Start
+	requested map[driver.Handle]int
 }
 
 func newStage(t *testing.T, place Place) *stage {
-	s := &stage{T: t, place: place, job: newID(), marks: place.Marks}
+	s := &stage{T: t, place: place, job: newID(), marks: place.Marks, requested: map[driver.Handle]int{}}
 	if s.place.Looks == 0 {
 		s.place.Looks = 3000
 	}
@@ -173,6 +175,7 @@ func (s *stage) startPlacement(d driver.Driver, r driver.Request) driver.Handle 
 	if h.Target == "" || h.Detail != s.detail || h.Job != r.Job || h.Placement != r.Placement {
 		s.Fatalf("Start(%s, placement %d) at %q gives the handle %+v", r.Job, r.Placement, s.detail, h)
 	}
+	s.requested[h] = r.Agents
 	return h
 }
 
@@ -215,7 +218,8 @@ func (s *stage) startedOnce(r driver.Request) {
 	}
 }
 
-// readStatus expects the members to be numbered from 0 without gaps.
+// readStatus expects the members in the order of their numbers, with those first that were
+// requested, from 0 on without gaps. Agents that the engine started again have any higher number.
 func (s *stage) readStatus(h driver.Handle) []driver.Member {
 	s.Helper()
 	members, err := s.again().Status(context.Background(), h)
@@ -223,8 +227,8 @@ func (s *stage) readStatus(h driver.Handle) []driver.Member {
 		s.Fatalf("Status(%s): %v", h, err)
 	}
 	for i, m := range members {
-		if m.Index != i {
-			s.Fatalf("Status(%s): member %d has index %d", h, i, m.Index)
+		if i < s.requested[h] && m.Index != i || i > 0 && m.Index <= members[i-1].Index {
+			s.Fatalf("Status(%s): member %d of %d requested has index %d", h, i, s.requested[h], m.Index)
 		}
 	}
 	return members

@@ -216,20 +216,18 @@ func cannotStart(s *stage) {
 func lostWhenKilled(s *stage) {
 	h := s.startAndWait(s.newRequest(1, 2, Script{Stay: true, Say: "last words"}))
 	s.killAgent(h, 0)
-	s.waitUntil("the killed agent is not alive", func() bool { return !s.agentIsAlive(h, 0) })
-	members := s.readStatus(h)
-	if m := members[0]; m.State != driver.Lost || m.Reason == "" || ownStatus(m.Code) {
+	if m := s.waitUntilDead(h, 0); m.State != driver.Lost || m.Reason == "" || ownStatus(m.Code) {
 		s.Errorf("the killed agent is %+v, want it lost, with a reason and no status of its own", m)
 	}
 	if !s.agentIsAlive(h, 1) {
-		s.Errorf("the other agent is %+v", members[1])
+		s.Errorf("the other agent is %+v", s.readStatus(h))
 	}
 }
 
 func lostStaysLost(s *stage) {
 	h := s.startAndWait(s.newRequest(1, 2, Script{Stay: true}))
 	s.killAgent(h, 0)
-	s.waitUntil("the killed agent is not alive", func() bool { return !s.agentIsAlive(h, 0) })
+	s.waitUntilDead(h, 0)
 	s.stopPlacement(h, never, false)
 	members := s.waitUntilGone(h)
 	if members[0].State != driver.Lost || members[1].State != driver.Ended {
@@ -241,14 +239,14 @@ func takenIsNotLost(s *stage) {
 	if s.place.Take == nil { // no machine is ever taken here, and the driver may not say so
 		h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true}))
 		s.killAgent(h, 0)
-		if m := s.waitUntilGone(h)[0]; m.State == driver.Taken {
+		if m := s.waitUntilDead(h, 0); m.State == driver.Taken {
 			s.Errorf("member is %+v, and no machine was taken", m)
 		}
 		return
 	}
 	h := s.startAndWait(s.newRequest(1, 1, Script{Stay: true, Deaf: true}))
 	s.place.Take(s.T, s.d, h, s.waitUntilRunning(h)[0])
-	if m := s.waitUntilGone(h)[0]; m.State != driver.Taken || m.Reason == "" {
+	if m := s.waitUntilDead(h, 0); m.State != driver.Taken || m.Reason == "" {
 		s.Errorf("member is %+v, want it taken, with a reason", m)
 	}
 }
@@ -460,6 +458,13 @@ func (s *stage) waitUntilRunning(h driver.Handle) []driver.Member {
 		return len(members) > 0 && !slices.ContainsFunc(members, func(m driver.Member) bool { return m.State != driver.Running })
 	})
 	return members
+}
+
+// waitUntilDead waits until agent number index is not alive. Its engine may start another.
+func (s *stage) waitUntilDead(h driver.Handle, index int) driver.Member {
+	s.Helper()
+	s.waitUntil("the agent is not alive", func() bool { return !s.agentIsAlive(h, index) })
+	return s.readStatus(h)[index]
 }
 
 // agentIsAlive says whether agent number index may still be working.

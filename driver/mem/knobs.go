@@ -63,6 +63,13 @@ func (d *Driver) SetPrice(p driver.Price) {
 	d.price = p
 }
 
+// Offers is how often Offer was asked.
+func (d *Driver) Offers() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.offers
+}
+
 // MoveTo makes the place that no Detail means: agents are there that are started from now on.
 func (d *Driver) MoveTo(site string) {
 	d.mu.Lock()

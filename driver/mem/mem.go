@@ -65,7 +65,7 @@ func Properties() driver.Properties {
 
 // Open makes of d, or of what wraps one, a target with Properties.
 func Open(d driver.Driver) driver.Opened {
-	return driver.Opened{Driver: d, Properties: Properties()}
+	return driver.Opened{Driver: driver.KeepOffers(d), Properties: Properties()}
 }
 
 // Contained makes of it a target with containers: its agents do not see the machine.
@@ -88,6 +88,7 @@ type Driver struct {
 	spoilt     string // why the next Start's agents never come up
 	price      driver.Price
 	site       string // the Detail that "" means now
+	offers     int    // how often Offer was asked
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -132,6 +133,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error
 		return driver.Offer{}, context.Cause(ctx)
 	}
 	d.mu.Lock()
+	d.offers++
 	o := driver.Offer{Machine: "memory, 64 cores, 256 GB", Cores: Cores, Memory: Memory, Price: d.price, Detail: cmp.Or(n.Detail, d.site)}
 	d.mu.Unlock()
 	if o.Price.Spot > 0 && (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) {

@@ -58,6 +58,7 @@ var mutants = []struct {
 			return d.Driver.Start(ctx, r)
 		}
 	}},
+	{"numbers its agents from 1", "starting starts every agent, numbered from 0", edit(func(m *driver.Member) { m.Index++ })},
 	{"starts again when asked again", "starting twice starts once", func(d *twisted) { d.start = startsAgain(d, true) }},
 	{"starts for everyone who asks", "starting the same name from many sides at once starts once", func(d *twisted) { d.start = startsAgain(d, true) }},
 	{"starts again after the end", "starting again after the end starts nothing", func(d *twisted) { d.start = startsAgain(d, false) }},

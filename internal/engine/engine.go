@@ -72,13 +72,11 @@ type keeper interface {
 // or the target cannot be had. It is what "run", "resume" and a second command
 // do; many may do it at once.
 func (e *Engine) Attend(ctx context.Context, p job.Path) (*protocol.Settled, error) {
-	return e.AttendTold(ctx, p, func() {})
+	return e.AttendTold(ctx, p, Told{})
 }
 
-// AttendTold is Attend that calls asked whenever the target has been asked for all
-// agents that are wanted just now: from then on those go on without us, unless they
-// live beside the command line.
-func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*protocol.Settled, error) {
+// AttendTold is Attend that tells what it sees meanwhile.
+func (e *Engine) AttendTold(ctx context.Context, p job.Path, told Told) (*protocol.Settled, error) {
 	j, err := tasks.LoadAccepted(ctx, e.World, p)
 	if err != nil {
 		return nil, err
@@ -98,6 +96,12 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*pro
 	var rows []attached.Machine
 	pace := quickest
 	passes := renewal{e: e, d: d, j: j}
+	waits := waitReporter{tell: told.Waiting}
+	asked := func() {
+		if told.Asked != nil {
+			told.Asked()
+		}
+	}
 	for {
 		w, err := k.Poll(ctx, rows)
 		if err != nil {
@@ -126,9 +130,12 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, asked func()) (*pro
 				return nil, err
 			}
 			pace = min(slowest, pace*5/4)
-			if rows, err = e.listMachines(ctx, d, j, k.Placed()); err != nil {
+			members, err := e.listMembers(ctx, d, j, k.Placed())
+			if err != nil {
 				return nil, err
 			}
+			rows = machineRows(members)
+			waits.note(slices.Concat(members...), clock.Boot())
 			if fewer(before, rows) || clock.Boot()-asked >= look {
 				break
 			}
@@ -219,23 +226,36 @@ func (e *Engine) Members(ctx context.Context, j job.Job, placement int) ([]drive
 
 // listMachines asks a driver about every placement of a job.
 func (e *Engine) listMachines(ctx context.Context, d driver.Opened, j job.Job, placed []protocol.Placed) ([]attached.Machine, error) {
-	var rows []attached.Machine
+	members, err := e.listMembers(ctx, d, j, placed)
+	return machineRows(members), err
+}
+
+// listMembers asks a driver about every placement of a job, of which the numbers begin at 1.
+func (e *Engine) listMembers(ctx context.Context, d driver.Opened, j job.Job, placed []protocol.Placed) (members [][]driver.Member, err error) {
 	for _, pl := range placed {
-		members, err := d.Status(ctx, e.PlacementHandle(j, pl.Placement))
+		all, err := d.Status(ctx, e.PlacementHandle(j, pl.Placement))
 		if err != nil {
 			return nil, fmt.Errorf("ask %s about job %s: %w", j.Spec.On, j.Short, err)
 		}
+		members = append(members, all)
+	}
+	return members, nil
+}
+
+// machineRows are the members of a job's placements as a keeper needs them.
+func machineRows(placements [][]driver.Member) (rows []attached.Machine) {
+	for i, members := range placements {
 		for _, m := range members {
 			why := m.Reason
 			if m.Tail != "" {
 				lines := strings.Split(strings.TrimSpace(m.Tail), "\n")
 				why = strings.TrimPrefix(why+": "+lines[len(lines)-1], ": ")
 			}
-			rows = append(rows, attached.Machine{Placement: pl.Placement, Index: m.Index, Alive: m.State.Alive(),
+			rows = append(rows, attached.Machine{Placement: i + 1, Index: m.Index, Alive: m.State.Alive(),
 				Broke: m.State == driver.Ended && m.Code == fault.ExitDrover, Taken: m.State == driver.Taken, Why: why})
 		}
 	}
-	return rows, nil
+	return rows
 }
 
 // Interrupt asks the agents of a job to save and go, and waits until they are

@@ -348,7 +348,7 @@ func TestTargetsAreFoundByTheirFirstWord(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	for _, on := range []string{"mem", "mem/fast"} {
-		if got, err := d.Driver(on); err != nil || got.Driver != driver.Driver(d.mem) {
+		if got, err := d.Driver(on); err != nil || got.Driver != d.Drivers[mem.Name].Driver {
 			t.Errorf("%s: %v", on, err)
 		}
 	}

@@ -32,7 +32,7 @@ func needs(s job.Spec) driver.Needs {
 	n.Machine, n.Spot, n.Disk = s.Machines(), s.Spot, int64(s.Disk)
 	n.Where, _ = where.Parse(s.Where) // it was checked before the job was made
 	n.Labels = labels(s)
-	n.Time = time.Duration(s.Timeout)
+	n.Time, n.Grace = time.Duration(s.Timeout), time.Duration(s.Grace)
 	n.Place = driver.Place{Shm: int64(s.Shm), Nodes: s.Nodes} // its image is found out later
 	if s.Verb == job.Map {
 		n.Agents, n.Place.Nodes = s.Workers, 1

@@ -43,11 +43,11 @@ func (e planner) refuseStore(d driver.Opened, on string) error {
 		"place job on %s: its agents cannot open the store %s", on, store.Shown(e.Boot.Store))
 }
 
-// refuseImage refuses an image that lies in no registry, for a target that has other
-// machines than this one. An image that is built for a target with a registry is pushed there.
+// refuseImage refuses an image that lies in no registry, for a target that pulls images from
+// registries. An image that is built for a target with a registry is pushed there.
 func refuseImage(p driver.Properties, on string, made *image.Plan) error {
 	switch {
-	case p.Attached:
+	case !p.Pulls:
 		return nil
 	case made.Recipe != nil && made.Registry == "":
 		return fault.New(fault.Invalid, "Push it to a registry of yours, then name it with `--image`: `drover image build --push REGISTRY`.",

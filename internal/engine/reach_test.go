@@ -148,7 +148,7 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 			hint: "Push it to a registry, then name it with --image: drover image push sha256:12ab REGISTRY."},
 	} {
 		o := far(d.mem)
-		o.Registry, o.Attached = c.registry, c.attached
+		o.Registry, o.Attached, o.Pulls = c.registry, c.attached, !c.attached
 		d.Drivers[mem.Name] = o
 		p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: "train.sh", On: mem.Name, Container: c.container}, false)
 		if c.why != "" {

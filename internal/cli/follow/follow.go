@@ -58,7 +58,7 @@ func (a Follower) followRun(ctx context.Context, j *drover.Job, id, output strin
 	}
 	ended := make(chan end, 1)
 	go func() {
-		st, err := j.Wait(ctx)
+		st, err := j.WaitTold(ctx, a.NoteWaiting)
 		ended <- end{st, err}
 	}()
 	printed := make(chan error, 1)
@@ -108,6 +108,31 @@ func (a Follower) followRun(ctx context.Context, j *drover.Job, id, output strin
 			return a.reportInterrupted(context.WithoutCancel(ctx), j, output)
 		}
 	}
+}
+
+// mostReasons is how many different things that agents wait for are shown.
+const mostReasons = 3
+
+// NoteWaiting shows what agents wait for before they can begin.
+func (a Follower) NoteWaiting(all []drover.Waiting) {
+	for i, w := range all {
+		if i == mostReasons {
+			a.Note("  and for %s: drover why last", terminal.Count(len(all)-i, "other reason"))
+			return
+		}
+		a.Note("%s: %s", terminal.Count(w.Agents, "agent")+" "+waits(w.Agents), terminal.PlainText(w.Reason))
+		if w.Hint != "" {
+			a.Note("  %s", terminal.PlainText(w.Hint))
+		}
+	}
+}
+
+// waits is the verb for a number of agents.
+func waits(agents int) string {
+	if agents == 1 {
+		return "waits"
+	}
+	return "wait"
 }
 
 // leaveUnread is the end of a command with an output that is no longer read, as of one before

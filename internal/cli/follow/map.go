@@ -44,8 +44,14 @@ func (a MapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, 
 	signal.Notify(signals, syscall.SIGINT) // before the first item begins: a user may see that and press Ctrl-C
 	defer signal.Stop(signals)
 	ended := make(chan error, 1)
+	waiting := make(chan []drover.Waiting)
 	go func() {
-		_, err := j.Wait(ctx)
+		_, err := j.WaitTold(ctx, func(all []drover.Waiting) {
+			select {
+			case waiting <- all:
+			case <-ctx.Done():
+			}
+		})
 		ended <- err
 	}()
 	w := a.watchMap(ctx, j)
@@ -63,6 +69,9 @@ func (a MapFollower) FollowMapTo(ctx context.Context, j *drover.Job, id string, 
 		select {
 		case newest = <-w.looks:
 			show.Show(newest.Status, newest.last)
+		case all := <-waiting:
+			show.Clear()
+			NewFollower(a.App).NoteWaiting(all)
 		case now := <-again.C:
 			if newest.V > 0 {
 				m := *newest.MapStatus // the watch may still read its own
