@@ -91,10 +91,13 @@ func KindOf(err error) Kind {
 // The exit statuses that are drover's own. A one-node run passes its program's
 // status through, so these are chosen where programs rarely stand.
 const (
-	ExitOK          = 0
-	ExitItems       = 1   // a map ended with failed items
-	ExitUsage       = 2   // the command line or the spec is wrong; nothing was changed
-	ExitComplete    = 3   // --plan only: nothing to do, already complete
+	ExitOK       = 0
+	ExitItems    = 1 // a map ended with failed items
+	ExitUsage    = 2 // the command line or the spec is wrong; nothing was changed
+	ExitComplete = 3 // --plan only: nothing to do, already complete
+	// ExitLater is the status of an agent that leaves work behind (EX_TEMPFAIL): an engine that
+	// starts agents again on failure starts another.
+	ExitLater       = 75
 	ExitTimeLimit   = 124 // --timeout, as timeout(1)
 	ExitDrover      = 125 // drover or the provider, not the program
 	ExitInterrupted = 130

@@ -3,10 +3,11 @@ package slurm
 import (
 	"context"
 	"errors"
-	"github.com/drover-run/drover/driver/slurm/commands"
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/drover-run/drover/driver/slurm/commands"
 )
 
 // runCommand runs one of Slurm's commands, without a shell. The error's text is what the command

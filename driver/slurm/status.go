@@ -15,8 +15,8 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/slurm/commands"
-	"github.com/drover-run/drover/driver/slurm/node"
 	"github.com/drover-run/drover/driver/slurm/records"
+	"github.com/drover-run/drover/fault"
 )
 
 // look is an answer of Status that may be used again.
@@ -224,7 +224,7 @@ func (v *view) hearAgain() {
 
 // returns says whether an agent has ended in a way after which Slurm starts its task again.
 func returns(n records.Note) bool {
-	return n.Outcome != nil && !n.Stopped && !n.Asked && (n.Taken || n.Outcome.Code == node.ExitLater)
+	return n.Outcome != nil && !n.Stopped && !n.Asked && (n.Taken || n.Outcome.Code == fault.ExitLater)
 }
 
 // missing says whether an agent that has noted no end is in a job that Slurm does not

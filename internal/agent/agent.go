@@ -35,9 +35,6 @@ import (
 )
 
 const (
-	// exitLater is EX_TEMPFAIL: engines that restart on failure start another
-	// agent, work is left.
-	exitLater = 75
 	// nearPoll is how often the job's log is read in a folder: how long a cancel
 	// is waited for by a person at this machine.
 	nearPoll = 200 * time.Millisecond
@@ -253,7 +250,7 @@ func (a *agent) executeOrder(ctx context.Context, o runagent.Order, drop context
 
 // saveAndLeave is the way out before the end: save what there is, say so, go (R1).
 func (a *agent) saveAndLeave(ctx context.Context, n node.Notice) (int, error) {
-	verdict, status := n.VerdictOnProgram(), exitLater
+	verdict, status := n.VerdictOnProgram(), fault.ExitLater
 	if n.Asked {
 		status = 0
 	}

@@ -238,7 +238,7 @@ func TestNoticeSavesAndTheNextAgentGoesOn(t *testing.T) {
 		free    int // interruptions counted
 	}{
 		"a person asks":    {node.Notice{Asked: true, Why: "asked to stop"}, 0, protocol.AskedToStop, protocol.Asked, 0},
-		"the machine goes": {node.Notice{Why: "spot interruption in 120 s"}, exitLater, protocol.Interrupted, protocol.Notice, 1},
+		"the machine goes": {node.Notice{Why: "spot interruption in 120 s"}, fault.ExitLater, protocol.Interrupted, protocol.Notice, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -654,7 +654,7 @@ func TestNoticeWhileResultsWaitForRoomIsAnInterruption(t *testing.T) {
 		return slices.ContainsFunc(p.look(j).Heartbeats, func(b protocol.Heartbeat) bool { return b.Note != "" })
 	})
 	w.notice <- node.Notice{Why: "the machine goes"}
-	w.leave(exitLater)
+	w.leave(fault.ExitLater)
 	rep := p.look(j)
 	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != protocol.Interrupted {
 		t.Errorf("it is %s, exit %+v", rep.State, e)
@@ -680,7 +680,7 @@ func TestNoticeInAFullStoreIsAnInterruption(t *testing.T) {
 	up.wait()
 	p.fill(true)
 	w.notice <- node.Notice{Why: "the machine goes"}
-	w.leave(exitLater)
+	w.leave(fault.ExitLater)
 	rep := p.look(j)
 	if e := rep.Run.Exits[0]; rep.State != job.Interrupted || e.Verdict != protocol.Interrupted || len(e.Notes) == 0 {
 		t.Errorf("it is %s, exit %+v", rep.State, e)

@@ -147,7 +147,7 @@ func TestAMapsAgentLeavesForNewCode(t *testing.T) {
 		return len(rep.Heartbeats) > 0 && rep.Heartbeats[0].Phase == protocol.Resting
 	})
 	write(t, gate, map[string]string{"go": ""})
-	w.leave(exitLater)
+	w.leave(fault.ExitLater)
 	p.nothingLeft()
 	p.start(j, nil).leave(0)
 	rep, heads := p.ofMap(j)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/bundle/tree"
 	"github.com/drover-run/drover/internal/ledger/control"
@@ -123,7 +124,7 @@ func TestAProgramThatIsToEndFindsANotice(t *testing.T) {
 	w := p.start(j, nil)
 	p.until("it runs", func() bool { return p.printed(j) != "" })
 	w.notice <- node.Notice{Why: "the machine goes"}
-	w.leave(exitLater)
+	w.leave(fault.ExitLater)
 	if text := p.printed(j); !strings.Contains(text, "the machine goes\nends at 20") {
 		t.Errorf("it read %q", text)
 	}

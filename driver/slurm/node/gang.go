@@ -57,7 +57,7 @@ func lead(p place, o records.Orders, terms <-chan os.Signal) int {
 	release(srun.Process.Pid)
 	<-gone
 	code, asked := outlast(p, o, terms)
-	if _, stop := records.Word(p.folder); code == ExitLater && !asked && !stop {
+	if _, stop := records.Word(p.folder); code == fault.ExitLater && !asked && !stop {
 		requeue(p.slurmTaskID(), p.restart)
 	}
 	return code

@@ -225,7 +225,7 @@ func (m *supervisor) recordSlurmStop(n Notice) {
 // overtaken is for an agent that has ended before its supervisor signalled it: Slurm signals all
 // processes of a task, in no order, and the agent may have been faster.
 func (m *supervisor) overtaken(status unix.WaitStatus) {
-	if m.told || m.stopped || folder.ShellStatus(status) != ExitLater {
+	if m.told || m.stopped || folder.ShellStatus(status) != fault.ExitLater {
 		return
 	}
 	if n, known := m.findStopCause(); known {
@@ -274,14 +274,11 @@ const mostMargin = 2 * time.Minute
 func (m *supervisor) recordEnd(status unix.WaitStatus) int {
 	fate := records.End{Code: folder.ShellStatus(status), Reason: folder.Outcome(status)}
 	records.Say(m.folder, m.index, records.Note{Outcome: &fate, Stopped: m.stopped})
-	if fate.Code == ExitLater && !m.slurm && !m.stopped && !m.step {
+	if fate.Code == fault.ExitLater && !m.slurm && !m.stopped && !m.step {
 		requeue(m.slurmTaskID(), m.restart)
 	}
 	return fate.Code
 }
-
-// ExitLater is the status of an agent that leaves work behind (EX_TEMPFAIL).
-const ExitLater = 75
 
 // mostRestarts is how often the agent in one place is replaced without a command: as often as a job
 // may be interrupted.

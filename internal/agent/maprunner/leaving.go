@@ -14,7 +14,7 @@ import (
 // grace: the notice may not leave time for all of it.
 func (c *mapRunner) leaveEarly(ctx context.Context) (status int, err error) {
 	n := c.notice
-	if status = exitLater; n.Asked || n.ForGood {
+	if status = fault.ExitLater; n.Asked || n.ForGood {
 		status = fault.ExitOK
 	}
 	c.Note("leaving: " + n.Why)

@@ -123,8 +123,6 @@ const (
 	farPoll = protocol.HeartbeatEvery
 	// nearHeartbeat is how often a person sees the counts move.
 	nearHeartbeat = time.Second
-	// exitLater is EX_TEMPFAIL: engines that restart on failure start another agent.
-	exitLater = 75
 )
 
 // mapRunner is one run of Run: its loop decides everything, and its parts carry it out.

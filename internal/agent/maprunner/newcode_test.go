@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/ledger/attached"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/control"
@@ -101,7 +102,7 @@ func TestWhoHasOldCodeLetsItsItemsEndAndGivesTheRestBack(t *testing.T) {
 	a.wait(rests.Load)
 	before := chunks()
 	s.check(os.WriteFile(filepath.Join(a.code, "go"), nil, 0o600))
-	a.leave(exitLater)
+	a.leave(fault.ExitLater)
 	if diff := cmp.Diff(before, chunks()); diff != "" {
 		t.Errorf("it claims chunks for which it has old code:\n%s", diff)
 	}
@@ -153,7 +154,7 @@ for item in drover.items():
 	s.recode("new")
 	a.wait(rests.Load)
 	s.check(os.WriteFile(filepath.Join(a.code, "go"), nil, 0o600))
-	a.leave(exitLater)
+	a.leave(fault.ExitLater)
 	old := s.heads()["old"]
 	if old < 2 || old == 400 {
 		t.Errorf("%d items ended with old code", old)
@@ -170,7 +171,7 @@ func TestNewCodeIsNoReasonToGoWhile(t *testing.T) {
 	t.Parallel()
 	gone := func(t *testing.T, a *agent) { // before it has run anything
 		t.Helper()
-		a.leave(exitLater)
+		a.leave(fault.ExitLater)
 		if n := a.s.open(); n != 9 {
 			t.Errorf("%d of 9 items are open", n)
 		}
@@ -226,7 +227,7 @@ func TestWhoPreparesOldCodeLeavesAtOnce(t *testing.T) {
 		c.Prepared, c.CancelPreparation = nil, func() { unneeded <- struct{}{} }
 	})
 	s.recode("new")
-	a.leave(exitLater)
+	a.leave(fault.ExitLater)
 	if len(unneeded) == 0 {
 		t.Error("it goes on with what nobody needs")
 	}
