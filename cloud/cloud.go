@@ -8,11 +8,23 @@ package cloud
 
 import (
 	"context"
+	"encoding/json"
 	"math/rand/v2"
 	"os"
 	"strings"
 	"time"
 )
+
+// FileEnd returns when the credential in a file ends that was handed over to an agent: both
+// vendors' Files say so. ok is false for one that cannot be read or does not end.
+func FileEnd(path string) (end time.Time, ok bool) {
+	text, err := os.ReadFile(path)
+	var f struct{ Until time.Time }
+	if err != nil || json.Unmarshal(text, &f) != nil {
+		return end, false
+	}
+	return f.Until, !f.Until.IsZero()
+}
 
 // Clock is the time as these packages read it. Every store.Clock is one.
 type Clock interface {

@@ -10,6 +10,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/internal/engine/figures"
+	"github.com/drover-run/drover/internal/engine/hits"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
@@ -346,7 +347,7 @@ func (d *drill) hitAgents(ctx context.Context, j *Job) error {
 
 // blow is a hit that was drawn.
 type blow struct {
-	kind         engine.Hit
+	kind         hits.Hit
 	after, pause time.Duration
 	pick         uint64
 }
@@ -366,7 +367,7 @@ func (d *drill) hitOneAgent(ctx context.Context, e *engine.Engine, v *views.MapV
 		return "", false, nil
 	}
 	chosen := busy[b.pick%uint64(len(busy))]
-	did, err := e.Strike(ctx, rec, chosen, b.kind, b.pick, b.pause)
+	did, err := hits.Strike(ctx, e.Session, rec, chosen, b.kind, b.pick, b.pause)
 	if !did {
 		return "", false, err
 	}
@@ -377,10 +378,10 @@ func (d *drill) hitOneAgent(ctx context.Context, e *engine.Engine, v *views.MapV
 func (d *drill) newRandom() *rand.Rand { return rand.New(rand.NewPCG(d.o.Seed, 1)) }
 
 // drawHit takes the next hit from the seed, the same numbers whatever is hit.
-func (d *drill) drawHit(random *rand.Rand, s job.Spec) (kind engine.Hit, after time.Duration, pick uint64, pause time.Duration) {
-	bag := []engine.Hit{engine.HitKill, engine.HitKill, engine.HitKill, engine.HitNotice, engine.HitTerm, engine.HitPause}
+func (d *drill) drawHit(random *rand.Rand, s job.Spec) (kind hits.Hit, after time.Duration, pick uint64, pause time.Duration) {
+	bag := []hits.Hit{hits.Kill, hits.Kill, hits.Kill, hits.Notice, hits.Term, hits.Pause}
 	if s.Stream {
-		bag = append(bag, engine.HitProgram, engine.HitProgram)
+		bag = append(bag, hits.Program, hits.Program)
 	}
 	which, wait, pick, halt := random.Uint64(), random.Float64(), random.Uint64(), random.Float64()
 	gap := float64(d.rate.gap)

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/engine"
+	"github.com/drover-run/drover/internal/engine/hits"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
@@ -15,7 +15,7 @@ import (
 
 func TestASeedMakesTheSameHits(t *testing.T) {
 	type hit struct {
-		Kind         engine.Hit
+		Kind         hits.Hit
 		After, Pause time.Duration
 		Pick         uint64
 	}
@@ -37,7 +37,7 @@ func TestASeedMakesTheSameHits(t *testing.T) {
 	if cmp.Equal(one, draws(8, true)) {
 		t.Error("two seeds make the same")
 	}
-	kinds := map[engine.Hit]int{}
+	kinds := map[hits.Hit]int{}
 	for i, h := range one {
 		kinds[h.Kind]++
 		least, most := 1100*time.Millisecond, 1200*time.Millisecond
@@ -52,7 +52,7 @@ func TestASeedMakesTheSameHits(t *testing.T) {
 		t.Errorf("kinds %v", kinds)
 	}
 	for _, h := range draws(7, false) {
-		if h.Kind == engine.HitProgram {
+		if h.Kind == hits.Program {
 			t.Fatal("a program that does not stay is killed: that would be a failure of its own")
 		}
 	}

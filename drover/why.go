@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/internal/engine"
+	"github.com/drover-run/drover/internal/engine/waiting"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
@@ -179,7 +179,7 @@ func (w *Reason) explainMembers(members []driver.Member, err error) {
 		w.Detail = append(w.Detail, err.Error())
 		return
 	}
-	for i, why := range engine.WaitingOf(members) {
+	for i, why := range waiting.Of(members) {
 		switch {
 		case i == 0:
 			w.Answer = why.Reason

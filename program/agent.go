@@ -66,8 +66,9 @@ func (p *program) runAgent(args []string) int {
 
 // agentPatience is how long an agent tries to reach a store that it has never reached. The
 // submitter has reached it, so a mistyped address is unlikely; and agents that gave up within
-// two minutes without a network, three times in a row, would end their job.
-const agentPatience = 4 * time.Minute
+// minutes without a network, three times in a row, would end their job. On a machine that is
+// paid for, nothing else ends such an agent.
+const agentPatience = 15 * time.Minute
 
 func (p *program) runAgentProcess(said driver.AgentArgs, path job.Path, given *driver.Allocation, terms <-chan os.Signal, log *slog.Logger) (int, error) {
 	b, at, err := openStore(context.Background(), said.Store, "", given.Credential, agentPatience)
@@ -79,6 +80,11 @@ func (p *program) runAgentProcess(said driver.AgentArgs, path job.Path, given *d
 	if err != nil {
 		return fault.ExitDrover, err
 	}
+	go watchReach(context.Background(), w.Store, given.Credential, func(code int, why string) { // for as long as the process lives
+		log.Error("agent ended", "err", why)
+		given.Ended(code, why)
+		os.Exit(code) // the supervisor of a program that runs ends its tree
+	})
 	m.OpenPlace = func(ctx context.Context, url string) (store.Bucket, error) {
 		return openPlace(ctx, url, "", func(note string) { log.Info(note) })
 	}

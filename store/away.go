@@ -23,6 +23,14 @@ func (s *Store) Away() (length time.Duration, last error) {
 	return s.clock.Boot() - c.met, c.last
 }
 
+// Reached says whether the bucket has ever answered a request.
+func (s *Store) Reached() bool {
+	c := &s.contact
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ever
+}
+
 // Mind calls away once the bucket has not answered for least, and back once it answers, with
 // how long that took; until ctx is done. Time in which this process or its machine was
 // stopped does not count, as nothing is known of it.
@@ -63,6 +71,7 @@ type contact struct {
 	asking int           // requests that wait
 	met    time.Duration // when the last one was done; or when the first of those that wait was made
 	last   error         // the newest bad answer since
+	ever   bool          // it has answered
 }
 
 // asked is one request, with all its tries.
@@ -100,7 +109,7 @@ func (a *asked) recordAnswer(ctx context.Context, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !mayRetry(err) {
-		c.met, c.last = a.s.clock.Boot(), nil
+		c.met, c.last, c.ever = a.s.clock.Boot(), nil, true
 		return
 	}
 	if !a.counts {

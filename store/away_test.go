@@ -39,6 +39,9 @@ func TestAwayIsHowLongNothingWasDone(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- s.Put(t.Context(), "k", []byte("v")) }()
 				time.Sleep(10*time.Second + time.Nanosecond)
+				if reached := c.want == 0; s.Reached() != reached {
+					t.Errorf("reached: %t, want %t", !reached, reached)
+				}
 				length, last := s.Away()
 				if length.Round(time.Second) != c.want || last == nil && c.last != "" || last != nil && !strings.Contains(last.Error(), c.last) {
 					t.Errorf("away for %v, %v; want %v, %q", length, last, c.want, c.last)
@@ -46,7 +49,7 @@ func TestAwayIsHowLongNothingWasDone(t *testing.T) {
 				if err := <-done; err != nil {
 					t.Error(err)
 				}
-				if length, last := s.Away(); length != 0 || last != nil {
+				if length, last := s.Away(); length != 0 || last != nil || !s.Reached() {
 					t.Errorf("it is back, and away for %v, %v", length, last)
 				}
 			})

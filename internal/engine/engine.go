@@ -23,6 +23,7 @@ import (
 	"github.com/drover-run/drover/internal/engine/code"
 	"github.com/drover-run/drover/internal/engine/inputs"
 	"github.com/drover-run/drover/internal/engine/session"
+	"github.com/drover-run/drover/internal/engine/waiting"
 	"github.com/drover-run/drover/internal/ledger/attached"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/control"
@@ -32,6 +33,7 @@ import (
 	"github.com/drover-run/drover/internal/ledger/views"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/secret"
+	"github.com/drover-run/drover/report"
 )
 
 // Engine acts for one command line or one program. Its methods may be called
@@ -75,6 +77,16 @@ func (e *Engine) Attend(ctx context.Context, p job.Path) (*protocol.Settled, err
 	return e.AttendTold(ctx, p, Told{})
 }
 
+// Told are the functions by which AttendTold tells what it sees. One that is nil is not called.
+type Told struct {
+	// Asked is called whenever the target has been asked for all agents that are wanted just
+	// now: from then on those go on without us, unless they live beside the command line.
+	Asked func()
+	// Waiting is called when agents have waited for a while, and again when the reasons have
+	// changed.
+	Waiting func([]report.Waiting)
+}
+
 // AttendTold is Attend that tells what it sees meanwhile.
 func (e *Engine) AttendTold(ctx context.Context, p job.Path, told Told) (*protocol.Settled, error) {
 	j, err := tasks.LoadAccepted(ctx, e.World, p)
@@ -96,7 +108,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, told Told) (*protoc
 	var rows []attached.Machine
 	pace := quickest
 	passes := renewal{e: e, d: d, j: j}
-	waits := waitReporter{tell: told.Waiting}
+	waits := waiting.Reporter{Tell: told.Waiting}
 	asked := func() {
 		if told.Asked != nil {
 			told.Asked()
@@ -135,7 +147,7 @@ func (e *Engine) AttendTold(ctx context.Context, p job.Path, told Told) (*protoc
 				return nil, err
 			}
 			rows = machineRows(members)
-			waits.note(slices.Concat(members...), clock.Boot())
+			waits.Note(slices.Concat(members...), clock.Boot())
 			if fewer(before, rows) || clock.Boot()-asked >= look {
 				break
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -336,3 +337,24 @@ type roomy struct {
 }
 
 func (r roomy) Offer(context.Context, driver.Needs) (driver.Offer, error) { return r.offer, nil }
+
+func TestSlotsAreThoseThatAnAgentWillHave(t *testing.T) {
+	plan := func(change func(*Plan)) *Plan {
+		p := &Plan{Spec: job.Spec{Verb: job.Map}}
+		p.Offer.Cores, p.Offer.Memory = 8, 16<<30
+		change(p)
+		return p
+	}
+	got := []int{
+		Slots(plan(func(p *Plan) {})),
+		Slots(plan(func(p *Plan) { p.Spec.Slots = 30 })),
+		Slots(plan(func(p *Plan) { p.Spec.CPUs = 3 })),
+		Slots(plan(func(p *Plan) { p.Spec.CPUs = 0.5 })),
+		Slots(plan(func(p *Plan) { p.Spec.Memory = 5 << 30 })),
+		Slots(plan(func(p *Plan) { p.Spec.Memory = 50 << 30 })),
+		Slots(plan(func(p *Plan) { p.Offer.Cores = 0 })),
+	}
+	if want := []int{8, 30, 2, 16, 3, 1, 1}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}

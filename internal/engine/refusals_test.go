@@ -9,8 +9,6 @@ import (
 	"github.com/drover-run/drover/driver/mem"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine/inputs"
-	"github.com/drover-run/drover/internal/ledger/protocol"
-	"github.com/drover-run/drover/internal/proc/process"
 	"github.com/drover-run/drover/job"
 )
 
@@ -72,12 +70,6 @@ func TestCodeIsNotFoundInAFolderWithoutTheProgram(t *testing.T) {
 	_, err := d.FindCode(t.Context(), j, nil)
 	refused(t, err, fault.Invalid, "find code of job 7fk2 in "+d.dir+": there is no ./work.sh, which its command names",
 		"Change to a folder that has the program, as the one where it was started had: cd "+started+"; or run the command anew for another job.")
-}
-
-func TestAHitThatIsNoneIsAFaultOfDrover(t *testing.T) {
-	d := newDesk(t)
-	_, err := d.Strike(t.Context(), job.Job{}, protocol.Heartbeat{Agent: "1-0-a", Host: protocol.Host(process.Self())}, Hit("tickle"), 0, 0)
-	refused(t, err, fault.Bug, `strike agent 1-0-a: "tickle" is not a hit`, "")
 }
 
 func TestATemporaryFolderThatIsGone(t *testing.T) {

@@ -1,4 +1,4 @@
-package engine
+package waiting
 
 import (
 	"fmt"
@@ -22,7 +22,7 @@ func TestWhatAgentsWaitForIsToldOnceForEachChange(t *testing.T) {
 		return all
 	}
 	var told []string
-	r := waitReporter{tell: func(all []report.Waiting) {
+	r := Reporter{Tell: func(all []report.Waiting) {
 		text := ""
 		for _, w := range all {
 			text += fmt.Sprintf("%d %s;", w.Agents, w.Reason)
@@ -46,7 +46,7 @@ func TestWhatAgentsWaitForIsToldOnceForEachChange(t *testing.T) {
 		{20, waits("nodes")}, // another agent
 		{24, waits("nodes")},
 	} {
-		r.note(look.members, look.at*time.Second)
+		r.Note(look.members, look.at*time.Second)
 	}
 	if want := []string{"3 quota;1 nodes;", "1 nodes;", "1 nodes;"}; !slices.Equal(told, want) {
 		t.Errorf("told %q, want %q", told, want)
