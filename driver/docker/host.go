@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,7 +62,7 @@ func readAllocation(dir string) (*driver.Allocation, error) {
 		return nil, fault.Wrap(err, fault.Invalid, "Unset "+inherited+".", "adopt agent: %s=%q is not this process", inherited, dir)
 	}
 	a := &driver.Allocation{Root: filepath.Join(dir, rootDir), State: filepath.Join(dir, stateDir), Cache: o.Cache, Lost: o.Lost,
-		OOMKills: func() int64 { return readOOMKills("/sys/fs/cgroup") },
+		OOMKills: func() int64 { return folder.OOMKills("/sys/fs/cgroup") },
 		Notice: func() driver.Notice {
 			grace, _ := folder.ReadWord(stopFile(dir)) // 0 without a file: other processes may send SIGTERM too
 			return driver.Notice{Asked: true, Why: driver.AskedToStop, Left: grace}
@@ -94,24 +91,6 @@ func readAllocation(dir string) (*driver.Allocation, error) {
 	return a, nil
 }
 
-// readOOMKills reads the count for the container's own group, which is at root in both versions of
-// cgroups; 0 where the kernel does not show it.
-func readOOMKills(root string) int64 {
-	for _, file := range []string{"memory.events", "memory/memory.oom_control"} {
-		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(text)) {
-			if number, ok := strings.CutPrefix(line, "oom_kill "); ok {
-				n, _ := strconv.ParseInt(strings.TrimSpace(number), 10, 64) // anything else counts as 0
-				return n
-			}
-		}
-	}
-	return 0
-}
-
 // nameSelf adds the line that docker would have written into /etc/hosts: many programs look up the
 // address of their own host name. Where it cannot be added, they ask docker's name server.
 func nameSelf(hosts string) {
@@ -135,51 +114,23 @@ func nameSelf(hosts string) {
 	_ = os.WriteFile(hosts, text, 0o644)
 }
 
-// killed is the exit status of a container that process 1 has ended.
-const killed = 128 + int(unix.SIGKILL)
-
-// attend is process 1. A signal without a handler does not reach a process 1, so it listens before
-// it reads the stop file: a file that was written before is read, and one that is written later
-// comes with a signal.
-func attend(dir string) (status int) {
-	terms, deaths := make(chan os.Signal, 1), make(chan os.Signal, 1)
-	signal.Notify(terms, unix.SIGTERM, unix.SIGINT)
-	signal.Notify(deaths, unix.SIGCHLD)
-	grace, asked := folder.ReadWord(stopFile(dir))
-	if asked && grace == 0 {
-		return killed
-	}
-	agent, err := begin(dir)
-	if err != nil {
+// attend is process 1.
+func attend(dir string) int {
+	status, begun, err := folder.Supervisor{
+		Begin: func() (int, error) { return begin(dir) },
+		Order: func() (time.Duration, bool) { return folder.ReadWord(stopFile(dir)) },
+		Up:    func() bool { return heard(dir).Up },
+		Kill:  func(int) { unix.Kill(-1, unix.SIGKILL) },
+	}.Attend()
+	switch {
+	case err != nil:
 		say(dir, note{End: &end{Code: -1, Reason: "its agent never started: " + err.Error()}})
 		return fault.ExitDrover
+	case !begun:
+		return folder.KilledStatus
 	}
-	var until time.Time
-	var over <-chan time.Time
-	for {
-		if asked {
-			if at := time.Now().Add(grace); over == nil || at.Before(until) {
-				until, over = at, time.After(grace)
-			}
-		}
-		select {
-		case <-terms:
-			grace, asked = folder.ReadWord(stopFile(dir))
-			// An agent that is just coming up reads the stop file itself, once it listens.
-			if heard(dir).Up {
-				unix.Kill(agent, unix.SIGTERM)
-			}
-		case <-over:
-			unix.Kill(-1, unix.SIGKILL) // all but this process
-			over, asked = nil, false
-		case <-deaths:
-			asked = false
-			if status, gone := folder.Reap(agent); gone {
-				say(dir, note{Outcome: folder.Outcome(status)})
-				return folder.ShellStatus(status) // and the kernel kills what is left
-			}
-		}
-	}
+	say(dir, note{Outcome: folder.Outcome(status)})
+	return folder.ShellStatus(status) // and the kernel kills what is left
 }
 
 // begin starts this program again, as the agent.

@@ -107,7 +107,7 @@ func judge(c *container.InspectResponse, n note, asked, starting bool) driver.Me
 	switch {
 	case asked:
 		m.State, m.Reason = driver.Ended, "stopped"
-	case s.OOMKilled && s.ExitCode == killed:
+	case s.OOMKilled && s.ExitCode == folder.KilledStatus:
 		m.State, m.Code = driver.Ended, s.ExitCode
 		m.Reason = "the container needed more memory than its limit"
 		if host := c.HostConfig; host != nil && host.Memory > 0 {
