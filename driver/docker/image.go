@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -21,23 +20,12 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// latestPython is the version that runs where none was asked for.
-const latestPython = "3.13"
-
-// chooseImage is the image of a place: the one that was named, or Python's own small one.
+// chooseImage is the image of a place.
 func (d *Driver) chooseImage(p driver.Place) (string, error) {
-	if p.Image != "" {
-		return p.Image, nil
-	}
-	if d.image != "" {
+	if p.Image == "" && d.image != "" {
 		return d.image, nil
 	}
-	major, rest, _ := strings.Cut(cmp.Or(p.Python, latestPython), ".")
-	minor, _, _ := strings.Cut(rest, ".") // 3.12.4 is a 3.12
-	if major != "3" || minor == "" || strings.Trim(minor, "0123456789") != "" {
-		return "", fault.New(fault.Invalid, "Name an image that has it: `--image IMAGE`.", "choose image: there is none for Python %s", p.Python)
-	}
-	return "python:3." + minor + "-slim", nil
+	return p.ImageOrPython()
 }
 
 // found is what this machine has of an image.
