@@ -119,7 +119,7 @@ var mutants = []mutant{
 	{"R3*", "a kept rank is kept for ever", memberFile,
 		"late := m.w.Clock().Boot()-m.openedAt > protocol.KeepRankFor", "late := m.w.Clock().Boot()-m.openedAt > 1000*protocol.KeepRankFor"},
 	{"R3", "an agent that hangs is not replaced", keeperFile,
-		"m.Alive && (heard[at] || !silent[at]) {", "m.Alive {"},
+		"m.Alive && (heard[at] || !silent[at]) {", "m.Alive && at[0] > 0 {"},
 	{"R4*", "the program is blamed before all exits are there", nextFile,
 		"case len(r.Exits) == r.Nodes && len(told) == 0:", "case len(r.Exits) > 0 && len(told) == 0:"},
 	{"R4*", "the program is blamed though a rank was interrupted", nextFile,
