@@ -15,6 +15,9 @@ import (
 func (s *stage) offerForOne(n driver.Needs) driver.Offer {
 	s.Helper()
 	n.Agents = 1
+	if s.place.Needs != nil && len(n.Args) == 0 {
+		s.place.Needs(&n)
+	}
 	o, err := s.d.Offer(context.Background(), n)
 	if fault.KindOf(err) == fault.Invalid && err != nil {
 		o = driver.Offer{Reason: err.Error()}

@@ -34,6 +34,10 @@ type Place struct {
 	// environment.
 	Boot func(t *testing.T, s Script) driver.Boot
 
+	// Needs adds what agents of the suite must have on this target, such as the volume with
+	// Marks. Nil: nothing.
+	Needs func(n *driver.Needs)
+
 	// Marks is a folder that the suite and the agents reach under the same path. "": a
 	// folder of this machine.
 	Marks string
@@ -102,7 +106,11 @@ func newStage(t *testing.T, place Place) *stage {
 		s.marks = t.TempDir()
 	} else {
 		s.marks = filepath.Join(s.marks, s.job)
-		if err := os.MkdirAll(s.marks, 0o700); err != nil {
+		err := os.MkdirAll(s.marks, 0o700)
+		if err == nil {
+			err = os.Chmod(s.marks, 0o777) // agents may run as another user
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { os.RemoveAll(s.marks) })
@@ -162,7 +170,11 @@ func (s *stage) newRequest(p, agents int, script Script) driver.Request {
 		boot = driver.Boot{Binary: program, Store: s.marks, Env: script.Environ()}
 	}
 	boot.Job = "suite/task/" + s.job
-	return driver.Request{Job: s.job, Placement: p, Agents: agents, Needs: driver.Needs{Agents: agents, Detail: s.detail}, Run: boot}
+	needs := driver.Needs{Agents: agents, Detail: s.detail}
+	if s.place.Needs != nil {
+		s.place.Needs(&needs)
+	}
+	return driver.Request{Job: s.job, Placement: p, Agents: agents, Needs: needs, Run: boot}
 }
 
 // startPlacement starts a placement and expects the handle that follows from its name.
