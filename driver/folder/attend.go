@@ -58,14 +58,18 @@ func (s Supervisor) Attend() (status unix.WaitStatus, begun bool, err error) {
 	for {
 		select {
 		case <-terms:
-			if grace, asked := s.Order(); asked {
+			grace, asked := s.Order()
+			switch {
+			case asked:
 				t.shorten(grace)
-			} else if s.Warned != nil {
+			case s.Warned != nil:
 				s.Warned()
 			}
-			s.tell(agent)
+			if !asked || grace > 0 {
+				s.tell(agent)
+			}
 		case <-looks:
-			if grace, asked := s.Order(); asked && t.shorten(grace) {
+			if grace, asked := s.Order(); asked && t.shorten(grace) && grace > 0 {
 				s.tell(agent)
 			}
 		case <-t.over:
