@@ -38,7 +38,7 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build programs demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real bench bench-peers scale scale-real chaos chaos-net fuzz pictures clean
+.PHONY: help build programs demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real test-kube bench bench-peers scale scale-real chaos chaos-net fuzz pictures clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -164,6 +164,10 @@ test-real: ## the TestReal... tests, against real servers and registries; fails 
 	$(RUNNER) --format testname --jsonfile bin/.real -- -count=1 -timeout 30m -run '^TestReal' $$packages; status=$$?; \
 	if grep '"Action":"skip".*"Test":' bin/.real; then echo "skipped, and here a skip is a failure"; status=1; fi; \
 	exit $$status
+
+# Builds Kubernetes from its modules into bin/kube the first time
+test-kube: ## the suite of drivers on a real Kubernetes: needs root, openssl, busybox-static, containerd, runc, CNI plugins, conntrack, iptables
+	CGO_ENABLED=0 DROVER_TEST_KUBE=1 $(GO) test ./driver/kube -count=1 -v -parallel 4 -timeout 40m -run '^TestKubeCluster'
 
 bench: build ## time whole commands beside their peers; BENCH=regexp ROUNDS=n BENCHFLAGS='-items 200'
 	$(GO) run ./bench -drover bin/drover -python $(PYTHON) -run '$(BENCH)' -rounds $(ROUNDS) $(BENCHFLAGS)

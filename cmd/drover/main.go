@@ -6,6 +6,7 @@
 package main
 
 import (
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/docker"
 	"github.com/drover-run/drover/driver/local"
 	"github.com/drover-run/drover/driver/slurm"
@@ -15,4 +16,7 @@ import (
 // version is stamped by the Makefile.
 var version = "dev"
 
-func main() { program.Main(version, local.Target, docker.Target, slurm.Target) }
+func main() {
+	here := []driver.Target{local.Target, docker.Target, slurm.Target}
+	program.Main(version, append(here, remote...)...)
+}

@@ -1,0 +1,11 @@
+//go:build !nobuckets
+
+package main
+
+import (
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/kube"
+)
+
+// remote are the targets with agents that need a bucket as their store.
+var remote = []driver.Target{kube.Target}

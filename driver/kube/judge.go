@@ -1,0 +1,198 @@
+package kube
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	xterm "golang.org/x/term"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/driver/kube/pod"
+	"github.com/drover-run/drover/fault"
+)
+
+const exitLater = fault.ExitLater
+
+// terminal says whether a person is at this process.
+func terminal() bool {
+	return xterm.IsTerminal(int(os.Stdin.Fd())) && xterm.IsTerminal(int(os.Stdout.Fd()))
+}
+
+// judge gives the state of one pod's agent.
+func (v view) judge(p api.Pod) driver.Member {
+	m := driver.Member{Code: -1, Where: p.Metadata.Name}
+	if p.Spec.NodeName != "" {
+		m.Where = p.Spec.NodeName
+	}
+	agent, prepare := containerOf(p.Status.ContainerStatuses, agentContainer), containerOf(p.Status.InitContainerStatuses, initContainer)
+	taken, isTaken := api.Find(p.Status.Conditions, conditionTaken)
+	deleted := !p.Metadata.DeletionTimestamp.IsZero()
+	switch t := agent.State.Terminated; {
+	case t != nil:
+		return v.judgeEnd(m, *t, taken, isTaken, deleted)
+	case p.Status.Phase == "Failed" || p.Status.Phase == "Succeeded":
+		return v.judgeUnbegun(m, p, prepare, taken, isTaken)
+	case deleted && time.Now().After(p.Metadata.DeletionTimestamp): // the end of its grace
+		m.State, m.Reason = driver.Taken, fmt.Sprintf("node %s is silent since %s", p.Spec.NodeName, p.Metadata.DeletionTimestamp.Local().Format("15:04"))
+		return m
+	case agent.State.Running != nil:
+		m.State = driver.Running
+		if deleted {
+			m.Reason = "its pod is to go"
+		}
+		return m
+	}
+	if v.stop {
+		m.State, m.Reason = driver.Ended, "stopped before it began"
+		return m
+	}
+	m.State = driver.Waiting
+	m.Reason, m.Hint = waitsFor(p, prepare, agent)
+	return m
+}
+
+// judgeEnd is judge for an agent that has begun and ended.
+func (v view) judgeEnd(m driver.Member, t api.Terminated, taken api.Condition, isTaken, deleted bool) driver.Member {
+	said, ok := pod.ReadMessage(t.Message)
+	m.Tail = said.Tail
+	switch {
+	case ok && said.Stopped:
+		m.State, m.Code, m.Reason = driver.Ended, said.Code, said.Reason
+		if !said.Unbegun {
+			m.Reason = "stopped: " + said.Reason
+		}
+	case isTaken:
+		m.State, m.Reason = driver.Taken, takenWords(taken)
+	case t.Reason == "OOMKilled":
+		m.State, m.Reason, m.Hint = driver.Lost, "the pod needed more memory than its limit", "Ask for more: --memory."
+	case t.Reason == "StartError" || t.ExitCode == 128 && !ok:
+		m.State, m.Reason = driver.Ended, "never came up: "+oneLine(t.Message)
+	case ok && said.Lost:
+		m.State, m.Reason = driver.Lost, "its agent died without reporting why, or was killed: "+said.Reason
+	case ok && said.Warned && said.Code == exitLater:
+		m.State, m.Code, m.Reason = driver.Taken, said.Code, "its pod was deleted"
+	case ok:
+		m.State, m.Code, m.Reason = driver.Ended, said.Code, said.Reason
+	case deleted || t.ExitCode >= 128:
+		m.State, m.Reason = driver.Lost, fmt.Sprintf("it died without reporting why, or was killed: exit status %d", t.ExitCode)
+	default:
+		m.State, m.Code, m.Reason = driver.Ended, t.ExitCode, fmt.Sprintf("exit status %d", t.ExitCode)
+	}
+	return m
+}
+
+// judgeUnbegun is judge for a pod that ended before its agent had begun.
+func (v view) judgeUnbegun(m driver.Member, p api.Pod, prepare api.Container, taken api.Condition, isTaken bool) driver.Member {
+	t := prepare.State.Terminated
+	switch {
+	case v.stop:
+		m.State, m.Reason = driver.Ended, "stopped before it began"
+	case isTaken:
+		m.State, m.Reason = driver.Taken, takenWords(taken)
+	case p.Status.Reason == "Evicted":
+		m.State, m.Reason, m.Hint = driver.Lost, oneLine(p.Status.Message), "Ask for more: --disk."
+	case t != nil && t.ExitCode != 0:
+		m.State, m.Code, m.Reason = driver.Ended, t.ExitCode, fmt.Sprintf("never came up: its pod could not be prepared: exit status %d", t.ExitCode)
+		if t.Message != "" {
+			m.Reason += ": " + oneLine(t.Message)
+		}
+	default:
+		m.State, m.Reason = driver.Lost, strings.TrimSuffix("its pod ended before the agent had started: "+oneLine(p.Status.Message), ": ")
+	}
+	return m
+}
+
+// takenWords say why Kubernetes has ended a pod.
+func takenWords(c api.Condition) string {
+	why := map[string]string{
+		"EvictionByEvictionAPI": "it was evicted", "DeletionByTaintManager": "its node was tainted",
+		"PreemptionByScheduler": "a pod of higher priority took its place", "TerminationByKubelet": "its node ended it", "DeletionByPodGC": "its node is gone",
+	}[c.Reason]
+	if why == "" {
+		why = c.Reason
+	}
+	if c.Message == "" {
+		return "Kubernetes took it: " + why
+	}
+	return "Kubernetes took it: " + why + ": " + oneLine(c.Message)
+}
+
+func containerOf(all []api.Container, name string) api.Container {
+	i := slices.IndexFunc(all, func(c api.Container) bool { return c.Name == name })
+	if i < 0 {
+		return api.Container{}
+	}
+	return all[i]
+}
+
+// waitsFor says what a pod waits for, in Kubernetes' own words, and what to do about it.
+func waitsFor(p api.Pod, containers ...api.Container) (reason, hint string) {
+	for _, c := range p.Status.Conditions {
+		if c.Type == "PodScheduled" && c.Status == "False" && c.Message != "" {
+			return explain(c.Message)
+		}
+	}
+	for _, c := range containers {
+		if w := c.State.Waiting; w != nil && w.Reason != "PodInitializing" && w.Reason != "ContainerCreating" {
+			return explain(waitingWords(w.Reason, w.Message))
+		}
+	}
+	if p.Spec.NodeName != "" {
+		return "its pod starts on " + p.Spec.NodeName, ""
+	}
+	return "its pod has no node yet", ""
+}
+
+// waitingWords say why a container does not start. Kubernetes calls an image that cannot be pulled
+// by turns by two names.
+func waitingWords(reason, message string) string {
+	if reason == "ErrImagePull" || reason == "ImagePullBackOff" {
+		if i := strings.LastIndex(message, "ErrImagePull: "); i >= 0 {
+			message = message[i+len("ErrImagePull: "):]
+		}
+		return "the image cannot be pulled: " + message
+	}
+	return strings.TrimSuffix(reason+": "+message, ": ")
+}
+
+// explanations are Kubernetes' words, by what a user can do about them. The first with a pattern
+// that occurs in the text applies.
+var explanations = []struct{ pattern, hint string }{
+	{`Insufficient nvidia\.com/gpu`, "Ask for fewer: --gpus; drover offers kube shows what nodes have."},
+	{`Insufficient cpu`, "Ask for fewer: --cpus; drover offers kube shows what nodes have."},
+	{`Insufficient memory`, "Ask for less: --memory; drover offers kube shows what nodes have."},
+	{`didn't match Pod's node affinity`, "Loosen --where, --machine or --target-arg node."},
+	{`untolerated taint`, "Tolerate it: --target-arg tolerate=KEY."},
+	{`persistentvolumeclaim "([^"]+)" not found`, "Make the claim, or name another: --target-arg volume=pvc/NAME:/path."},
+	{`the image cannot be pulled`, checkImage},
+	{`InvalidImageName`, checkImage},
+	{`image will run as root`, nameUser},
+	{`non-numeric user`, nameUser},
+	{`exceeded quota`, "Ask for less, or wait until other pods of the namespace have ended."},
+	{`must specify`, "Say how much it needs: --cpus, --memory."},
+	{`violates PodSecurity`, "Leave --target-arg user out, or choose a namespace that allows it."},
+	{`no PriorityClass`, "See them: kubectl get priorityclasses; then --target-arg priority=NAME."},
+	{`serviceaccount "([^"]+)" not found`, "See them: kubectl get serviceaccounts; then --target-arg service-account=NAME."},
+}
+
+// nameUser is the next step for an image that runs as root, or as a user without a number.
+const nameUser = "Name a user: --target-arg user=UID, or user=image for an image with a number."
+
+// checkImage is the next step for an image that cannot be pulled.
+const checkImage = "Check --image, and whether the cluster may pull it: --target-arg pull-secret=NAME."
+
+// explain gives what Kubernetes says in one line, and what to do about it.
+func explain(text string) (reason, hint string) {
+	reason = oneLine(text)
+	for _, e := range explanations {
+		if regexp.MustCompile(e.pattern).MatchString(text) {
+			return reason, e.hint
+		}
+	}
+	return reason, ""
+}

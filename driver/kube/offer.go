@@ -1,0 +1,235 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// Offer tries the Job out on the API server, with its policies, and holds the needs against quotas,
+// limits and, where they may be listed, nodes. Nodes never refuse what an autoscaler could add.
+// There is no price. A machine that knows no cluster says so and sends nothing.
+func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err error) {
+	const doing = "ask Kubernetes"
+	if ctx.Err() != nil {
+		return driver.Offer{}, context.Cause(ctx)
+	}
+	c, s, err := d.dial(n.Detail, true)
+	if errors.Is(err, errNoCluster) {
+		return driver.Offer{Machine: "no cluster", Reason: err.Error(), Hint: fault.Hint(err)}, nil
+	}
+	if err != nil {
+		return driver.Offer{}, err
+	}
+	o.Detail, o.Machine = s.String(), "kube, "+s.words()
+	p := placed{request: driver.Request{Job: triedJob, Placement: 1, Agents: max(n.Agents, 1), Needs: n}, handle: driver.Handle{Target: Name, Detail: s.String(), Job: triedJob, Placement: 1}}
+	m, err := readMachines(ctx, c)
+	if err != nil {
+		return driver.Offer{}, refused(doing, s, err)
+	}
+	o.Machine += m.words()
+	o.Cores, o.Memory = int(p.cores()), p.memory()
+	o.Spot = n.Spot == job.SpotOnly || n.Spot == job.SpotFirst && m.hasSpot()
+	if n.Agents == 0 { // about the cluster alone
+		o.Fits, o.Choices = true, m.choices(n)
+		return o, nil
+	}
+	err = p.check(m)
+	var warnings []string
+	if err == nil {
+		warnings, err = d.tryOut(ctx, c, s, p)
+	}
+	if err == nil && len(warnings) == 0 {
+		err = checkNamespace(ctx, c, s, p)
+	}
+	if len(warnings) > 0 {
+		o.Reason, o.Hint = explain(warnings[0])
+	}
+	if err := refused(doing, s, err); err != nil {
+		if k := fault.KindOf(err); k == fault.Lost || ctx.Err() != nil {
+			return driver.Offer{}, err
+		}
+		o.Reason, o.Hint = err.Error(), fault.Hint(err)
+	}
+	o.Fits = o.Reason == ""
+	o.Choices = m.choices(n)
+	if !o.Fits {
+		o.Spot = false
+	}
+	return o, nil
+}
+
+// triedJob is the id of a job that Offer tries out; no job has it.
+const triedJob = "2222222222222222"
+
+// The most of anything that a machine is taken to have, where nodes do not tell: more than the
+// largest that a provider rents.
+const (
+	mostCores  = 4096
+	mostMemory = 64 << 40
+	mostGPUs   = 72
+)
+
+// check holds a placement against the nodes.
+func (p *placed) check(m machines) (err error) {
+	if p.options, err = parseOptions(p.request.Needs.Args); err != nil {
+		return err
+	}
+	n := p.request.Needs
+	switch {
+	case p.request.Agents > mostAgents:
+		return fault.New(fault.Invalid, "Ask for at most 100,000.", "a Job has no more than 100,000 agents")
+	case n.CPUs > mostCores, n.Memory > mostMemory, n.GPUs > mostGPUs:
+		return fault.New(fault.Full, "Ask for less.", "no machine has so much")
+	case p.options.agentImage == "" && runtime.GOOS != "linux":
+		return fault.New(fault.Full, "Push an image of the agent, and name it: `--target-arg agent-image=REF`; docs/how-to/kube.md has the command.",
+			"pods need drover for Linux, and this is that for "+runtime.GOOS)
+	case p.options.agentImage == "" && p.request.Agents > mostByParts:
+		return fault.New(fault.Full, "Push an image of the agent, and name it: `--target-arg agent-image=REF`; docs/how-to/kube.md has the command.",
+			"%d agents need an image of the agent: without one each node reads the program from the API server", p.request.Agents)
+	}
+	if p.image, err = n.Place.ImageOrPython(); err != nil {
+		return err
+	}
+	p.program = program{digest: strings.Repeat("0", 64), system: "linux/amd64", parts: 1}
+	if (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) && !m.hasSpot() {
+		return fault.New(fault.Full, "Leave `--spot` out.", "no node of the cluster is spot capacity")
+	}
+	if err := p.matchNodes(m); err != nil {
+		return err
+	}
+	return m.fits(*p)
+}
+
+// hasSpot says whether there may be spot capacity.
+func (m machines) hasSpot() bool {
+	return m.grows() || slices.ContainsFunc(m.all, isSpot)
+}
+
+// fits says whether a node that is there could hold an agent, where no autoscaler could add one.
+func (m machines) fits(p placed) error {
+	if m.grows() {
+		return nil
+	}
+	gpus := p.request.Needs.GPUs
+	for _, n := range m.all {
+		a := n.Status.Allocatable
+		if quantity(a["cpu"]) >= p.cores() && quantity(a["memory"]) >= float64(p.memory()+agentMemory) && int(quantity(a[gpuResource])) >= gpus {
+			return nil
+		}
+	}
+	largest := "the cluster has no nodes"
+	if n, ok := m.largest(); ok {
+		largest = "the largest node has " + nodeWords(n)
+	}
+	return fault.New(fault.Full, "Ask for less: `--cpus`, `--memory`, `--gpus`.", "no node is large enough, and nothing here adds nodes: %s", largest)
+}
+
+// largest is the node with most GPUs, then cores, then memory.
+func (m machines) largest() (n api.Node, ok bool) {
+	if len(m.all) == 0 {
+		return n, false
+	}
+	return slices.MaxFunc(m.all, func(a, b api.Node) int {
+		x, y := a.Status.Allocatable, b.Status.Allocatable
+		return cmp.Or(cmp.Compare(quantity(x[gpuResource]), quantity(y[gpuResource])), cmp.Compare(quantity(x["cpu"]), quantity(y["cpu"])), cmp.Compare(quantity(x["memory"]), quantity(y["memory"])))
+	}), true
+}
+
+// words describe the nodes, for a plan.
+func (m machines) words() string {
+	n, ok := m.largest()
+	switch {
+	case !m.listed:
+		return ", nodes not listed"
+	case !ok:
+		return ", no nodes"
+	case len(m.all) == 1:
+		return ", one node, " + nodeWords(n)
+	}
+	return fmt.Sprintf(", %d nodes of up to %s", len(m.all), nodeWords(n))
+}
+
+// choices are the kinds of node that there are.
+func (m machines) choices(n driver.Needs) (all []driver.Choice) {
+	count := map[string]int{}
+	of := map[string]api.Node{}
+	for _, node := range m.all {
+		name := cmp.Or(node.Metadata.Labels[labelType], "node")
+		count[name]++
+		of[name] = node
+	}
+	for name, nodes := range count {
+		c := driver.Choice{Machine: fmt.Sprintf("%s: %d with %s", name, nodes, nodeWords(of[name]))}
+		a := of[name].Status.Allocatable
+		each := int(quantity(a["cpu"]) / max(n.CPUs, defaultCores))
+		if n.GPUs > 0 {
+			each = min(each, int(quantity(a[gpuResource]))/n.GPUs)
+		}
+		c.All = each * nodes
+		if c.All == 0 {
+			c.Reason = "they do not fit"
+		}
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b driver.Choice) int { return strings.Compare(a.Machine, b.Machine) })
+	return all
+}
+
+// tryOut has the API server check the Job as if it were to be made, with its policies. Of what the
+// server leaves out of its answer it knows nothing.
+func (d *Driver) tryOut(ctx context.Context, c *api.Client, s site, p placed) (warnings []string, err error) {
+	var j api.Job
+	if warnings, err = c.TryOut(ctx, api.Jobs, s.namespace, p.job(), &j); err != nil {
+		return nil, err
+	}
+	if j.Spec.BackoffLimitPerIndex == nil || j.Spec.PodFailurePolicy == nil {
+		return nil, fault.New(fault.Invalid, "Use a cluster of Kubernetes 1.29 or newer.", "the cluster of context %s does not know how to start agents of a Job again (backoffLimitPerIndex)", s.context)
+	}
+	return slices.DeleteFunc(warnings, func(w string) bool { return !strings.Contains(w, "would violate") }), nil
+}
+
+// checkNamespace holds a placement against the quotas and limits of its namespace. A user that may
+// not list them is told by Kubernetes when the pods are made.
+func checkNamespace(ctx context.Context, c *api.Client, s site, p placed) error {
+	asks := map[string]float64{"cpu": p.cores(), "memory": float64(p.memory() + agentMemory), gpuResource: float64(p.request.Needs.GPUs), "ephemeral-storage": float64(p.request.Needs.Disk)}
+	quotas, _, err := api.ListAll[api.Quota](ctx, c, api.ResourceQuotas, s.namespace, nil)
+	if err != nil && !api.IsCode(err, 403) {
+		return err
+	}
+	for _, q := range quotas {
+		for key, hard := range q.Status.Hard {
+			name := strings.TrimPrefix(strings.TrimPrefix(key, "requests."), "limits.")
+			one := asks[name]
+			if name == "pods" || name == "count/pods" {
+				one = 1
+			}
+			if all := one * float64(p.request.Agents); all > quantity(hard) {
+				return fault.New(fault.Full, "Ask for fewer agents, or for less of each.", "the quota %s allows %s of %s in all, and %d agents need %g", q.Metadata.Name, hard, key, p.request.Agents, all)
+			}
+		}
+	}
+	limits, _, err := api.ListAll[api.LimitRange](ctx, c, api.LimitRanges, s.namespace, nil)
+	if err != nil && !api.IsCode(err, 403) {
+		return err
+	}
+	for _, l := range limits {
+		for _, rule := range l.Spec.Limits {
+			for name, most := range rule.Max {
+				if (rule.Type == "Container" || rule.Type == "Pod") && asks[name] > quantity(most) {
+					return fault.New(fault.Full, "Ask for less.", "the limits of namespace %s allow %s of %s for one %s", s.namespace, most, name, strings.ToLower(rule.Type))
+				}
+			}
+		}
+	}
+	return nil
+}

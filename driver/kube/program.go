@@ -1,0 +1,146 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/fault"
+)
+
+// program is the agent's program. Where no image of it is named, a namespace keeps it in
+// ConfigMaps, which all its placements share: one by the name of the digest that says how many
+// parts there are, and the parts, which it owns. It is owned by the placements' Jobs, and goes
+// with the last of them.
+type program struct {
+	path   string // on this machine
+	digest string // SHA-256, in hex
+	system string // as linux/amd64
+	parts  int    // 0: not known yet
+}
+
+const (
+	// partBytes is the size of a part: a ConfigMap holds 1 MiB, its names included.
+	partBytes = 1_000_000
+	// mostParts is how many parts a program may have, 48 MB compressed.
+	mostParts = 48
+	// mostByParts is how many agents may get the program by parts: each node reads all of them
+	// from the API server.
+	mostByParts = 100
+)
+
+// The keys of the ConfigMap of a program.
+const (
+	keyParts    = "parts"
+	keyComplete = "complete"
+)
+
+func (p program) os() string   { os, _, _ := strings.Cut(p.system, "/"); return os }
+func (p program) arch() string { _, arch, _ := strings.Cut(p.system, "/"); return arch }
+
+// name is that of the program's ConfigMap.
+func (p program) name() string { return "drover-program-" + p.digest[:20] }
+
+func (p program) partName(k int) string { return fmt.Sprintf("%s-%03d", p.name(), k) }
+
+// findProgram reads the program on this machine.
+func findProgram(path string) (program, error) {
+	p := program{path: path, system: "linux/" + runtime.GOARCH}
+	f, err := os.Open(path)
+	if err != nil {
+		return p, fault.Wrap(err, fault.Invalid, "", "start agents")
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return p, fault.Wrap(err, fault.Invalid, "", "start agents: read %s", path)
+	}
+	p.digest = hex.EncodeToString(sum.Sum(nil))
+	return p, nil
+}
+
+// store makes sure that the namespace has the program, and finds out its number of parts.
+func (p *program) store(ctx context.Context, c *api.Client, namespace string) error {
+	var held api.ConfigMap
+	err := c.Get(ctx, api.ConfigMaps, namespace, p.name(), &held)
+	var parts [][]byte
+	if api.IsCode(err, http.StatusNotFound) {
+		if parts, err = p.compress(); err != nil {
+			return err
+		}
+		head := api.ConfigMap{Metadata: api.Meta{Name: p.name(), Labels: p.labels()}, Data: map[string]string{keyParts: strconv.Itoa(len(parts))}}
+		err = c.Create(ctx, api.ConfigMaps, namespace, head, &held)
+		if api.IsCode(err, http.StatusConflict) { // another command was faster
+			err = c.Get(ctx, api.ConfigMaps, namespace, p.name(), &held)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(held.Data[keyParts])
+	if err != nil || n < 1 || n > mostParts || held.Metadata.Labels[labelManaged] != managedBy {
+		return fault.New(fault.Invalid, "Delete it: kubectl delete configmap "+p.name()+".", "start agents: the ConfigMap %s is not drover's", p.name())
+	}
+	p.parts = n
+	if held.Data[keyComplete] != "" {
+		return nil
+	}
+	if parts == nil {
+		if parts, err = p.compress(); err != nil {
+			return err
+		}
+	}
+	if len(parts) != n {
+		return fault.New(fault.Invalid, "Delete it: kubectl delete configmap "+p.name()+".", "start agents: the ConfigMap %s speaks of %d parts, and there are %d", p.name(), n, len(parts))
+	}
+	owner := api.Owner{APIVersion: "v1", Kind: "ConfigMap", Name: p.name(), UID: held.Metadata.UID}
+	for k, text := range parts {
+		part := api.ConfigMap{Metadata: api.Meta{Name: p.partName(k), Labels: p.labels(), OwnerReferences: []api.Owner{owner}},
+			BinaryData: map[string][]byte{partNumber(k): text}, Immutable: true}
+		if err := c.Create(ctx, api.ConfigMaps, namespace, part, nil); err != nil && !api.IsCode(err, http.StatusConflict) {
+			return err
+		}
+	}
+	return c.Merge(ctx, api.ConfigMaps, namespace, p.name(), object{"data": object{keyComplete: "yes"}}, nil)
+}
+
+func (p *program) labels() map[string]string {
+	return map[string]string{labelManaged: managedBy, labelProgram: p.digest[:20]}
+}
+
+// compress gives the parts of the compressed program.
+func (p *program) compress() (parts [][]byte, err error) {
+	text, err := os.ReadFile(p.path)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Invalid, "", "start agents")
+	}
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	for rest := out.Bytes(); len(rest) > 0; rest = rest[min(len(rest), partBytes):] {
+		parts = append(parts, rest[:min(len(rest), partBytes)])
+	}
+	if len(parts) > mostParts {
+		return nil, fault.New(fault.Invalid, "Use an image of the agent: `--target-arg agent-image=REF`.", "start agents: the program is too large for a namespace")
+	}
+	return parts, nil
+}

@@ -1,0 +1,352 @@
+package kube
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/driver/kube/kubetest"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const jobID = "abcd2345abcd2345"
+
+// trial is a fake cluster with a driver on it.
+type trial struct {
+	*Driver
+	*testing.T
+	fake    *kubetest.Server
+	program string
+}
+
+func newTrial(t *testing.T) trial {
+	t.Helper()
+	fake := kubetest.New(t)
+	d := New(t.TempDir())
+	d.kubeconfig = fake.Kubeconfig(t)
+	program := filepath.Join(t.TempDir(), "drover")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 0\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return trial{d, t, fake, program}
+}
+
+// request is one for two agents with an image of the agent.
+func (x trial) request() driver.Request {
+	return driver.Request{Job: jobID, Placement: 1, Agents: 2,
+		Needs: driver.Needs{Agents: 2, Args: []string{"agent-image=" + x.program}, Place: driver.Place{Image: "busybox:1"}},
+		Run:   driver.Boot{Binary: x.program, Store: "s3://bucket/x", Job: "p/t/" + jobID, Env: []string{"A=$(B)"}}}
+}
+
+func (x trial) check(err error) {
+	x.Helper()
+	if err != nil {
+		x.Fatal(err)
+	}
+}
+
+// asked counts requests by what they do.
+func (x trial) asked() func() []string {
+	var mu sync.Mutex
+	var all []string
+	x.fake.Watch(func(method, resource, _ string) {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, method+" "+resource)
+	})
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+func TestAStartAsksForFewThings(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	asked := x.asked()
+	h, err := x.Start(t.Context(), x.request())
+	x.check(err)
+	if got, want := strings.Join(asked(), ", "), "POST jobs, POST configmaps, POST secrets"; got != want {
+		t.Errorf("it asks %s; want %s", got, want)
+	}
+	asked = x.asked()
+	x.check(x.Stop(t.Context(), h, time.Second, false))
+	if got := asked(); len(got) > 9 {
+		t.Errorf("a Stop asks %s", got)
+	}
+}
+
+func TestTheProgramIsStoredOnceForANamespace(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	r := x.request()
+	r.Needs.Args = nil
+	_, err := x.Start(t.Context(), r)
+	x.check(err)
+	asked := x.asked()
+	r.Placement = 2
+	_, err = x.Start(t.Context(), r)
+	x.check(err)
+	if got, want := strings.Join(asked(), ", "), "GET configmaps, POST jobs, PATCH configmaps, POST configmaps, POST secrets"; got != want {
+		t.Errorf("the second Start asks %s; want %s", got, want)
+	}
+	for p := 1; p <= 2; p++ {
+		x.check(x.Stop(t.Context(), driver.Handle{Target: Name, Detail: "train@fake@" + x.fake.URL(), Job: jobID, Placement: p}, 0, true))
+	}
+	for _, resource := range []string{"jobs", "pods", "configmaps", "secrets"} {
+		if left := x.fake.Objects(resource); len(left) > 0 {
+			t.Errorf("of the %s there are left: %v", resource, left)
+		}
+	}
+}
+
+// The command line dies after any request of a Start, and the command is typed again.
+func TestAStartThatWasCutOffIsCompleted(t *testing.T) {
+	for n := range 8 {
+		x := newTrial(t)
+		r := x.request()
+		if n%2 == 0 {
+			r.Needs.Args = nil
+		}
+		left := n
+		x.fake.Hold()
+		x.fake.Refuse(func(string, string) *kubetest.Refusal {
+			if left--; left < 0 {
+				return &kubetest.Refusal{Code: 500, Message: "the network is gone"}
+			}
+			return nil
+		})
+		_, first := x.Start(t.Context(), r)
+		x.fake.Refuse(nil)
+		h, err := x.Start(t.Context(), r)
+		if err != nil {
+			t.Fatalf("cut off after %d requests (%v): %v", n, first, err)
+		}
+		if jobs := x.fake.Objects("jobs"); len(jobs) != 1 || len(x.fake.Objects("secrets")) != 1 || len(x.fake.Objects("pods")) != 2 {
+			t.Errorf("cut off after %d requests: %d Jobs, %d pods", n, len(jobs), len(x.fake.Objects("pods")))
+		}
+		x.check(x.Stop(t.Context(), h, 0, true))
+		if left := x.fake.Objects("configmaps"); len(left) > 0 {
+			t.Errorf("cut off after %d requests, and stopped: %v", n, left)
+		}
+	}
+}
+
+func TestANewerCredentialIsHandedOver(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	r := x.request()
+	for _, credential := range []string{"first", "second"} {
+		r.Run.Pass = func(context.Context) ([]byte, error) { return []byte(credential), nil }
+		_, err := x.Start(t.Context(), r)
+		x.check(err)
+		text, err := json.Marshal(x.fake.Objects("secrets"))
+		if x.check(err); !bytes.Contains(text, []byte(`"credential":"`+base64.StdEncoding.EncodeToString([]byte(credential)))) {
+			t.Errorf("the Secret is %s; want %s", text, credential)
+		}
+	}
+}
+
+func TestAPlacementIsMadeAsRecorded(t *testing.T) {
+	x := newTrial(t)
+	r := x.request()
+	expr, err := where.Parse("type =~ m5.* and zone != b")
+	x.check(err)
+	r.Needs = driver.Needs{Agents: 2, CPUs: 2, Memory: 4 << 30, GPUs: 1, Disk: 10 << 30, Grace: time.Minute, Spot: job.SpotFirst, Where: expr,
+		Labels: map[string]string{"team": "Ünïcode, and a comma"}, Place: driver.Place{Image: "train:1", Nodes: 2, Shm: 1 << 30},
+		Args: []string{"service-account=s", "queue=q", "priority=p", "pull-secret=a", "node=disk=ssd", "tolerate=dedicated=gpu", "volume=pvc/data:/data", "volume=hostPath/srv:/srv"}}
+	p := placed{request: r, handle: driver.Handle{Target: Name, Detail: "train@fake@x", Job: jobID, Placement: 1}, image: "train:1",
+		program: program{digest: strings.Repeat("ab", 32), system: "linux/arm64", parts: 2}}
+	p.options, err = parseOptions(r.Needs.Args)
+	x.check(err)
+	var m machines
+	text, err := json.Marshal(map[string]any{"listed": x.fake.Objects("nodes")})
+	x.check(err)
+	var nodes struct{ Listed []api.Node }
+	x.check(json.Unmarshal(text, &nodes))
+	m.listed, m.all = true, nodes.Listed
+	m.all[0].Metadata.Labels["topology.kubernetes.io/zone"] = "a"
+	x.check(p.matchNodes(m))
+	got, err := json.MarshalIndent(p.job(), "", "  ")
+	x.check(err)
+	golden := filepath.Join("testdata", "job.golden")
+	if *update {
+		x.check(os.WriteFile(golden, append(got, '\n'), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	if x.check(err); string(want) != string(got)+"\n" {
+		t.Errorf("the Job differs from %s (-update writes it):\n%s", golden, got)
+	}
+}
+
+func TestWhatIsNotDroversIsLeft(t *testing.T) {
+	x := newTrial(t)
+	name := "drover-" + jobID + "-1"
+	x.fake.Put("jobs", "train", kubetest.Object{"metadata": kubetest.Object{"name": name}, "spec": kubetest.Object{"completions": 0, "parallelism": 0}})
+	_, err := x.Start(t.Context(), x.request())
+	refusedWith(t, err, fault.Invalid, "start agents: the Job "+name+" is not drover's", "Rename or delete it: kubectl delete job "+name+".")
+	h := driver.Handle{Target: Name, Detail: "train@fake@" + x.fake.URL(), Job: jobID, Placement: 1}
+	if members, err := x.Status(t.Context(), h); err != nil || len(members) != 0 {
+		t.Errorf("Status gives %v, %v", members, err)
+	}
+	x.check(x.Stop(t.Context(), h, 0, true))
+	if len(x.fake.Objects("jobs")) != 1 {
+		t.Error("a Stop took it away")
+	}
+	if held, err := x.List(t.Context()); err != nil || len(held) != 0 {
+		t.Errorf("List gives %v, %v", held, err)
+	}
+
+	p, err := findProgram(x.program)
+	x.check(err)
+	x.fake.Put("configmaps", "train", kubetest.Object{"metadata": kubetest.Object{"name": p.name()}, "data": kubetest.Object{"parts": "1"}})
+	r := x.request()
+	r.Placement, r.Needs.Args = 2, nil
+	_, err = x.Start(t.Context(), r)
+	refusedWith(t, err, fault.Invalid, "start agents: the ConfigMap "+p.name()+" is not drover's", "Delete it: kubectl delete configmap "+p.name()+".")
+	x.fake.Put("configmaps", "train", kubetest.Object{"metadata": kubetest.Object{"name": p.name(), "labels": kubetest.Object{labelManaged: managedBy}}, "data": kubetest.Object{"parts": "7"}})
+	_, err = x.Start(t.Context(), r)
+	refusedWith(t, err, fault.Invalid, "start agents: the ConfigMap "+p.name()+" speaks of 7 parts, and there are 1", "Delete it: kubectl delete configmap "+p.name()+".")
+}
+
+func TestAStartThatCannotBeIsRefused(t *testing.T) {
+	x := newTrial(t)
+	r := x.request()
+	r.Run.Pass = func(context.Context) ([]byte, error) { return make([]byte, 2<<20), nil }
+	_, err := x.Start(t.Context(), r)
+	refusedWith(t, err, fault.Invalid, "start agents: the job's secrets are larger than 1 MiB", "Keep large ones in files of a volume: --target-arg volume=pvc/NAME:/path.")
+	r = x.request()
+	r.Agents = 100_001
+	_, err = x.Start(t.Context(), r)
+	refusedWith(t, err, fault.Invalid, "start agents: 100001 is not a number of agents", "Ask for fewer: Kubernetes runs up to 100,000 in one Job.")
+	x.fake.Put("jobs", "train", kubetest.Object{"metadata": kubetest.Object{"name": "drover-" + jobID + "-1", "deletionTimestamp": "2026-11-28T00:00:00Z",
+		"labels": kubetest.Object{labelManaged: managedBy, labelJob: jobID, labelPlacement: "1"}}, "spec": kubetest.Object{"completions": 0, "parallelism": 0}})
+	_, err = x.Start(t.Context(), x.request())
+	refusedWith(t, err, fault.Full, "start agents: the Job drover-"+jobID+"-1 is just being removed", "Type the command again in a moment.")
+	if len(x.fake.Objects("pods"))+len(x.fake.Objects("secrets")) > 0 {
+		t.Error("something was started")
+	}
+}
+
+func TestAnOfferSaysWhatTheClusterWouldRefuse(t *testing.T) {
+	parse := func(text string) where.Expr {
+		e, err := where.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	forbidden := func(resource string) func(*kubetest.Server) {
+		return func(s *kubetest.Server) {
+			s.Refuse(func(_, r string) *kubetest.Refusal {
+				if r == resource {
+					return &kubetest.Refusal{Code: 403, Reason: "Forbidden", Message: r + " is forbidden"}
+				}
+				return nil
+			})
+		}
+	}
+	for name, c := range map[string]struct {
+		fake         func(*kubetest.Server)
+		needs        driver.Needs
+		reason, hint string
+		machine      string
+	}{
+		"fits":            {machine: "kube, namespace train of fake, one node, 8 cores, 32 GB"},
+		"many agents":     {needs: driver.Needs{Agents: 101}, reason: "101 agents need an image of the agent: without one each node reads the program from the API server", hint: "Push an image of the agent, and name it: --target-arg agent-image=REF; docs/how-to/kube.md has the command."},
+		"too many":        {needs: driver.Needs{Agents: 100_001}, reason: "a Job has no more than 100,000 agents", hint: "Ask for at most 100,000."},
+		"no such machine": {needs: driver.Needs{Agents: 1, CPUs: 1e6}, reason: "no machine has so much", hint: "Ask for less."},
+		"two nodes": {fake: func(s *kubetest.Server) {
+			s.Put("nodes", "", kubetest.Object{"metadata": kubetest.Object{"name": "node-2"}, "status": kubetest.Object{"allocatable": kubetest.Object{"cpu": "16", "memory": "8Gi", "nvidia.com/gpu": "4"}}})
+		}, machine: "kube, namespace train of fake, 2 nodes of up to 16 cores, 8 GB, 4 GPUs"},
+		"no such node":     {needs: driver.Needs{Agents: 1, GPUs: 2}, reason: "no node is large enough, and nothing here adds nodes: the largest node has 8 cores, 32 GB", hint: "Ask for less: --cpus, --memory, --gpus."},
+		"no spot":          {needs: driver.Needs{Agents: 1, Spot: job.SpotOnly}, reason: "no node of the cluster is spot capacity", hint: "Leave --spot out."},
+		"where":            {needs: driver.Needs{Agents: 1, Where: parse("type == p3.2xlarge")}, reason: "no node is what --where says: type == p3.2xlarge", hint: "Ask for less with --where, or see the nodes: drover offers kube."},
+		"nodes not listed": {fake: forbidden("nodes"), machine: "kube, namespace train of fake, nodes not listed"},
+		"a pattern": {fake: forbidden("nodes"), needs: driver.Needs{Agents: 1, Where: parse("type =~ p3.*")}, reason: "match --where: type =~ p3.* is a pattern, and this user may not list the cluster's nodes",
+			hint: "Name them without a star, or ask for the right to list nodes."},
+		"a size": {fake: forbidden("nodes"), needs: driver.Needs{Agents: 1, Where: parse("cpus >= 4")}, reason: "match --where: this user may not list the cluster's nodes, and so cannot tell which have cpus >= 4",
+			hint: "Ask for types of machines instead: --machine TYPE."},
+		"policy": {fake: func(s *kubetest.Server) { s.Warn(`would violate PodSecurity "restricted:latest": runAsUser=0`) }, reason: `would violate PodSecurity "restricted:latest": runAsUser=0`},
+		"old":    {fake: func(s *kubetest.Server) { s.Age() }, reason: "the cluster of context fake does not know how to start agents of a Job again (backoffLimitPerIndex)", hint: "Use a cluster of Kubernetes 1.29 or newer."},
+		"quota": {fake: func(s *kubetest.Server) {
+			s.Put("resourcequotas", "train", kubetest.Object{"metadata": kubetest.Object{"name": "compute"}, "status": kubetest.Object{"hard": kubetest.Object{"requests.cpu": "3", "pods": "100"}}})
+		}, needs: driver.Needs{Agents: 2, CPUs: 2}, reason: "the quota compute allows 3 of requests.cpu in all, and 2 agents need 4", hint: "Ask for fewer agents, or for less of each."},
+		"limits": {fake: func(s *kubetest.Server) {
+			s.Put("limitranges", "train", kubetest.Object{"metadata": kubetest.Object{"name": "l"}, "spec": kubetest.Object{"limits": []any{kubetest.Object{"type": "Container", "max": kubetest.Object{"cpu": "1"}}}}})
+		}, needs: driver.Needs{Agents: 2, CPUs: 2}, reason: "the limits of namespace train allow 1 of cpu for one container", hint: "Ask for less."},
+		"rights":   {fake: forbidden("jobs"), reason: "ask Kubernetes: Kubernetes says: jobs is forbidden", hint: "Ask for the right to create jobs in namespace train: docs/how-to/kube.md has all that drover needs."},
+		"no nodes": {fake: func(s *kubetest.Server) { s.Remove("nodes", "", "node-1") }, reason: "no node is large enough, and nothing here adds nodes: the cluster has no nodes", hint: "Ask for less: --cpus, --memory, --gpus.", machine: "kube, namespace train of fake, no nodes"},
+	} {
+		x := newTrial(t)
+		if c.fake != nil {
+			c.fake(x.fake)
+		}
+		if c.needs.Agents == 0 {
+			c.needs.Agents = 1
+		}
+		c.needs.Place.Image = "busybox:1"
+		o, err := x.Offer(t.Context(), c.needs)
+		if err != nil || o.Fits != (c.reason == "") || o.Reason != c.reason || c.hint != "" && o.Hint != c.hint && fault.Hint(fault.New(fault.Invalid, o.Hint, "x")) != c.hint || c.machine != "" && o.Machine != c.machine {
+			t.Errorf("%s: %+v, %v\nwant %q, %q", name, o, err, c.reason, c.hint)
+		}
+	}
+	x := newTrial(t)
+	x.fake.Refuse(func(string, string) *kubetest.Refusal { return &kubetest.Refusal{Code: 500} })
+	if _, err := x.Offer(t.Context(), driver.Needs{Agents: 1}); fault.KindOf(err) != fault.Lost {
+		t.Errorf("of a server that fails: %v", err)
+	}
+	if _, err := (&Driver{}).Offer(canceled(t), driver.Needs{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTheKindsOfNodesAreOffered(t *testing.T) {
+	x := newTrial(t)
+	for needs, want := range map[float64]driver.Choice{2: {Machine: "m5.2xlarge: 1 with 8 cores, 32 GB", All: 4}, 20: {Machine: "m5.2xlarge: 1 with 8 cores, 32 GB", Reason: "they do not fit"}} {
+		o, err := x.Offer(t.Context(), driver.Needs{CPUs: needs})
+		if x.check(err); len(o.Choices) != 1 || o.Choices[0] != want {
+			t.Errorf("%+v, want %+v", o.Choices, want)
+		}
+	}
+}
+
+func TestAProgramThatCannotBeSentIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large")
+	large := make([]byte, (mostParts+1)*partBytes)
+	rand.Read(large)
+	if err := os.WriteFile(path, large, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := (&program{path: path}).compress()
+	refusedWith(t, err, fault.Invalid, "start agents: the program is too large for a namespace", "Use an image of the agent: --target-arg agent-image=REF.")
+	_, err = findProgram(t.TempDir())
+	if err == nil || !strings.HasPrefix(err.Error(), "start agents: read /") {
+		t.Errorf("%v", err)
+	}
+}
+
+func canceled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}

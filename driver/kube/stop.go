@@ -1,0 +1,137 @@
+package kube
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/driver/kube/pod"
+)
+
+const (
+	// mostTouched is how many pods are touched, so that their kubelets bring the order at once;
+	// those of others do so within 90 s.
+	mostTouched = 256
+	// touchedAtOnce is how many requests that takes at a time.
+	touchedAtOnce = 32
+)
+
+// Stop writes the order into the placement's ConfigMap, where process 1 of each pod reads it, and
+// touches the pods, which makes their kubelets look. Where nothing runs, it makes Kubernetes start
+// nothing more; with remove, the Job is then deleted, and what it owns with it.
+func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
+	const doing = "stop agents"
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if !names(h) {
+		return nil
+	}
+	c, s, err := d.dial(h.Detail, true)
+	if err != nil {
+		return err
+	}
+	v, err := d.look(ctx, c, s, h, true)
+	if err != nil {
+		return refused(doing, s, err)
+	}
+	if v.none {
+		return nil
+	}
+	defer d.forget(h)
+	if err := orderStop(ctx, c, s, h, v, grace); err != nil {
+		return refused(doing, s, err)
+	}
+	v.stop = true
+	members := v.members(h)
+	if remove && !alive(members) {
+		return refused(doing, s, d.takeAway(ctx, c, s, h, v))
+	}
+	patch := object{}
+	if remove {
+		patch["metadata"] = object{"labels": object{labelRemove: "yes"}}
+	}
+	spec := object{}
+	if remove {
+		spec["ttlSecondsAfterFinished"] = ttlAfterRemove
+	}
+	if !slices.ContainsFunc(v.pods, begins) {
+		spec["parallelism"] = 0 // and no pod that waits is left
+	}
+	if len(spec) > 0 {
+		patch["spec"] = spec
+	}
+	if len(patch) > 0 {
+		if err := c.Merge(ctx, api.Jobs, s.namespace, objectName(h), patch, nil); err != nil && !api.IsCode(err, http.StatusNotFound) {
+			return refused(doing, s, err)
+		}
+	}
+	return refused(doing, s, touch(ctx, c, s, v.pods))
+}
+
+// ttlAfterRemove is how long Kubernetes keeps a Job that is to be removed after it has ended, in
+// seconds, where no command takes it away before.
+const ttlAfterRemove = 60
+
+// begins says whether a pod runs, or may begin at any moment.
+func begins(p api.Pod) bool {
+	agent, prepare := containerOf(p.Status.ContainerStatuses, agentContainer), containerOf(p.Status.InitContainerStatuses, initContainer)
+	return p.Status.Phase == "Running" || p.Status.Phase == "Pending" && (agent.State.Running != nil || prepare.State.Running != nil || prepare.State.Terminated != nil)
+}
+
+// orderStop writes the grace into the ConfigMap. Of several Stops the shortest stands.
+func orderStop(ctx context.Context, c *api.Client, s site, h driver.Handle, v view, grace time.Duration) error {
+	name := objectName(h)
+	for {
+		var m api.ConfigMap
+		err := c.Get(ctx, api.ConfigMaps, s.namespace, name, &m)
+		if api.IsCode(err, http.StatusNotFound) { // its Start has not come so far, or died
+			owner := api.Owner{APIVersion: "batch/v1", Kind: "Job", Name: v.job.Metadata.Name, UID: v.job.Metadata.UID}
+			err = c.Create(ctx, api.ConfigMaps, s.namespace, api.ConfigMap{Metadata: api.Meta{Name: name, Labels: labels(h), OwnerReferences: []api.Owner{owner}},
+				Data: map[string]string{pod.StopKey: grace.String()}}, nil)
+			if api.IsCode(err, http.StatusConflict) {
+				continue
+			}
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if before, err := time.ParseDuration(m.Data[pod.StopKey]); err == nil && before <= grace {
+			return nil
+		}
+		patch := object{"metadata": object{"resourceVersion": m.Metadata.ResourceVersion}, "data": object{pod.StopKey: max(grace, 0).String()}}
+		err = c.Merge(ctx, api.ConfigMaps, s.namespace, name, patch, nil)
+		if !api.IsCode(err, http.StatusConflict) {
+			return err
+		}
+	}
+}
+
+// touch changes an annotation of each pod that runs. A pod that is gone meanwhile is no error.
+func touch(ctx context.Context, c *api.Client, s site, pods []api.Pod) error {
+	running := slices.DeleteFunc(slices.Clone(pods), func(p api.Pod) bool { return !begins(p) })
+	all, ctx := errgroup.WithContext(ctx)
+	all.SetLimit(touchedAtOnce)
+	patch := object{"metadata": object{"annotations": object{annotationRead: time.Now().UTC().Format(time.RFC3339Nano)}}}
+	for _, p := range running[:min(len(running), mostTouched)] {
+		all.Go(func() error {
+			err := c.Merge(ctx, api.Pods, s.namespace, p.Metadata.Name, patch, nil)
+			if api.IsCode(err, http.StatusNotFound) {
+				return nil
+			}
+			return err
+		})
+	}
+	return all.Wait()
+}
+
+// alive says whether an agent of a placement may be working.
+func alive(members []driver.Member) bool {
+	return slices.ContainsFunc(members, func(m driver.Member) bool { return m.State.Alive() })
+}

@@ -1,0 +1,272 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/driver/kube/pod"
+)
+
+// The annotations and labels of pods that the Job controller writes.
+const (
+	annotationIndex   = "batch.kubernetes.io/job-completion-index"
+	annotationFailed  = "batch.kubernetes.io/job-index-failure-count"
+	annotationIgnored = "batch.kubernetes.io/job-index-ignored-failure-count"
+)
+
+// conditionTaken is the condition of a pod that Kubernetes itself has ended.
+const conditionTaken = "DisruptionTarget"
+
+// view is what was seen of a placement.
+type view struct {
+	at     time.Time
+	none   bool // there is no such placement
+	job    api.Job
+	pods   []api.Pod
+	stop   bool // a Stop was ordered
+	events []api.Event
+}
+
+// goodFor is how long a view may be used again: the larger a placement, the more its list costs.
+func goodFor(agents int) time.Duration { return time.Second + time.Duration(agents)*2*time.Millisecond }
+
+// forget drops what was seen of a placement, which has just changed.
+func (d *Driver) forget(h driver.Handle) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.views, h)
+}
+
+// look reads a placement: its Job, its pods, and the order to stop.
+func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handle, again bool) (v view, err error) {
+	d.mu.Lock()
+	v, ok := d.views[h]
+	d.mu.Unlock()
+	if ok && !again && time.Since(v.at) < goodFor(v.job.Spec.Completions) {
+		return v, nil
+	}
+	v = view{at: time.Now()}
+	err = c.Get(ctx, api.Jobs, s.namespace, objectName(h), &v.job)
+	if api.IsCode(err, http.StatusNotFound) {
+		v.none = true
+		return v, nil
+	}
+	if err != nil {
+		return v, err
+	}
+	if own, ok := handleOf(s, v.job.Metadata.Labels); !ok || own != h || !v.job.Metadata.DeletionTimestamp.IsZero() {
+		v.none = true // it is not ours, or is being removed
+		return v, nil
+	}
+	// In this order: a pod that a later list does not have any more has counted in the Job by then.
+	if v.pods, _, err = api.ListAll[api.Pod](ctx, c, api.Pods, s.namespace, ofPlacement(h)); err != nil {
+		return v, err
+	}
+	var m api.ConfigMap
+	if err = c.Get(ctx, api.ConfigMaps, s.namespace, objectName(h), &m); err != nil && !api.IsCode(err, http.StatusNotFound) {
+		return v, err
+	}
+	_, v.stop = m.Data[pod.StopKey]
+	if v.wantsEvents() {
+		// An event says more, and may be missing.
+		v.events, _, _ = api.ListAll[api.Event](ctx, c, api.Events, s.namespace, map[string][]string{"fieldSelector": {"involvedObject.name=" + objectName(h)}})
+	}
+	d.mu.Lock()
+	d.views[h] = v
+	d.mu.Unlock()
+	return v, nil
+}
+
+// eventsAfter is how long a Job may be without pods before its events are read.
+const eventsAfter = 5 * time.Second
+
+// wantsEvents says whether something waits that only events explain.
+func (v view) wantsEvents() bool {
+	return len(v.pods) == 0 && !v.ended() && time.Since(v.job.Metadata.CreationTimestamp) > eventsAfter
+}
+
+// ended says whether Kubernetes is through with the Job.
+func (v view) ended() bool {
+	_, complete := api.Find(v.job.Status.Conditions, "Complete")
+	_, failed := api.Find(v.job.Status.Conditions, "Failed")
+	return complete || failed
+}
+
+// members are the agents of a placement, in the order of their numbers.
+func (v view) members(h driver.Handle) (all []driver.Member) {
+	agents := v.job.Spec.Completions
+	byIndex := make([][]api.Pod, agents)
+	for _, p := range v.pods {
+		if i, err := strconv.Atoi(p.Metadata.Annotations[annotationIndex]); err == nil && i >= 0 && i < agents {
+			byIndex[i] = append(byIndex[i], p)
+		}
+	}
+	completed, failed := indexSet(v.job.Status.CompletedIndexes), indexSet(v.job.Status.FailedIndexes)
+	for i, pods := range byIndex {
+		all = append(all, v.membersOf(h, i, pods, completed.has(i), failed.has(i))...)
+	}
+	slices.SortFunc(all, func(a, b driver.Member) int { return cmp.Compare(a.Index, b.Index) })
+	return all
+}
+
+// attempt is how many pods of its index Kubernetes started before this one, and how many of them
+// it did not count as failures.
+func attempt(p api.Pod) (n, ignored int) {
+	failed, _ := strconv.Atoi(p.Metadata.Annotations[annotationFailed]) // absent: none
+	ignored, _ = strconv.Atoi(p.Metadata.Annotations[annotationIgnored])
+	return failed + ignored, ignored
+}
+
+// membersOf are the agents of one index.
+func (v view) membersOf(h driver.Handle, i int, pods []api.Pod, completed, failed bool) (all []driver.Member) {
+	agents := v.job.Spec.Completions
+	byAttempt := map[int]driver.Member{}
+	newest, ignored := -1, 0
+	slices.SortFunc(pods, func(a, b api.Pod) int { return a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp) })
+	for _, p := range pods { // of two with the same number, as after a suspension, the newer one stands
+		n, ign := attempt(p)
+		m := v.judge(p)
+		m.Index, m.Enter = pod.Number(i, agents, n), v.enter(h, p, m, pod.Number(i, agents, n))
+		byAttempt[n] = m
+		newest, ignored = max(newest, n), max(ignored, ign)
+	}
+	gone := func(n int, m driver.Member) driver.Member { m.Index, m.Code = pod.Number(i, agents, n), -1; return m }
+	if newest < 0 {
+		return []driver.Member{gone(0, v.unstarted(completed, failed))}
+	}
+	for n := range newest {
+		if m, ok := byAttempt[n]; ok {
+			all = append(all, m)
+			if m.State == driver.Taken {
+				ignored--
+			}
+		}
+	}
+	for n := range newest { // pods that are gone are told from the counters of the newest
+		if _, ok := byAttempt[n]; ok {
+			continue
+		}
+		m := driver.Member{State: driver.Lost, Reason: "its pod is gone"}
+		if ignored > 0 {
+			ignored--
+			m = driver.Member{State: driver.Taken, Reason: "Kubernetes took its machine away, or it left"}
+		}
+		all = append(all, gone(n, m))
+	}
+	last := byAttempt[newest]
+	all = append(all, last)
+	if v.replaces(last, completed || failed) {
+		all = append(all, gone(newest+1, driver.Member{State: driver.Waiting, Reason: "Kubernetes starts another pod in its place"}))
+	}
+	return all
+}
+
+// replaces says whether Kubernetes will start another agent in the place of one.
+func (v view) replaces(m driver.Member, done bool) bool {
+	switch {
+	case m.State.Alive() || done || v.stop || v.ended() || v.job.Spec.Parallelism == 0 || v.job.Metadata.Labels[labelRemove] != "":
+		return false
+	case m.State == driver.Ended:
+		return m.Code == exitLater
+	}
+	return true
+}
+
+// unstarted is the member of an index without a pod.
+func (v view) unstarted(completed, failed bool) driver.Member {
+	switch {
+	case v.stop || v.job.Spec.Parallelism == 0 || v.job.Metadata.Labels[labelRemove] != "":
+		return driver.Member{State: driver.Ended, Reason: "stopped before it began"}
+	case completed:
+		return driver.Member{State: driver.Ended, Reason: "ended; its pod is gone"}
+	case failed:
+		return driver.Member{State: driver.Lost, Reason: "failed; its pod is gone"}
+	case v.job.Spec.Suspend:
+		return driver.Member{State: driver.Waiting, Reason: v.suspended()}
+	}
+	m := driver.Member{State: driver.Waiting}
+	m.Reason, m.Hint = v.refusedPods()
+	return m
+}
+
+// suspended says why a Job is suspended: Kueue holds it back until its queue has room.
+func (v view) suspended() string {
+	if c, ok := api.Find(v.job.Status.Conditions, "Suspended"); ok && c.Message != "" {
+		return "the Job is suspended: " + oneLine(c.Message)
+	}
+	return "the Job is suspended"
+}
+
+// refusedPods says why the Job has no pods: the newest event that tells.
+func (v view) refusedPods() (reason, hint string) {
+	for _, e := range slices.Backward(v.events) {
+		if e.Reason == "FailedCreate" {
+			return explain(e.Message)
+		}
+	}
+	return "", ""
+}
+
+// indexes is a set of indexes as a Job's status has it: "1,3-5,7".
+type indexes [][2]int
+
+func indexSet(text string) (all indexes) {
+	for _, part := range strings.Split(text, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		a, err := strconv.Atoi(first)
+		if err != nil {
+			continue
+		}
+		b := a
+		if isRange {
+			if b, err = strconv.Atoi(last); err != nil {
+				continue
+			}
+		}
+		all = append(all, [2]int{a, b})
+	}
+	return all
+}
+
+func (x indexes) has(i int) bool {
+	_, ok := slices.BinarySearchFunc(x, i, func(r [2]int, i int) int {
+		switch {
+		case r[1] < i:
+			return -1
+		case r[0] > i:
+			return 1
+		}
+		return 0
+	})
+	return ok
+}
+
+// oneLine is a text without line breaks.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// enter is kubectl's own command, with the context and the namespace of the job.
+func (v view) enter(h driver.Handle, p api.Pod, m driver.Member, number int) []string {
+	if m.State != driver.Running {
+		return nil
+	}
+	s, err := parseSite(h.Detail)
+	if err != nil {
+		return nil
+	}
+	line := []string{"kubectl"}
+	if s.context != "" && s.context != inCluster {
+		line = append(line, "--context", s.context)
+	}
+	line = append(line, "--namespace", s.namespace, "exec", "-i")
+	if terminal() {
+		line[len(line)-1] = "-it"
+	}
+	return append(append(line, p.Metadata.Name, "-c", agentContainer, "--"), h.Enter(pod.Program, number)...)
+}
