@@ -262,7 +262,7 @@ func (p *process) end(pod Object) {
 func (p *process) kill() {
 	p.deleted = true
 	if p.cmd != nil {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		killTree(p.cmd.Process.Pid)
 	}
 }
 
@@ -276,15 +276,16 @@ func (s *Server) Kill(job string, index int) bool {
 			if p == nil || p.cmd == nil || !strings.HasPrefix(name, fmt.Sprintf("%s-%d-", job, index)) {
 				continue
 			}
-			killSession(p.cmd.Process.Pid)
+			killTree(p.cmd.Process.Pid)
 			return true
 		}
 	}
 	return false
 }
 
-// killSession ends a process and its children, which are in sessions of their own.
-func killSession(pid int) {
+// killTree ends a process and its children, which are in sessions of their own, as the end of a
+// container does.
+func killTree(pid int) {
 	children, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range children {
 		stat, err := os.ReadFile(file)
@@ -297,6 +298,7 @@ func killSession(pid int) {
 		fmt.Sscanf(string(stat), "%d", &child)
 		fmt.Sscanf(rest, "%s %d", &state, &parent)
 		if parent == pid {
+			_ = syscall.Kill(-child, syscall.SIGKILL)
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
 	}
