@@ -250,6 +250,12 @@ func (j *Job) Stop(ctx context.Context, reason string) (stands bool, err error) 
 	return j.c.engine.Cancel(ctx, j.path, reason)
 }
 
+// StopWithin is Stop that has the job's agents killed after this time, if that is sooner than the
+// grace of its programs. Of several the one that ends soonest stands; 0 kills at once.
+func (j *Job) StopWithin(ctx context.Context, reason string, grace time.Duration) (stands bool, err error) {
+	return j.c.engine.CancelWithin(ctx, j.path, reason, grace)
+}
+
 // Interrupt asks the job's agents to save and go, and waits for it. With job.Spec.StopTime
 // the program gets its stop signal first, with less than that SIGTERM; with grace
 // 0 they are killed. The job is INTERRUPTED then: Wait goes on with it.

@@ -322,6 +322,15 @@ func (e *Engine) Cancel(ctx context.Context, p job.Path, reason string) (stands 
 	return e.waitUntilSettled(ctx, p, stands, err)
 }
 
+// CancelWithin is Cancel that has the agents killed by their target after grace, if that is sooner.
+func (e *Engine) CancelWithin(ctx context.Context, p job.Path, reason string, grace time.Duration) (stands bool, err error) {
+	stands, err = control.CancelJob(ctx, e.World, p, e.Caller.By, reason)
+	if err == nil && stands {
+		err = e.Hasten(ctx, p, grace)
+	}
+	return e.waitUntilSettled(ctx, p, stands, err)
+}
+
 // Drain is Cancel of a map that lets its running items end. told is called once the order
 // is durable, before the wait for them.
 func (e *Engine) Drain(ctx context.Context, p job.Path, reason string, told func()) (stands bool, err error) {

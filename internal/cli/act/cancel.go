@@ -3,6 +3,7 @@ package act
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,10 +22,11 @@ func NewCancel(a *app.App) Cancel { return Cancel{a} }
 
 // Command returns the verb's command, with its flags.
 func (a Cancel) Command() *cobra.Command {
-	reason, drain := "", false
+	reason, grace, drain := "", "", false
 	c := &cobra.Command{Use: "cancel [JOB ...]", Short: "Stop jobs for good", ValidArgsFunction: a.CompleteJobs}
 	a.AddStoreFlags(c)
 	c.Flags().StringVar(&reason, "reason", "", "reason, which is recorded")
+	c.Flags().StringVar(&grace, "grace", "", "time that programs have to end, such as 2s, where that is less than the job's own; 0 kills at once")
 	c.Flags().BoolVar(&drain, "drain", false, "of maps: items that run may end and are recorded; nothing more begins")
 	c.Flags().BoolVarP(&a.Quiet, "quiet", "q", false, "no notes")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
@@ -34,8 +36,12 @@ func (a Cancel) Command() *cobra.Command {
 		if reason == "" {
 			reason = "cancelled by hand"
 		}
+		within, err := parseGrace(grace, drain)
+		if err != nil {
+			return err
+		}
 		for _, ref := range args {
-			if err := a.cancelJob(cmd.Context(), ref, reason, drain); err != nil {
+			if err := a.cancelJob(cmd.Context(), ref, reason, drain, within); err != nil {
 				return err
 			}
 		}
@@ -44,18 +50,37 @@ func (a Cancel) Command() *cobra.Command {
 	return c
 }
 
+// parseGrace reads --grace; nil: it was not said.
+func parseGrace(text string, drain bool) (*time.Duration, error) {
+	if text == "" {
+		return nil, nil
+	}
+	d, err := job.ParseDuration(text)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Invalid, "Write it as `--grace 10s`.", "read --grace")
+	}
+	if drain {
+		return nil, fault.New(fault.Invalid, "Leave one of them out.", "read command line: --drain lets what runs end, and --grace ends it")
+	}
+	within := time.Duration(d)
+	return &within, nil
+}
+
 // cancelJob is drover cancel of one job.
-func (a Cancel) cancelJob(ctx context.Context, ref, why string, drain bool) error {
+func (a Cancel) cancelJob(ctx context.Context, ref, why string, drain bool, within *time.Duration) error {
 	j, err := a.FindJob(ctx, []string{ref})
 	if err != nil {
 		return err
 	}
 	stands := false
-	if drain {
+	switch {
+	case drain:
 		stands, err = j.Drain(ctx, why, func(s drover.Status) {
 			a.Note("%s %s starts no more items: %s   at once: drover cancel %s", a.PaintState(job.Cancelled, job.Running.Symbol()), s.ID, drained(s), s.ID)
 		})
-	} else {
+	case within != nil:
+		stands, err = j.StopWithin(ctx, why, *within)
+	default:
 		stands, err = j.Stop(ctx, why)
 	}
 	if err != nil {

@@ -102,7 +102,7 @@ var Examples = map[string]string{
 	"retry":  "  drover retry last\n  drover retry last --error 'cannot identify'\n  drover retry last --state failed --items 1-100,998 --memory 16G --timeout 2h\n  drover retry last --new-code",
 	"resume": "  drover resume last\n  seq 10 | drover resume last                 what its program read from a pipe or file, again",
 	"pause":  "  drover pause last --reason 'the licence server is down'",
-	"cancel": "  drover cancel 7fk2 --reason 'wrong data'\n  drover cancel 7fk2 --drain",
+	"cancel": "  drover cancel 7fk2 --reason 'wrong data'\n  drover cancel 7fk2 --grace 2s\n  drover cancel 7fk2 --drain",
 	"init":   "  drover init -p vision\n  drover init --store s3://bucket/prefix      tried out first",
 	"doctor": "  drover doctor",
 	"config": "  drover config\n  drover config set store /data/drover\n  drover config explain store\n  drover config schema > job.schema.json\n  drover config module > drover.py",
