@@ -127,6 +127,7 @@ node() {
 		[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 		SystemdCgroup = false
 	T
+	ip netns list | cut -d' ' -f1 | sort >"$N/netns" # those that are not this node's pods
 	start "$D" "containerd-$NAME" containerd --config "$N/containerd.toml"
 	until_true 300 ctr -a "$N/containerd.sock" version
 	cat >"$N/kubelet.yaml" <<-Y
@@ -181,6 +182,7 @@ nodedown() {
 	for t in $("${ctr[@]}" c ls -q 2>/dev/null); do "${ctr[@]}" task rm -f "$t" >/dev/null 2>&1 || true; "${ctr[@]}" c rm "$t" >/dev/null 2>&1 || true; done
 	stop "$D" "containerd-$2"
 	{ grep -o "${N}[^ ]*" /proc/mounts || true; } | sort -r | while read -r m; do umount -l "$m" 2>/dev/null || true; done
+	for t in $(ip netns list | cut -d' ' -f1 | sort | comm -13 "$N/netns" - | grep '^cni-'); do ip netns del "$t" || true; done
 	ip link del cni-drover 2>/dev/null || true
 	iptables -D FORWARD -s 10.88.0.0/16 -j ACCEPT 2>/dev/null || true
 	iptables -D FORWARD -d 10.88.0.0/16 -j ACCEPT 2>/dev/null || true
