@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -96,7 +97,7 @@ func (o *options) set(name, value string) error {
 		o.runtimeClass = value
 	case "user":
 		if uid, err := strconv.ParseInt(value, 10, 32); value != userImage && value != userRoot && (err != nil || uid < 1) {
-			return errWords("it is no number of a user, and neither image nor root")
+			return errors.New("it is no number of a user, and neither image nor root")
 		}
 		o.user = value
 	case "node":
@@ -121,17 +122,12 @@ func (o *options) set(name, value string) error {
 	return nil
 }
 
-// errWords is an error of words alone.
-type errWords string
-
-func (e errWords) Error() string { return string(e) }
-
 // parseRequirement reads KEY=VALUE, KEY!=VALUE or KEY.
 func parseRequirement(text string) (requirement, error) {
 	for _, form := range []struct{ sign, operator string }{{"!=", "NotIn"}, {"=", "In"}} {
 		if key, value, ok := strings.Cut(text, form.sign); ok {
 			if key == "" || value == "" {
-				return requirement{}, errWords("it is no label and value")
+				return requirement{}, errors.New("it is no label and value")
 			}
 			return requirement{key, form.operator, strings.Split(value, ",")}, nil
 		}
@@ -145,11 +141,11 @@ func parseVolume(text string) (v volume, err error) {
 	kind, name, ok2 := strings.Cut(source, "/")
 	switch {
 	case !ok || !ok2 || name == "" || !strings.HasPrefix(path, "/") || path == "/":
-		return v, errWords("it is no volume and path")
+		return v, errors.New("it is no volume and path")
 	case kind == claimVolume:
 		return volume{kind, name, path}, nil
 	case kind == hostVolume:
 		return volume{kind, "/" + strings.TrimLeft(name, "/"), path}, nil
 	}
-	return v, errWords("there are claims (pvc) and folders of nodes (hostPath)")
+	return v, errors.New("there are claims (pvc) and folders of nodes (hostPath)")
 }

@@ -16,8 +16,6 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-const exitLater = fault.ExitLater
-
 // terminal says whether a person is at this process.
 func terminal() bool {
 	return xterm.IsTerminal(int(os.Stdin.Fd())) && xterm.IsTerminal(int(os.Stdout.Fd()))
@@ -74,7 +72,7 @@ func (v view) judgeEnd(m driver.Member, t api.Terminated, taken api.Condition, i
 		m.State, m.Reason = driver.Ended, "never came up: "+oneLine(t.Message)
 	case ok && said.Lost:
 		m.State, m.Reason = driver.Lost, "its agent died without reporting why, or was killed: "+said.Reason
-	case ok && said.Warned && said.Code == exitLater:
+	case ok && said.Warned && said.Code == fault.ExitLater:
 		m.State, m.Code, m.Reason = driver.Taken, said.Code, "its pod was deleted"
 	case ok:
 		m.State, m.Code, m.Reason = driver.Ended, said.Code, said.Reason

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/pod"
 	"github.com/drover-run/drover/job"
@@ -139,7 +140,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 
 // listSite names the placements in one namespace.
 func (d *Driver) listSite(ctx context.Context, c *api.Client, s site) (all []driver.Handle, err error) {
-	jobs, _, err := api.ListAll[api.Job](ctx, c, api.Jobs, s.namespace, ours())
+	jobs, err := api.ListAll[api.Job](ctx, c, api.Jobs, s.namespace, ours())
 	if err != nil {
 		return nil, refused("list agents", s, err)
 	}
@@ -160,7 +161,7 @@ func (d *Driver) listSite(ctx context.Context, c *api.Client, s site) (all []dri
 // has.
 func (d *Driver) anyAlive(ctx context.Context, h driver.Handle) bool {
 	members, err := d.Status(ctx, h)
-	return err != nil || slices.ContainsFunc(members, func(m driver.Member) bool { return m.State.Alive() })
+	return err != nil || folder.AnyAlive(members)
 }
 
 // ours selects our objects.

@@ -117,10 +117,6 @@ func (p placed) job() object {
 	for name, value := range p.request.Needs.Labels {
 		annotations[annotationTag+name] = value
 	}
-	podLabels := labels(p.handle)
-	if p.options.queue != "" {
-		podLabels = labels(p.handle)
-	}
 	return object{
 		"apiVersion": "batch/v1", "kind": "Job",
 		"metadata": object{"name": objectName(p.handle), "labels": p.jobLabels(), "annotations": annotations},
@@ -130,7 +126,7 @@ func (p placed) job() object {
 			"podReplacementPolicy": "Failed",
 			"podFailurePolicy":     object{"rules": failureRules()},
 			"template": object{
-				"metadata": object{"labels": podLabels, "annotations": p.podAnnotations()},
+				"metadata": object{"labels": labels(p.handle), "annotations": p.podAnnotations()},
 				"spec":     p.podSpec(),
 			},
 		},

@@ -3,7 +3,6 @@ package kube
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -17,16 +16,13 @@ import (
 
 // Offer tries the Job out on the API server, with its policies, and holds the needs against quotas,
 // limits and, where they may be listed, nodes. Nodes never refuse what an autoscaler could add.
-// There is no price. A machine that knows no cluster says so and sends nothing.
+// There is no price. On a machine that knows no cluster it sends nothing, and the fault says so.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err error) {
 	const doing = "ask Kubernetes"
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
 	}
 	c, s, err := d.dial(n.Detail, true)
-	if errors.Is(err, errNoCluster) {
-		return driver.Offer{Machine: "no cluster", Reason: err.Error(), Hint: fault.Hint(err)}, nil
-	}
 	if err != nil {
 		return driver.Offer{}, err
 	}
@@ -100,7 +96,7 @@ func (p *placed) check(m machines) (err error) {
 	if p.image, err = n.Place.ImageOrPython(); err != nil {
 		return err
 	}
-	p.program = program{digest: strings.Repeat("0", 64), system: "linux/amd64", parts: 1}
+	p.program = program{digest: strings.Repeat("0", 64), system: "linux/" + runtime.GOARCH, parts: 1}
 	if (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) && !m.hasSpot() {
 		return fault.New(fault.Full, "Leave `--spot` out.", "no node of the cluster is spot capacity")
 	}
@@ -202,7 +198,7 @@ func (d *Driver) tryOut(ctx context.Context, c *api.Client, s site, p placed) (w
 // not list them is told by Kubernetes when the pods are made.
 func checkNamespace(ctx context.Context, c *api.Client, s site, p placed) error {
 	asks := map[string]float64{"cpu": p.cores(), "memory": float64(p.memory() + agentMemory), gpuResource: float64(p.request.Needs.GPUs), "ephemeral-storage": float64(p.request.Needs.Disk)}
-	quotas, _, err := api.ListAll[api.Quota](ctx, c, api.ResourceQuotas, s.namespace, nil)
+	quotas, err := api.ListAll[api.Quota](ctx, c, api.ResourceQuotas, s.namespace, nil)
 	if err != nil && !api.IsCode(err, 403) {
 		return err
 	}
@@ -218,7 +214,7 @@ func checkNamespace(ctx context.Context, c *api.Client, s site, p placed) error 
 			}
 		}
 	}
-	limits, _, err := api.ListAll[api.LimitRange](ctx, c, api.LimitRanges, s.namespace, nil)
+	limits, err := api.ListAll[api.LimitRange](ctx, c, api.LimitRanges, s.namespace, nil)
 	if err != nil && !api.IsCode(err, 403) {
 		return err
 	}

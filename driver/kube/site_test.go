@@ -92,10 +92,8 @@ func TestADetailThatMeansNothingIsRefused(t *testing.T) {
 func TestWithoutAClusterAnOfferSaysSo(t *testing.T) {
 	d := New(t.TempDir())
 	d.kubeconfig = writeConfig(t, "{}")
-	o, err := d.Offer(t.Context(), driver.Needs{Agents: 1})
-	if err != nil || o.Fits || o.Machine != "no cluster" || o.Reason != "find a cluster: there is no kubeconfig" || o.Hint != "Get a kubeconfig from your cluster's provider, and name its file with KUBECONFIG." {
-		t.Errorf("%+v, %v", o, err)
-	}
+	_, err := d.Offer(t.Context(), driver.Needs{Agents: 1})
+	refusedWith(t, err, fault.Missing, "find a cluster: there is no kubeconfig", "Get a kubeconfig from your cluster's provider, and name its file with KUBECONFIG.")
 	if held, err := d.List(t.Context()); err != nil || len(held) != 0 {
 		t.Errorf("List gives %v, %v", held, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/kube/api"
 )
 
@@ -29,7 +30,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 		return nil, nil
 	}
 	members := v.members(h)
-	if v.job.Metadata.Labels[labelRemove] != "" && !alive(members) {
+	if v.job.Metadata.Labels[labelRemove] != "" && !folder.AnyAlive(members) {
 		if err := d.takeAway(ctx, c, s, h, v); err != nil {
 			return nil, refused(doing, s, err)
 		}

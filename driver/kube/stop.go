@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/pod"
 )
@@ -49,7 +50,7 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	}
 	v.stop = true
 	members := v.members(h)
-	if remove && !alive(members) {
+	if remove && !folder.AnyAlive(members) {
 		return refused(doing, s, d.takeAway(ctx, c, s, h, v))
 	}
 	patch := object{}
@@ -86,7 +87,7 @@ func begins(p api.Pod) bool {
 
 // orderStop writes the grace into the ConfigMap. Of several Stops the shortest stands.
 func orderStop(ctx context.Context, c *api.Client, s site, h driver.Handle, v view, grace time.Duration) error {
-	name := objectName(h)
+	name, grace := objectName(h), max(grace, 0)
 	for {
 		var m api.ConfigMap
 		err := c.Get(ctx, api.ConfigMaps, s.namespace, name, &m)
@@ -105,7 +106,7 @@ func orderStop(ctx context.Context, c *api.Client, s site, h driver.Handle, v vi
 		if before, err := time.ParseDuration(m.Data[pod.StopKey]); err == nil && before <= grace {
 			return nil
 		}
-		patch := object{"metadata": object{"resourceVersion": m.Metadata.ResourceVersion}, "data": object{pod.StopKey: max(grace, 0).String()}}
+		patch := object{"metadata": object{"resourceVersion": m.Metadata.ResourceVersion}, "data": object{pod.StopKey: grace.String()}}
 		err = c.Merge(ctx, api.ConfigMaps, s.namespace, name, patch, nil)
 		if !api.IsCode(err, http.StatusConflict) {
 			return err
@@ -129,9 +130,4 @@ func touch(ctx context.Context, c *api.Client, s site, pods []api.Pod) error {
 		})
 	}
 	return all.Wait()
-}
-
-// alive says whether an agent of a placement may be working.
-func alive(members []driver.Member) bool {
-	return slices.ContainsFunc(members, func(m driver.Member) bool { return m.State.Alive() })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/pod"
+	"github.com/drover-run/drover/fault"
 )
 
 // The annotations and labels of pods that the Job controller writes.
@@ -66,7 +67,7 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 		return v, nil
 	}
 	// In this order: a pod that a later list does not have any more has counted in the Job by then.
-	if v.pods, _, err = api.ListAll[api.Pod](ctx, c, api.Pods, s.namespace, ofPlacement(h)); err != nil {
+	if v.pods, err = api.ListAll[api.Pod](ctx, c, api.Pods, s.namespace, ofPlacement(h)); err != nil {
 		return v, err
 	}
 	var m api.ConfigMap
@@ -76,7 +77,7 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 	_, v.stop = m.Data[pod.StopKey]
 	if v.wantsEvents() {
 		// An event says more, and may be missing.
-		v.events, _, _ = api.ListAll[api.Event](ctx, c, api.Events, s.namespace, map[string][]string{"fieldSelector": {"involvedObject.name=" + objectName(h)}})
+		v.events, _ = api.ListAll[api.Event](ctx, c, api.Events, s.namespace, map[string][]string{"fieldSelector": {"involvedObject.name=" + objectName(h)}})
 	}
 	d.mu.Lock()
 	d.views[h] = v
@@ -174,7 +175,7 @@ func (v view) replaces(m driver.Member, done bool) bool {
 	case m.State.Alive() || done || v.stop || v.ended() || v.job.Spec.Parallelism == 0 || v.job.Metadata.Labels[labelRemove] != "":
 		return false
 	case m.State == driver.Ended:
-		return m.Code == exitLater
+		return m.Code == fault.ExitLater
 	}
 	return true
 }

@@ -92,15 +92,6 @@ func (c *Client) Do(ctx context.Context, r Request, v any) (warnings []string, e
 	}
 }
 
-// Open sends a GET and gives the body of the answer, for its caller to close: a log or a watch.
-func (c *Client) Open(ctx context.Context, path string, query url.Values) (io.ReadCloser, error) {
-	resp, err := c.send(ctx, Request{Method: http.MethodGet, Path: path, Query: query})
-	if err != nil {
-		return nil, err
-	}
-	return resp.Body, nil
-}
-
 // send sends a request once. An answer that is no success is an *Error.
 func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	var body io.Reader
@@ -265,8 +256,4 @@ func split(path string) (resource, name string) {
 		resource += "/" + parts[2]
 	}
 	return resource, name
-}
-
-func readUpTo(r io.Reader, n int) ([]byte, error) {
-	return io.ReadAll(io.LimitReader(r, int64(n)))
 }

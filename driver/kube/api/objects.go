@@ -49,17 +49,13 @@ func Find(all []Condition, name string) (c Condition, ok bool) {
 type Job struct {
 	Metadata Meta `json:"metadata"`
 	Spec     struct {
-		Parallelism             int  `json:"parallelism"`
-		Completions             int  `json:"completions"`
-		Suspend                 bool `json:"suspend"`
-		BackoffLimitPerIndex    *int `json:"backoffLimitPerIndex"`
-		TTLSecondsAfterFinished *int `json:"ttlSecondsAfterFinished"`
-		PodFailurePolicy        *struct {
-			Rules []struct{ Action string }
-		} `json:"podFailurePolicy"`
+		Parallelism          int       `json:"parallelism"`
+		Completions          int       `json:"completions"`
+		Suspend              bool      `json:"suspend"`
+		BackoffLimitPerIndex *int      `json:"backoffLimitPerIndex"`
+		PodFailurePolicy     *struct{} `json:"podFailurePolicy"`
 	} `json:"spec"`
 	Status struct {
-		Active           int         `json:"active"`
 		CompletedIndexes string      `json:"completedIndexes"` // "1,3-5,7"
 		FailedIndexes    string      `json:"failedIndexes"`
 		Conditions       []Condition `json:"conditions"`
@@ -113,16 +109,8 @@ type ConfigMap struct {
 
 // Event is what Kubernetes reports of an object.
 type Event struct {
-	Metadata       Meta      `json:"metadata"`
-	Reason         string    `json:"reason"`
-	Message        string    `json:"message"`
-	LastTimestamp  time.Time `json:"lastTimestamp"`
-	EventTime      time.Time `json:"eventTime"`
-	InvolvedObject struct {
-		Kind string `json:"kind"`
-		Name string `json:"name"`
-		UID  string `json:"uid"`
-	} `json:"involvedObject"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
 }
 
 // Quota is a ResourceQuota.
@@ -141,7 +129,6 @@ type LimitRange struct {
 		Limits []struct {
 			Type string            `json:"type"`
 			Max  map[string]string `json:"max"`
-			Min  map[string]string `json:"min"`
 		} `json:"limits"`
 	} `json:"spec"`
 }
@@ -149,21 +136,9 @@ type LimitRange struct {
 // Node is a machine of the cluster.
 type Node struct {
 	Metadata Meta `json:"metadata"`
-	Spec     struct {
-		Unschedulable bool    `json:"unschedulable"`
-		Taints        []Taint `json:"taints"`
-	} `json:"spec"`
-	Status struct {
+	Status   struct {
 		Allocatable map[string]string `json:"allocatable"`
-		Conditions  []Condition       `json:"conditions"`
 	} `json:"status"`
-}
-
-// Taint keeps pods off a node.
-type Taint struct {
-	Key    string `json:"key"`
-	Value  string `json:"value"`
-	Effect string `json:"effect"`
 }
 
 // List is one page of a list.

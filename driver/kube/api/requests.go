@@ -9,17 +9,17 @@ import (
 
 // The resources that the driver works with, as they stand in a path after the namespace's group.
 const (
-	Jobs            = "jobs"
-	Pods            = "pods"
-	ConfigMaps      = "configmaps"
-	Secrets         = "secrets"
-	Events          = "events"
-	ResourceQuotas  = "resourcequotas"
-	LimitRanges     = "limitranges"
-	page            = 500 // objects of a list at once
-	allNodes        = "/api/v1/nodes"
-	reviewOwnRights = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+	Jobs           = "jobs"
+	Pods           = "pods"
+	ConfigMaps     = "configmaps"
+	Secrets        = "secrets"
+	Events         = "events"
+	ResourceQuotas = "resourcequotas"
+	LimitRanges    = "limitranges"
 )
+
+// page is how many objects of a list are read at once.
+const page = 500
 
 // path is that of a resource in a namespace; "" as the name means all of them.
 func path(resource, namespace, name string) string {
@@ -78,11 +78,11 @@ func (c *Client) Delete(ctx context.Context, resource, namespace, name, uid stri
 }
 
 // ListAll reads all objects of a resource with the labels of a selector, page by page.
-func ListAll[T any](ctx context.Context, c *Client, resource, namespace string, query url.Values) (all []T, version string, err error) {
+func ListAll[T any](ctx context.Context, c *Client, resource, namespace string, query url.Values) (all []T, err error) {
 	return listPages[T](ctx, c, path(resource, namespace, ""), query)
 }
 
-func listPages[T any](ctx context.Context, c *Client, path string, query url.Values) (all []T, version string, err error) {
+func listPages[T any](ctx context.Context, c *Client, path string, query url.Values) (all []T, err error) {
 	q := url.Values{}
 	for k, v := range query {
 		q[k] = v
@@ -91,11 +91,11 @@ func listPages[T any](ctx context.Context, c *Client, path string, query url.Val
 	for {
 		var l List[T]
 		if _, err := c.Do(ctx, Request{Method: http.MethodGet, Path: path, Query: q}, &l); err != nil {
-			return nil, "", err
+			return nil, err
 		}
-		all, version = append(all, l.Items...), l.Metadata.ResourceVersion
+		all = append(all, l.Items...)
 		if l.Metadata.Continue == "" {
-			return all, version, nil
+			return all, nil
 		}
 		q.Set("continue", l.Metadata.Continue)
 	}
@@ -103,53 +103,5 @@ func listPages[T any](ctx context.Context, c *Client, path string, query url.Val
 
 // Nodes reads the cluster's machines.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	all, _, err := listPages[Node](ctx, c, allNodes, nil)
-	return all, err
-}
-
-// Log reads the end of a container's output, at most so many lines and bytes.
-func (c *Client) Log(ctx context.Context, namespace, pod, container string, lines, bytes int) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
-	defer cancel()
-	q := url.Values{"container": {container}, "tailLines": {strconv.Itoa(lines)}, "limitBytes": {strconv.Itoa(bytes)}}
-	body, err := c.Open(ctx, path(Pods, namespace, pod)+"/log", q)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	return readUpTo(body, bytes)
-}
-
-// Rules are the rights of the caller in a namespace.
-type Rules struct {
-	Incomplete bool   `json:"incomplete"`
-	Resource   []Rule `json:"resourceRules"`
-}
-
-// Rule grants verbs on resources.
-type Rule struct {
-	Verbs         []string `json:"verbs"`
-	APIGroups     []string `json:"apiGroups"`
-	Resources     []string `json:"resources"`
-	ResourceNames []string `json:"resourceNames,omitempty"`
-}
-
-// OwnRules asks for the caller's own rights, which every user may.
-func (c *Client) OwnRules(ctx context.Context, namespace string) (Rules, error) {
-	review := map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": map[string]string{"namespace": namespace}}
-	var answer struct{ Status Rules }
-	_, err := c.Do(ctx, Request{Method: http.MethodPost, Path: reviewOwnRights, Body: review}, &answer)
-	return answer.Status, err
-}
-
-// Version is the server's, such as 1.36.
-type Version struct {
-	Major string `json:"major"`
-	Minor string `json:"minor"` // may end in a plus
-}
-
-// Version asks for the server's version.
-func (c *Client) Version(ctx context.Context) (v Version, err error) {
-	_, err = c.Do(ctx, Request{Method: http.MethodGet, Path: "/version"}, &v)
-	return v, err
+	return listPages[Node](ctx, c, "/api/v1/nodes", nil)
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/drover-run/drover/driver/kube/pod"
 )
 
 // process is a pod that runs: a process of this machine, with a folder that has the paths of the
@@ -22,9 +24,6 @@ type process struct {
 	ended   func(o Object, code int)
 	deleted bool
 }
-
-// RootVariable tells a process the folder that has the paths of its pod.
-const RootVariable = "DROVER_KUBE_ROOT"
 
 // run starts a pod: its init container, then its container. Under s.mu; ended is called likewise.
 func (s *Server) run(namespace string, pod Object, ended func(o Object, code int)) {
@@ -179,7 +178,7 @@ func writeData(dir, resource string, o Object) error {
 }
 
 // runContainer runs one container to its end, and gives its exit status and last words.
-func (p *process) runContainer(pod Object, kind string, c Object) (code int, message string) {
+func (p *process) runContainer(o Object, kind string, c Object) (code int, message string) {
 	var words []string
 	for _, w := range c["command"].([]any) {
 		words = append(words, p.inside(w.(string)))
@@ -188,13 +187,13 @@ func (p *process) runContainer(pod Object, kind string, c Object) (code int, mes
 		words[0] = image // an image of the agent is named by the program
 	}
 	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Env = append(os.Environ(), RootVariable+"="+p.dir, "JOB_COMPLETION_INDEX="+text(pod, "metadata", "annotations", annotationIndex))
+	cmd.Env = append(os.Environ(), pod.Root+"="+p.dir, "JOB_COMPLETION_INDEX="+text(o, "metadata", "annotations", annotationIndex))
 	for _, e := range c["env"].([]any) {
 		e := e.(Object)
 		value := text(e, "value")
 		if field := text(e, "valueFrom", "fieldRef", "fieldPath"); field != "" {
 			_, name, _ := strings.Cut(field, "'")
-			value = text(pod, "metadata", "annotations", strings.TrimSuffix(name, "']"))
+			value = text(o, "metadata", "annotations", strings.TrimSuffix(name, "']"))
 		}
 		cmd.Env = append(cmd.Env, text(e, "name")+"="+value)
 	}
@@ -207,8 +206,8 @@ func (p *process) runContainer(pod Object, kind string, c Object) (code int, mes
 	err := cmd.Start()
 	if err == nil {
 		p.cmd = cmd
-		setContainer(pod, kind, Object{"running": Object{}})
-		pod["status"].(Object)["phase"] = map[string]string{"initContainers": "Pending", "containers": "Running"}[kind]
+		setContainer(o, kind, Object{"running": Object{}})
+		o["status"].(Object)["phase"] = map[string]string{"initContainers": "Pending", "containers": "Running"}[kind]
 	}
 	p.s.mu.Unlock()
 	if err != nil {

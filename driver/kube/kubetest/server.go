@@ -245,14 +245,8 @@ func (s *Server) handle(r *http.Request, a address) (Object, *Refusal) {
 		}
 	}
 	switch {
-	case a.resource == "version":
-		return Object{"major": "1", "minor": "36"}, nil
-	case a.resource == "selfsubjectrulesreviews":
-		return Object{"status": Object{"resourceRules": []Object{{"verbs": []string{"*"}, "apiGroups": []string{"*"}, "resources": []string{"*"}}}}}, nil
 	case a.sub == "eviction":
 		return s.evict(a)
-	case a.sub == "log":
-		return nil, notFound(a)
 	case r.Method == http.MethodPost:
 		return s.create(a, body, r.URL.Query().Get("dryRun") != "")
 	case r.Method == http.MethodPatch:

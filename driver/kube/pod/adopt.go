@@ -28,7 +28,7 @@ func Adopt(driver.AgentProcess) (*driver.Allocation, error) {
 		os.Exit(0)
 	case Supervise:
 		grace, _ := time.ParseDuration(os.Getenv(Grace)) // 0: it is not known
-		os.Exit(supervise(inPod(), os.Environ(), grace))
+		os.Exit(supervise(inPod(), grace))
 	case Agent:
 		os.Unsetenv(Role) // an agent below this process must not take it for its own
 		return adopt(inPod())

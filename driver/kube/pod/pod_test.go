@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 // newPod makes the folder of a pod, with an order for an agent that acts so.
-func newPod(t *testing.T, acts string) (p paths, environ []string) {
+func newPod(t *testing.T, acts string) (p paths) {
 	t.Helper()
 	root := t.TempDir()
 	t.Setenv(Root, root)
@@ -58,7 +58,10 @@ func newPod(t *testing.T, acts string) (p paths, environ []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p, append(os.Environ(), Role+"="+Supervise, Index+"=2", Failed+"=1", Ignored+"=")
+	for name, value := range map[string]string{Role: Supervise, Index: "2", Failed: "1", Ignored: ""} {
+		t.Setenv(name, value)
+	}
+	return p
 }
 
 // message is what process 1 has left.
@@ -81,8 +84,8 @@ func TestProcessOneReportsHowItsAgentEnded(t *testing.T) {
 		"reports": {5, Message{Code: 5, Reason: "it is over"}},
 		"dies":    {137, Message{Code: 137, Reason: "signal: killed", Lost: true}},
 	} {
-		p, environ := newPod(t, acts)
-		status := supervise(p, environ, time.Minute)
+		p := newPod(t, acts)
+		status := supervise(p, time.Minute)
 		if diff := cmp.Diff(c.want, message(t, p)); status != c.status || diff != "" {
 			t.Errorf("%s: status %d, want %d, difference:\n%s", acts, status, c.status, diff)
 		}
@@ -90,11 +93,11 @@ func TestProcessOneReportsHowItsAgentEnded(t *testing.T) {
 }
 
 func TestAStopThatCameFirstKeepsTheAgentFromBeginning(t *testing.T) {
-	p, environ := newPod(t, "fails")
+	p := newPod(t, "fails")
 	if err := folder.LeaveWord(p.stop(), 0); err != nil {
 		t.Fatal(err)
 	}
-	status := supervise(p, environ, time.Minute)
+	status := supervise(p, time.Minute)
 	if diff := cmp.Diff(Message{Code: -1, Reason: "stopped before it began", Stopped: true, Unbegun: true}, message(t, p)); status != 0 || diff != "" {
 		t.Errorf("status %d, difference:\n%s", status, diff)
 	}
@@ -102,25 +105,26 @@ func TestAStopThatCameFirstKeepsTheAgentFromBeginning(t *testing.T) {
 
 // Kubernetes starts nothing in the place of an agent that ends with 0, whatever its own status.
 func TestAfterAStopTheStatusIsZero(t *testing.T) {
-	p, environ := newPod(t, "fails")
+	p := newPod(t, "fails")
 	if err := folder.LeaveWord(p.stop(), time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	status := supervise(p, environ, time.Minute)
+	status := supervise(p, time.Minute)
 	if m := message(t, p); status != 0 || m.Code != 7 || !m.Stopped {
 		t.Errorf("status %d, %+v", status, m)
 	}
 }
 
 func TestAPodWithoutAnOrderSaysSo(t *testing.T) {
-	p, environ := newPod(t, "fails")
-	if status := supervise(p, append(environ, Index+"="), 0); status != 125 || message(t, p).Reason != "its agent never started: the pod has no index among 3" {
+	p := newPod(t, "fails")
+	t.Setenv(Index, "")
+	if status := supervise(p, 0); status != 125 || message(t, p).Reason != "its agent never started: the pod has no index among 3" {
 		t.Errorf("%d, %+v", status, message(t, p))
 	}
 	if err := os.Remove(p.order()); err != nil {
 		t.Fatal(err)
 	}
-	if status := supervise(p, environ, 0); status != 125 || !strings.HasPrefix(message(t, p).Reason, "its agent never started: ") {
+	if status := supervise(p, 0); status != 125 || !strings.HasPrefix(message(t, p).Reason, "its agent never started: ") {
 		t.Errorf("%d, %+v", status, message(t, p))
 	}
 	if _, err := adopt(p); err == nil || !strings.HasPrefix(err.Error(), "adopt agent: this process is in no pod of drover's") {
@@ -129,7 +133,7 @@ func TestAPodWithoutAnOrderSaysSo(t *testing.T) {
 }
 
 func TestAMessageThatCannotBeLeftIsPrinted(t *testing.T) {
-	p, _ := newPod(t, "")
+	p := newPod(t, "")
 	p.message = filepath.Join(p.message, "no", "folder")
 	held := os.Stderr
 	r, w, err := os.Pipe()
@@ -147,7 +151,7 @@ func TestAMessageThatCannotBeLeftIsPrinted(t *testing.T) {
 }
 
 func TestAnAgentIsToldWhyItsPodGoes(t *testing.T) {
-	p, _ := newPod(t, "")
+	p := newPod(t, "")
 	n := p.notice()
 	if n.Asked || n.Why != "Kubernetes ends the pod: its node goes, or it was evicted or deleted" || n.Left != 0 {
 		t.Errorf("%+v", n)
@@ -167,7 +171,7 @@ func TestAnAgentIsToldWhyItsPodGoes(t *testing.T) {
 }
 
 func TestAnAgentHasWhatItsPodHas(t *testing.T) {
-	p, _ := newPod(t, "")
+	p := newPod(t, "")
 	for file, text := range map[string]string{p.secretFile(): `{"TOKEN":"x"}`, p.credential(): "secret"} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -183,7 +187,7 @@ func TestAnAgentHasWhatItsPodHas(t *testing.T) {
 }
 
 func TestThePodIsPrepared(t *testing.T) {
-	p, _ := newPod(t, "")
+	p := newPod(t, "")
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

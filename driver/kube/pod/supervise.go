@@ -23,18 +23,18 @@ const look = time.Second
 
 // supervise is process 1 of the agent's container. Its exit status is what Kubernetes goes by:
 // after a Stop it is 0, so that nothing is started in the agent's place; else it is the agent's.
-func supervise(p paths, environ []string, grace time.Duration) int {
+func supervise(p paths, grace time.Duration) int {
 	var o Order
 	if err := folder.ReadJSON(p.order(), &o); err != nil {
 		return p.leave(Message{Code: -1, Reason: "its agent never started: " + err.Error()}, fault.ExitDrover)
 	}
-	number, err := ownNumber(environ, o.Agents)
+	number, err := ownNumber(o.Agents)
 	if err != nil {
 		return p.leave(Message{Code: -1, Reason: "its agent never started: " + err.Error()}, fault.ExitDrover)
 	}
 	log := &tailLog{out: os.Stdout}
 	status, begun, err := folder.Supervisor{
-		Begin: func() (int, error) { return p.begin(o, number, environ, log) },
+		Begin: func() (int, error) { return p.begin(o, number, log) },
 		Order: func() (time.Duration, bool) { return folder.ReadWord(p.stop()) },
 		Look:  look,
 		Warned: func() {
@@ -90,26 +90,26 @@ func killBelow(agent int) {
 }
 
 // ownNumber is the number of this pod's agent.
-func ownNumber(environ []string, agents int) (int, error) {
-	index, err := strconv.Atoi(valueOf(environ, Index))
+func ownNumber(agents int) (int, error) {
+	index, err := strconv.Atoi(os.Getenv(Index))
 	if err != nil || agents < 1 {
 		return 0, fmt.Errorf("the pod has no index among %d", agents)
 	}
 	attempt := 0
 	for _, name := range []string{Failed, Ignored} {
-		n, _ := strconv.Atoi(valueOf(environ, name)) // empty: none
+		n, _ := strconv.Atoi(os.Getenv(name)) // empty: none
 		attempt += n
 	}
 	return Number(index, agents, attempt), nil
 }
 
 // begin starts the agent. Its output goes to the container's, and the end of it is kept.
-func (p paths) begin(o Order, number int, environ []string, log *tailLog) (pid int, err error) {
+func (p paths) begin(o Order, number int, log *tailLog) (pid int, err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return 0, err
 	}
-	env := slices.DeleteFunc(slices.Clone(environ), func(kv string) bool {
+	env := slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return name == Role || slices.ContainsFunc(o.Env, func(own string) bool { return strings.HasPrefix(own, name+"=") })
 	})
@@ -167,14 +167,4 @@ func (l *tailLog) tail() string {
 		}
 	}
 	return strings.ToValidUTF8(string(text), "\uFFFD")
-}
-
-// valueOf is a variable of an environment; "" where it is not set.
-func valueOf(environ []string, name string) (value string) {
-	for _, kv := range environ {
-		if v, ok := strings.CutPrefix(kv, name+"="); ok {
-			value = v
-		}
-	}
-	return value
 }
