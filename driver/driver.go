@@ -52,7 +52,9 @@ type Driver interface {
 	// handle, once its agents are gone; Status then gives no members.
 	Stop(ctx context.Context, h Handle, grace time.Duration, remove bool) error
 
-	// List names everything of ours that the target still holds.
+	// List names everything of ours that the target still holds. Where a target has several
+	// places and some do not answer, it gives the handles of the others, and an error that
+	// names the silent ones.
 	List(ctx context.Context) ([]Handle, error)
 }
 
@@ -138,13 +140,15 @@ type Offer struct {
 	// that may come to mean another place: a cluster, region or account. It is the Detail of
 	// all Handles of the job, and of its later Needs. It has no control characters. "": handles
 	// of this target have no Detail.
-	Detail  string
-	Reason  string   // why not, in one sentence, when it does not fit
-	Hint    string   // what to do about it, in one sentence with something to paste; "": ask for less
-	Missing []string // the permissions that are missing, and the party that can grant each
-	Machine string   // the machine that it would run on, for the plan: "this machine, 8 cores, 32 GB"
-	Price   Price    // of that machine
-	Spot    bool     // it would run on spot capacity
+	Detail string
+	Reason string // why not, in one sentence, when it does not fit
+	Hint   string // what to do about it, in one sentence with something to paste; "": ask for less
+	// Missing are permissions that the caller does not have, in the engine's own words: "patch
+	// pods". An offer that fits works without them, but for what they say.
+	Missing []string
+	Machine string // the machine that it would run on, for the plan: "this machine, 8 cores, 32 GB"
+	Price   Price  // of that machine
+	Spot    bool   // it would run on spot capacity
 	// System is the system of the machines, as "linux/arm64", where agents run a program of
 	// Boot.Programs; "": they run Boot.Binary. The plan refuses a system without a program.
 	System string

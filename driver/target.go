@@ -37,7 +37,22 @@ type Target struct {
 	// Setup makes and takes away what the target needs in an account or cluster. Nil: it
 	// needs nothing.
 	Setup func(Config) Setup
+	// Policy gives what a party must be granted in the target's account or cluster, as text that
+	// an administrator can apply. It asks nothing. Nil: the target grants nothing apart.
+	Policy Policy
 }
+
+// Policy is a Target's function of this name.
+type Policy func(Config, Party, Scope) (string, error)
+
+// Party is the one that something is granted to.
+type Party string
+
+// The parties.
+const (
+	Agents     Party = "agents"     // on machines, with users' programs
+	Submitters Party = "submitters" // people
+)
 
 // Config is what a program gives to its drivers. Folders are absolute.
 type Config struct {
@@ -71,6 +86,8 @@ type Opened struct {
 	Properties
 	Script Script // as in Target
 	Setup  Setup  // nil: it needs none
+	// Policy is the Target's, for its Config. Nil: the target grants nothing apart.
+	Policy func(Party, Scope) (string, error)
 }
 
 // Open makes the target's driver.
@@ -81,6 +98,9 @@ func (t Target) Open(f Config) Opened {
 	}
 	if t.Setup != nil {
 		o.Setup = t.Setup(f)
+	}
+	if t.Policy != nil {
+		o.Policy = func(whose Party, s Scope) (string, error) { return t.Policy(f, whose, s) }
 	}
 	return o
 }

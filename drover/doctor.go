@@ -1,6 +1,7 @@
 package drover
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os/exec"
@@ -184,23 +185,26 @@ func (c *Client) targetChecks(ctx context.Context, used []string) []Check {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	named := map[string]bool{}
+	named, details := map[string]bool{}, map[string]string{}
 	for _, name := range used {
 		t, ok := c.engine.Targets[name]
 		if !ok {
 			t.On = name
 		}
-		named[t.Base()] = true
+		base, detail := job.SplitTarget(t.On)
+		named[base], details[base] = true, detail
 	}
 	for _, t := range c.engine.Targets {
 		named[t.Base()] = true
 	}
 	for _, name := range names {
 		held, err := c.engine.Drivers[name].List(ctx)
-		if err == nil {
-			_, err = c.engine.Drivers[name].Offer(ctx, driver.Needs{})
-		}
+		offer, no := c.engine.Drivers[name].Offer(ctx, driver.Needs{Detail: details[name]})
+		err = cmp.Or(err, no)
 		switch {
+		case no == nil && len(offer.Missing) > 0 && (named[name] || len(held) > 0):
+			text := cmp.Or(offer.Reason, "you may not "+strings.Join(offer.Missing, ", nor "))
+			checks = append(checks, bad(area, fault.New(fault.Denied, offer.Hint, "%s: %s", name, text)))
 		case err != nil && len(held) == 0 && !named[name]:
 			checks = append(checks, Check{Area: area, OK: true, Unused: true, Text: fmt.Sprintf("%s cannot be used: %s", name, err)})
 		case err != nil:

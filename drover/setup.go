@@ -21,16 +21,12 @@ type TargetSetup struct {
 	}
 }
 
-// Setup finds what a target, built in or named, stands on. A target that stands on nothing is
-// refused. args are options of the target's own.
+// Setup finds what a target stands on, which may be nothing. args are options of its own.
 func (c *Client) Setup(target, project string, args []string) (*TargetSetup, error) {
 	on, detail, all := c.setupTarget(target, args)
 	d, err := c.engine.Driver(on)
 	if err != nil {
 		return nil, err
-	}
-	if d.Setup == nil {
-		return nil, fault.New(fault.Invalid, "Use it as it is: `drover run --on "+target+" SCRIPT`.", "set up target %s: it stands on nothing that has to be made", target)
 	}
 	scope := driver.Scope{Store: c.world.Store.String(), Project: project, Detail: detail, Args: all}
 	return &TargetSetup{name: target, on: d, scope: scope, clock: c.world.Store.Clock()}, nil
@@ -38,15 +34,30 @@ func (c *Client) Setup(target, project string, args []string) (*TargetSetup, err
 
 // Pieces are all that the target stands on, in the order in which they are made.
 func (s *TargetSetup) Pieces(ctx context.Context) ([]driver.Piece, error) {
+	if s.on.Setup == nil {
+		return []driver.Piece{}, nil
+	}
 	return s.on.Setup.Describe(ctx, s.scope)
 }
 
-// Make makes what is missing, and calls made after each piece.
+// Make makes what is missing, and calls made after each piece. A target without pieces is refused.
 func (s *TargetSetup) Make(ctx context.Context, made func(driver.Piece)) error {
+	if s.on.Setup == nil {
+		return fault.New(fault.Invalid, "Use it as it is: `drover run --on "+s.name+" SCRIPT`.", "set up target %s: it stands on nothing that has to be made", s.name)
+	}
 	return s.on.Setup.Apply(ctx, s.scope, made)
 }
 
-// Placements are those that the target still holds, of any project.
+// Policy is what a party must be granted there, for an administrator. "": nothing.
+func (s *TargetSetup) Policy(whose driver.Party) (string, error) {
+	if s.on.Policy == nil {
+		return "", nil
+	}
+	return s.on.Policy(whose, s.scope)
+}
+
+// Placements are those that the target still holds, of any project. The error names places of
+// the target that did not answer.
 func (s *TargetSetup) Placements(ctx context.Context) ([]driver.Handle, error) {
 	return s.on.List(ctx)
 }
@@ -60,12 +71,10 @@ const downLook = time.Second
 
 // Remove stops every agent of the target, waits until they are gone, and takes away what the
 // set-up has made, calling gone after each piece. The store is not touched: jobs that were
-// stopped are interrupted, and go on elsewhere or after the next set-up.
+// stopped are interrupted, and go on elsewhere. Where a place of the target does not answer, the
+// others are emptied and the set-up stays: the error says so.
 func (s *TargetSetup) Remove(ctx context.Context, gone func(driver.Piece)) error {
-	held, err := s.Placements(ctx)
-	if err != nil {
-		return err
-	}
+	held, silent := s.Placements(ctx)
 	left := held
 	for range 10 * int(downGrace/downLook) {
 		for _, h := range left { // also again: a target may take away what has ended only now
@@ -73,11 +82,16 @@ func (s *TargetSetup) Remove(ctx context.Context, gone func(driver.Piece)) error
 				return err
 			}
 		}
-		if left, err = s.Placements(ctx); err != nil {
+		all, err := s.Placements(ctx)
+		if err != nil && silent == nil {
 			return err
 		}
-		left = slices.DeleteFunc(left, func(h driver.Handle) bool { return !slices.Contains(held, h) })
-		if len(left) == 0 {
+		left = slices.DeleteFunc(all, func(h driver.Handle) bool { return !slices.Contains(held, h) })
+		switch {
+		case len(left) > 0:
+		case silent != nil || s.on.Setup == nil:
+			return silent
+		default:
 			return s.on.Setup.Destroy(ctx, s.scope, gone)
 		}
 		if err := s.clock.Sleep(ctx, downLook); err != nil {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/drover-run/drover/driver/kube/nodes"
+	"github.com/drover-run/drover/driver/kube/podpatch"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -18,9 +20,10 @@ type options struct {
 	pullSecrets    []string
 	runtimeClass   string
 	user           string // a uid; userImage, userRoot; "": defaultUID
-	nodes          []requirement
+	nodes          []nodes.Requirement
 	tolerations    []object
 	volumes        []volume
+	patch          podpatch.Patch
 }
 
 // The values of the option user that are no number.
@@ -28,13 +31,6 @@ const (
 	userImage = "image" // the image's own
 	userRoot  = "root"
 )
-
-// requirement is a condition on a node's label.
-type requirement struct {
-	Key      string   `json:"key"`
-	Operator string   `json:"operator"`
-	Values   []string `json:"values,omitempty"`
-}
 
 // volume is a claim, or a folder of the node, that the containers see.
 type volume struct{ kind, name, path string }
@@ -49,7 +45,11 @@ const (
 var optionNames = map[string]string{
 	"agent-image": "ghcr.io/me/drover:1", "service-account": "trainer", "queue": "gpus", "priority": "batch", "pull-secret": "registry",
 	"runtime-class": "nvidia", "user": "1000", "node": "disk=ssd", "tolerate": "dedicated=gpu", "volume": "pvc/data:/data",
+	"pod": "@patch.yaml",
 }
+
+// ours is what a pod has of drover's.
+var ours = podpatch.Ours{Container: agentContainer, InitContainer: initContainer, Labels: []string{labelManaged, labelJob, labelPlacement}}
 
 // parseOptions reads --target-arg NAME=VALUE.
 func parseOptions(args []string) (o options, err error) {
@@ -68,8 +68,14 @@ func parseOptions(args []string) (o options, err error) {
 				hint = "Do you mean `--target-arg " + near + "=" + optionNames[near] + "`?"
 			}
 			return o, fault.New(fault.Invalid, hint, "read --target-arg %q: Kubernetes has no such option here", arg)
-		case value == "" || strings.ContainsFunc(value, isControl):
+		case value == "" || name != "pod" && strings.ContainsFunc(value, isControl):
 			return o, fault.New(fault.Invalid, "Write it as `--target-arg "+name+"="+form+"`.", "read --target-arg %q: it has no value", arg)
+		}
+		if name == "pod" {
+			if o.patch, err = podpatch.Parse(value, ours); err != nil {
+				return o, err
+			}
+			continue
 		}
 		if err := o.set(name, value); err != nil {
 			return o, fault.Wrap(err, fault.Invalid, "Write it as `--target-arg "+name+"="+form+"`.", "read --target-arg %q", arg)
@@ -101,7 +107,7 @@ func (o *options) set(name, value string) error {
 		}
 		o.user = value
 	case "node":
-		r, err := parseRequirement(value)
+		r, err := nodes.ParseRequirement(value)
 		if err != nil {
 			return err
 		}
@@ -120,19 +126,6 @@ func (o *options) set(name, value string) error {
 		o.volumes = append(o.volumes, v)
 	}
 	return nil
-}
-
-// parseRequirement reads KEY=VALUE, KEY!=VALUE or KEY.
-func parseRequirement(text string) (requirement, error) {
-	for _, form := range []struct{ sign, operator string }{{"!=", "NotIn"}, {"=", "In"}} {
-		if key, value, ok := strings.Cut(text, form.sign); ok {
-			if key == "" || value == "" {
-				return requirement{}, errors.New("it is no label and value")
-			}
-			return requirement{key, form.operator, strings.Split(value, ",")}, nil
-		}
-	}
-	return requirement{Key: text, Operator: "Exists"}, nil
 }
 
 // parseVolume reads pvc/NAME:/PATH or hostPath/FOLDER:/PATH.

@@ -49,15 +49,21 @@ func (v view) judge(p api.Pod) driver.Member {
 		m.State, m.Reason = driver.Ended, "stopped before it began"
 		return m
 	}
-	m.State = driver.Waiting
-	m.Reason, m.Hint = waitsFor(p, prepare, agent)
+	if v.gaveUp() != "" {
+		m.State, m.Reason, m.Hint = driver.Ended, v.neverUp().Reason, v.neverUp().Hint
+		return m
+	}
+	w := waitsFor(p, v.events)
+	m.State, m.Reason, m.Hint = driver.Waiting, w.reason, w.hint
 	return m
 }
 
 // judgeEnd is judge for an agent that has begun and ended.
 func (v view) judgeEnd(m driver.Member, t api.Terminated, taken api.Condition, isTaken, deleted bool) driver.Member {
 	said, ok := pod.ReadMessage(t.Message)
-	m.Tail = said.Tail
+	if m.Tail = said.Tail; !ok {
+		m.Tail = t.Message // what the container wrote last
+	}
 	switch {
 	case ok && said.Stopped:
 		m.State, m.Code, m.Reason = driver.Ended, said.Code, said.Reason
@@ -95,7 +101,7 @@ func (v view) judgeUnbegun(m driver.Member, p api.Pod, prepare api.Container, ta
 	case p.Status.Reason == "Evicted":
 		m.State, m.Reason, m.Hint = driver.Lost, oneLine(p.Status.Message), "Ask for more: --disk."
 	case t != nil && t.ExitCode != 0:
-		m.State, m.Code, m.Reason = driver.Ended, t.ExitCode, fmt.Sprintf("never came up: its pod could not be prepared: exit status %d", t.ExitCode)
+		m.State, m.Code, m.Reason, m.Tail = driver.Ended, t.ExitCode, fmt.Sprintf("never came up: its pod could not be prepared: exit status %d", t.ExitCode), t.Message
 		if t.Message != "" {
 			m.Reason += ": " + oneLine(t.Message)
 		}
@@ -128,22 +134,45 @@ func containerOf(all []api.Container, name string) api.Container {
 	return all[i]
 }
 
-// waitsFor says what a pod waits for, in Kubernetes' own words, and what to do about it.
-func waitsFor(p api.Pod, containers ...api.Container) (reason, hint string) {
+// wait is what something waits for.
+type wait struct {
+	reason, hint string // in Kubernetes' own words, and what to do about it
+	// stuck says that it takes a person: Kubernetes tries again for ever, and nothing changes by
+	// itself
+	stuck bool
+}
+
+// stuck is a wait for a person.
+func stuck(text string) wait {
+	reason, hint := explain(text)
+	return wait{reason, hint, !strings.Contains(text, "exceeded quota")}
+}
+
+// startsOn are the words for a pod that has a node, and nothing more to tell.
+func startsOn(p api.Pod) string { return "its pod starts on " + p.Spec.NodeName }
+
+// waitsFor says what a pod waits for. events are those of a pod that says nothing itself.
+func waitsFor(p api.Pod, events []api.Event) wait {
 	for _, c := range p.Status.Conditions {
 		if c.Type == "PodScheduled" && c.Status == "False" && c.Message != "" {
-			return explain(c.Message)
+			reason, hint := explain(c.Message)
+			return wait{reason: reason, hint: hint}
 		}
 	}
-	for _, c := range containers {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if w := c.State.Waiting; w != nil && w.Reason != "PodInitializing" && w.Reason != "ContainerCreating" {
-			return explain(waitingWords(w.Reason, w.Message))
+			return stuck(waitingWords(w.Reason, w.Message))
+		}
+	}
+	for _, e := range slices.Backward(events) {
+		if strings.HasPrefix(e.Reason, "Failed") && e.About.Name == p.Metadata.Name {
+			return stuck(e.Message)
 		}
 	}
 	if p.Spec.NodeName != "" {
-		return "its pod starts on " + p.Spec.NodeName, ""
+		return wait{reason: startsOn(p)}
 	}
-	return "its pod has no node yet", ""
+	return wait{reason: "its pod has no node yet"}
 }
 
 // waitingWords say why a container does not start. Kubernetes calls an image that cannot be pulled

@@ -52,9 +52,9 @@ func TestWhatKubernetesSaysOfAPodIsWhatItsAgentIs(t *testing.T) {
 		"memory":         {terminated + `{"exitCode":137,"reason":"OOMKilled"}}}]}`, false, driver.Member{State: driver.Lost, Reason: "the pod needed more memory than its limit", Hint: "Ask for more: --memory."}},
 		"process 1":      {terminated + `{"exitCode":137,"reason":"Error"}}}]}`, false, driver.Member{State: driver.Lost, Reason: "it died without reporting why, or was killed: exit status 137"}},
 		"the agent":      {terminated + `{"exitCode":137,"message":"{\"code\":137,\"reason\":\"signal: killed\",\"lost\":true}"}}}]}`, false, driver.Member{State: driver.Lost, Reason: "its agent died without reporting why, or was killed: signal: killed"}},
-		"another's":      {terminated + `{"exitCode":3,"message":"panic"}}}]}`, false, driver.Member{State: driver.Ended, Code: 3, Reason: "exit status 3"}},
-		"cannot start":   {terminated + `{"exitCode":128,"reason":"StartError","message":"exec: \"nope\": executable file not found in $PATH: unknown"}}}]}`, false, driver.Member{State: driver.Ended, Reason: `never came up: exec: "nope": executable file not found in $PATH: unknown`}},
-		"not prepared":   {`{"phase":"Failed","initContainerStatuses":[{"name":"prepare","state":{"terminated":{"exitCode":127,"message":"gzip: not found"}}}]}`, false, driver.Member{State: driver.Ended, Code: 127, Reason: "never came up: its pod could not be prepared: exit status 127: gzip: not found"}},
+		"another's":      {terminated + `{"exitCode":3,"message":"panic"}}}]}`, false, driver.Member{State: driver.Ended, Code: 3, Reason: "exit status 3", Tail: "panic"}},
+		"cannot start":   {terminated + `{"exitCode":128,"reason":"StartError","message":"exec: \"nope\": executable file not found in $PATH: unknown"}}}]}`, false, driver.Member{State: driver.Ended, Reason: `never came up: exec: "nope": executable file not found in $PATH: unknown`, Tail: `exec: "nope": executable file not found in $PATH: unknown`}},
+		"not prepared":   {`{"phase":"Failed","initContainerStatuses":[{"name":"prepare","state":{"terminated":{"exitCode":127,"message":"gzip: not found"}}}]}`, false, driver.Member{State: driver.Ended, Code: 127, Reason: "never came up: its pod could not be prepared: exit status 127: gzip: not found", Tail: "gzip: not found"}},
 		"taken early":    {`{"phase":"Failed",` + strings.Replace(taken, "EvictionByEvictionAPI", "PreemptionByScheduler", 1) + `}`, false, driver.Member{State: driver.Taken, Reason: "Kubernetes took it: a pod of higher priority took its place: Eviction API: evicting"}},
 		"its disk":       {`{"phase":"Failed","reason":"Evicted","message":"Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. "}`, false, driver.Member{State: driver.Lost, Reason: "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi.", Hint: "Ask for more: --disk."}},
 		"no words":       {`{"phase":"Failed"}`, false, driver.Member{State: driver.Lost, Reason: "its pod ended before the agent had started"}},
@@ -182,6 +182,9 @@ func TestAnIndexWithoutAPodIsWhatItsJobSays(t *testing.T) {
 			v.job.Spec.Suspend = true
 			v.job.Status.Conditions = []api.Condition{{Type: "Suspended", Status: "True", Message: "Job\nsuspended"}}
 		}, driver.Waiting, "the Job is suspended: Job suspended"},
+		"given up": {func(v *view) {
+			v.job.Spec.Parallelism, v.job.Metadata.Annotations = 0, map[string]string{annotationGaveUp: "no PriorityClass with name nope was found"}
+		}, driver.Ended, "never came up: no PriorityClass with name nope was found"},
 		"refused": {func(v *view) {
 			v.events = []api.Event{{Reason: "FailedCreate", Message: "no PriorityClass with name nope was found"}}
 		}, driver.Waiting, "no PriorityClass with name nope was found"},
@@ -199,6 +202,41 @@ func TestIndexesAreReadAsTheStatusOfAJobHasThem(t *testing.T) {
 	for i, want := range []bool{false, true, false, true, true, true, false, true, false, false} {
 		if set.has(i) != want {
 			t.Errorf("%d: %t", i, !want)
+		}
+	}
+}
+
+// For ten minutes nothing happens but that Kubernetes tries again what only a person can mend.
+func TestAPlacementThatNeverComesUpIsGivenUp(t *testing.T) {
+	const (
+		noImage  = `"initContainerStatuses":[{"name":"prepare","state":{"waiting":{"reason":"ImagePullBackOff","message":"x"}}}]`
+		starting = `"initContainerStatuses":[{"name":"prepare","state":{"waiting":{"reason":"PodInitializing"}}}]`
+	)
+	now := time.Now()
+	pending := func(minutes int, rest string) string {
+		return `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True","lastTransitionTime":"` + now.Add(-time.Duration(minutes)*time.Minute).UTC().Format(time.RFC3339) + `"}],` + rest + `}`
+	}
+	mount := []api.Event{{Reason: "FailedMount", Message: `persistentvolumeclaim "nope" not found`}}
+	mount[0].About.Name = "drover-x-1-0-abcde"
+	refusal := func(text string) []api.Event { return []api.Event{{Reason: "FailedCreate", Message: text}} }
+	for name, c := range map[string]struct {
+		view   view
+		events []api.Event
+		want   string
+	}{
+		"no image":             {view: attempts(t, [3]string{"0", "", pending(11, noImage)}), want: "the image cannot be pulled: x"},
+		"soon":                 {view: attempts(t, [3]string{"0", "", pending(9, noImage)})},
+		"another one runs":     {view: attempts(t, [3]string{"0", "", pending(11, noImage)}, [3]string{"0", "", running})},
+		"one ran":              {view: attempts(t, [3]string{"1", "", pending(11, noImage)})},
+		"no node":              {view: attempts(t, [3]string{"0", "", `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","message":"0/1 nodes"}]}`})},
+		"a slow image":         {view: attempts(t, [3]string{"0", "", pending(11, starting)})},
+		"a mount":              {view: attempts(t, [3]string{"0", "", pending(11, starting)}), events: mount, want: `persistentvolumeclaim "nope" not found`},
+		"no pod":               {view: attempts(t), events: refusal("no PriorityClass with name nope was found"), want: "no PriorityClass with name nope was found"},
+		"a quota is exhausted": {view: attempts(t), events: refusal("exceeded quota: compute")},
+	} {
+		c.view.events, c.view.job.Status.StartTime = c.events, now.Add(-11*time.Minute)
+		if got := c.view.hopeless(now); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
 }

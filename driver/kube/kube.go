@@ -23,6 +23,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,6 +35,7 @@ import (
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/pod"
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
 
@@ -41,7 +43,7 @@ import (
 const Name = "kube"
 
 // Target is Kubernetes as a target.
-var Target = driver.Target{Name: Name, Adopt: pod.Adopt, Beside: pod.Beside, Properties: properties,
+var Target = driver.Target{Name: Name, Adopt: pod.Adopt, Beside: pod.Beside, Properties: properties, Policy: policy,
 	New: func(f driver.Config) driver.Driver { return New(f.State) }}
 
 func properties(driver.Config) driver.Properties {
@@ -108,39 +110,52 @@ func handleOf(s site, labels map[string]string) (h driver.Handle, ok bool) {
 const listTime = 3 * time.Second
 
 // List names the placements in all namespaces where this machine has started something, and in
-// the current one. A cluster that does not answer is left out. List also takes away placements that
-// are to be removed and have ended.
+// the current one. It also takes away placements that are to be removed and have ended. The error
+// names each place of the former that did not answer.
 func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	noted := readPlaces(d.state)
+	var mu sync.Mutex
 	var all []driver.Handle
+	silent := make([]error, len(noted))
 	seen := map[site]bool{}
-	for _, detail := range append(readPlaces(d.state), "") {
+	var asked sync.WaitGroup
+	for i, detail := range append(noted, "") {
 		c, s, err := d.dial(detail, false)
+		if err != nil && i < len(noted) {
+			silent[i] = fault.Wrap(err, fault.KindOf(err), "Delete its line from "+placesFile(d.state)+" if the cluster is gone.", "list agents in %s", detail)
+		}
 		if err != nil || seen[s] {
 			continue
 		}
 		seen[s] = true
-		ctx, cancel := context.WithTimeout(ctx, listTime)
-		held, err := d.listSite(ctx, c, s)
-		cancel()
-		if err == nil {
+		asked.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, listTime)
+			defer cancel()
+			held, err := d.listSite(ctx, c, s)
+			mu.Lock()
+			defer mu.Unlock()
 			all = append(all, held...)
-		}
+			if err != nil && i < len(noted) {
+				silent[i] = err
+			}
+		})
 	}
+	asked.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	slices.SortFunc(all, func(a, b driver.Handle) int {
 		return cmp.Or(strings.Compare(a.Detail, b.Detail), strings.Compare(a.Job, b.Job), cmp.Compare(a.Placement, b.Placement))
 	})
-	return all, nil
+	return all, errors.Join(silent...)
 }
 
 // listSite names the placements in one namespace.
 func (d *Driver) listSite(ctx context.Context, c *api.Client, s site) (all []driver.Handle, err error) {
-	jobs, err := api.ListAll[api.Job](ctx, c, api.Jobs, s.namespace, ours())
+	jobs, err := api.ListAll[api.Job](ctx, c, api.Jobs, s.namespace, ofDrover())
 	if err != nil {
 		return nil, refused("list agents", s, err)
 	}
@@ -164,12 +179,12 @@ func (d *Driver) anyAlive(ctx context.Context, h driver.Handle) bool {
 	return err != nil || folder.AnyAlive(members)
 }
 
-// ours selects our objects.
-func ours(more ...string) map[string][]string {
+// ofDrover selects our objects.
+func ofDrover(more ...string) map[string][]string {
 	return map[string][]string{"labelSelector": {strings.Join(append([]string{labelManaged + "=" + managedBy}, more...), ",")}}
 }
 
 // ofPlacement selects the objects of a placement.
 func ofPlacement(h driver.Handle) map[string][]string {
-	return ours(labelJob+"="+h.Job, fmt.Sprintf("%s=%d", labelPlacement, h.Placement))
+	return ofDrover(labelJob+"="+h.Job, fmt.Sprintf("%s=%d", labelPlacement, h.Placement))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/driver/kube/nodes"
 	"github.com/drover-run/drover/driver/kube/pod"
 	"github.com/drover-run/drover/fault"
 )
@@ -58,14 +59,8 @@ type placed struct {
 	options options
 	image   string
 	program program
-	// terms are alternatives of conditions on nodes; none: any node
-	terms       []term
-	preferred   []term // that come first
-	tolerations []object
+	on      nodes.Selection
 }
-
-// term is one alternative: all requirements hold.
-type term []requirement
 
 // objectName is the name of a placement's Job, ConfigMap and Secret.
 func objectName(h driver.Handle) string { return fmt.Sprintf("drover-%s-%d", h.Job, h.Placement) }
@@ -113,6 +108,7 @@ func (p placed) shm() int64 {
 // job is the Job of a placement.
 func (p placed) job() object {
 	n := p.request.Agents
+	template := object{"metadata": object{"labels": labels(p.handle), "annotations": p.podAnnotations()}, "spec": p.podSpec()}
 	annotations := map[string]string{}
 	for name, value := range p.request.Needs.Labels {
 		annotations[annotationTag+name] = value
@@ -125,10 +121,7 @@ func (p placed) job() object {
 			"backoffLimitPerIndex": mostReplaced,
 			"podReplacementPolicy": "Failed",
 			"podFailurePolicy":     object{"rules": failureRules()},
-			"template": object{
-				"metadata": object{"labels": labels(p.handle), "annotations": p.podAnnotations()},
-				"spec":     p.podSpec(),
-			},
+			"template":             p.options.patch.Applied(template),
 		},
 	}
 }
@@ -227,6 +220,10 @@ func (p placed) podSecurity() object {
 	return s
 }
 
+// lastOutput has Kubernetes keep the end of what a container wrote, where it failed and left no
+// message itself.
+const lastOutput = "FallbackToLogsOnError"
+
 var containerSecurity = object{"allowPrivilegeEscalation": false, "capabilities": object{"drop": []string{"ALL"}}}
 
 func (p placed) allTolerations() []object {
@@ -235,26 +232,16 @@ func (p placed) allTolerations() []object {
 		all = append(all, object{"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": nodeSilence})
 	}
 	if p.request.Needs.GPUs > 0 { // nodes with GPUs are often kept for pods that want some
-		all = append(all, object{"key": gpuResource, "operator": "Exists", "effect": "NoSchedule"})
+		all = append(all, object{"key": nodes.GPUs, "operator": "Exists", "effect": "NoSchedule"})
 	}
-	return slices.Concat(all, p.tolerations, p.options.tolerations)
+	return slices.Concat(all, p.on.Tolerations, p.options.tolerations)
 }
 
 // affinity says on which nodes a pod may be: those of the conditions, and the pods of a run on
 // different nodes of one zone where that can be.
 func (p placed) affinity() object {
 	a := object{}
-	node := object{}
-	if len(p.terms) > 0 {
-		node["requiredDuringSchedulingIgnoredDuringExecution"] = object{"nodeSelectorTerms": expressions(p.terms)}
-	}
-	if len(p.preferred) > 0 {
-		var all []object
-		for _, e := range expressions(p.preferred) {
-			all = append(all, object{"weight": 100, "preference": e})
-		}
-		node["preferredDuringSchedulingIgnoredDuringExecution"] = all
-	}
+	node := p.on.Affinity()
 	if len(node) > 0 {
 		a["nodeAffinity"] = node
 	}
@@ -267,13 +254,6 @@ func (p placed) affinity() object {
 		a["podAntiAffinity"] = object{"preferredDuringSchedulingIgnoredDuringExecution": []object{near("kubernetes.io/hostname", 100)}}
 	}
 	return a
-}
-
-func expressions(terms []term) (all []object) {
-	for _, t := range terms {
-		all = append(all, object{"matchExpressions": t})
-	}
-	return all
 }
 
 // The names of the volumes.
@@ -327,8 +307,9 @@ func mountPart(path, part string) object {
 func (p placed) initContainer() object {
 	c := object{
 		"name": initContainer, "image": p.image, "imagePullPolicy": "IfNotPresent", "securityContext": containerSecurity,
-		"env":       []object{{"name": pod.Role, "value": pod.Prepare}},
-		"resources": resources(initCores, initMemory, 0, 0),
+		"env":                      []object{{"name": pod.Role, "value": pod.Prepare}},
+		"resources":                resources(initCores, initMemory, 0, 0),
+		"terminationMessagePolicy": lastOutput,
 	}
 	if p.options.agentImage != "" {
 		c["image"], c["command"] = p.options.agentImage, []string{pod.AgentImageProgram, "agent"}
@@ -361,19 +342,17 @@ func (p placed) agentContainer() object {
 			counter(pod.Failed, annotationFailed), counter(pod.Ignored, annotationIgnored),
 		},
 		"resources":              resources(p.cores(), p.memory()+agentMemory, n.GPUs, n.Disk),
-		"terminationMessagePath": pod.MessagePath,
-		"volumeMounts":           mounts,
+		"terminationMessagePath": pod.MessagePath, "terminationMessagePolicy": lastOutput,
+		"volumeMounts": mounts,
 	}
 }
-
-const gpuResource = "nvidia.com/gpu"
 
 // resources are requests and limits, which are the same: what a pod was promised is what it may
 // use.
 func resources(cores float64, memory int64, gpus int, disk int64) object {
 	all := map[string]string{"cpu": fmt.Sprintf("%dm", int(math.Ceil(cores*1000))), "memory": strconv.FormatInt(memory, 10)}
 	if gpus > 0 {
-		all[gpuResource] = strconv.Itoa(gpus)
+		all[nodes.GPUs] = strconv.Itoa(gpus)
 	}
 	if disk > 0 {
 		all["ephemeral-storage"] = strconv.FormatInt(disk, 10)

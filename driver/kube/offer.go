@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"runtime"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/driver/kube/nodes"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
@@ -28,15 +28,27 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	}
 	o.Detail, o.Machine = s.String(), "kube, "+s.words()
 	p := placed{request: driver.Request{Job: triedJob, Placement: 1, Agents: max(n.Agents, 1), Needs: n}, handle: driver.Handle{Target: Name, Detail: s.String(), Job: triedJob, Placement: 1}}
-	m, err := readMachines(ctx, c)
+	m, err := nodes.Read(ctx, c)
 	if err != nil {
 		return driver.Offer{}, refused(doing, s, err)
 	}
-	o.Machine += m.words()
+	o.Machine += m.Words()
 	o.Cores, o.Memory = int(p.cores()), p.memory()
-	o.Spot = n.Spot == job.SpotOnly || n.Spot == job.SpotFirst && m.hasSpot()
+	o.Spot = n.Spot == job.SpotOnly || n.Spot == job.SpotFirst && m.HasSpot()
+	needed, helpful, err := checkRights(ctx, c, s)
+	if err != nil {
+		return driver.Offer{}, refused(doing, s, err)
+	}
+	o.Missing = slices.Concat(needed, helpful)
+	if len(o.Missing) > 0 {
+		o.Hint = s.grant()
+	}
+	if len(needed) > 0 {
+		o.Reason = fmt.Sprintf("you may not %s in %s", strings.Join(needed, ", nor "), s.words())
+		return o, nil
+	}
 	if n.Agents == 0 { // about the cluster alone
-		o.Fits, o.Choices = true, m.choices(n)
+		o.Fits, o.Choices = true, m.Choices(n, defaultCores)
 		return o, nil
 	}
 	err = p.check(m)
@@ -56,8 +68,10 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		}
 		o.Reason, o.Hint = err.Error(), fault.Hint(err)
 	}
-	o.Fits = o.Reason == ""
-	o.Choices = m.choices(n)
+	if o.Fits = o.Reason == ""; o.Fits {
+		o.Hint = ""
+	}
+	o.Choices = m.Choices(n, defaultCores)
 	if !o.Fits {
 		o.Spot = false
 	}
@@ -76,7 +90,7 @@ const (
 )
 
 // check holds a placement against the nodes.
-func (p *placed) check(m machines) (err error) {
+func (p *placed) check(m nodes.Cluster) (err error) {
 	if p.options, err = parseOptions(p.request.Needs.Args); err != nil {
 		return err
 	}
@@ -97,88 +111,13 @@ func (p *placed) check(m machines) (err error) {
 		return err
 	}
 	p.program = program{digest: strings.Repeat("0", 64), system: "linux/" + runtime.GOARCH, parts: 1}
-	if (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) && !m.hasSpot() {
+	if (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) && !m.HasSpot() {
 		return fault.New(fault.Full, "Leave `--spot` out.", "no node of the cluster is spot capacity")
 	}
-	if err := p.matchNodes(m); err != nil {
+	if p.on, err = m.Select(n, p.options.nodes); err != nil {
 		return err
 	}
-	return m.fits(*p)
-}
-
-// hasSpot says whether there may be spot capacity.
-func (m machines) hasSpot() bool {
-	return m.grows() || slices.ContainsFunc(m.all, isSpot)
-}
-
-// fits says whether a node that is there could hold an agent, where no autoscaler could add one.
-func (m machines) fits(p placed) error {
-	if m.grows() {
-		return nil
-	}
-	gpus := p.request.Needs.GPUs
-	for _, n := range m.all {
-		a := n.Status.Allocatable
-		if quantity(a["cpu"]) >= p.cores() && quantity(a["memory"]) >= float64(p.memory()+agentMemory) && int(quantity(a[gpuResource])) >= gpus {
-			return nil
-		}
-	}
-	largest := "the cluster has no nodes"
-	if n, ok := m.largest(); ok {
-		largest = "the largest node has " + nodeWords(n)
-	}
-	return fault.New(fault.Full, "Ask for less: `--cpus`, `--memory`, `--gpus`.", "no node is large enough, and nothing here adds nodes: %s", largest)
-}
-
-// largest is the node with most GPUs, then cores, then memory.
-func (m machines) largest() (n api.Node, ok bool) {
-	if len(m.all) == 0 {
-		return n, false
-	}
-	return slices.MaxFunc(m.all, func(a, b api.Node) int {
-		x, y := a.Status.Allocatable, b.Status.Allocatable
-		return cmp.Or(cmp.Compare(quantity(x[gpuResource]), quantity(y[gpuResource])), cmp.Compare(quantity(x["cpu"]), quantity(y["cpu"])), cmp.Compare(quantity(x["memory"]), quantity(y["memory"])))
-	}), true
-}
-
-// words describe the nodes, for a plan.
-func (m machines) words() string {
-	n, ok := m.largest()
-	switch {
-	case !m.listed:
-		return ", nodes not listed"
-	case !ok:
-		return ", no nodes"
-	case len(m.all) == 1:
-		return ", one node, " + nodeWords(n)
-	}
-	return fmt.Sprintf(", %d nodes of up to %s", len(m.all), nodeWords(n))
-}
-
-// choices are the kinds of node that there are.
-func (m machines) choices(n driver.Needs) (all []driver.Choice) {
-	count := map[string]int{}
-	of := map[string]api.Node{}
-	for _, node := range m.all {
-		name := cmp.Or(node.Metadata.Labels[labelType], "node")
-		count[name]++
-		of[name] = node
-	}
-	for name, nodes := range count {
-		c := driver.Choice{Machine: fmt.Sprintf("%s: %d with %s", name, nodes, nodeWords(of[name]))}
-		a := of[name].Status.Allocatable
-		each := int(quantity(a["cpu"]) / max(n.CPUs, defaultCores))
-		if n.GPUs > 0 {
-			each = min(each, int(quantity(a[gpuResource]))/n.GPUs)
-		}
-		c.All = each * nodes
-		if c.All == 0 {
-			c.Reason = "they do not fit"
-		}
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b driver.Choice) int { return strings.Compare(a.Machine, b.Machine) })
-	return all
+	return m.Fits(p.cores(), p.memory()+agentMemory, n.GPUs)
 }
 
 // tryOut has the API server check the Job as if it were to be made, with its policies. Of what the
@@ -197,7 +136,7 @@ func (d *Driver) tryOut(ctx context.Context, c *api.Client, s site, p placed) (w
 // checkNamespace holds a placement against the quotas and limits of its namespace. A user that may
 // not list them is told by Kubernetes when the pods are made.
 func checkNamespace(ctx context.Context, c *api.Client, s site, p placed) error {
-	asks := map[string]float64{"cpu": p.cores(), "memory": float64(p.memory() + agentMemory), gpuResource: float64(p.request.Needs.GPUs), "ephemeral-storage": float64(p.request.Needs.Disk)}
+	asks := map[string]float64{"cpu": p.cores(), "memory": float64(p.memory() + agentMemory), nodes.GPUs: float64(p.request.Needs.GPUs), "ephemeral-storage": float64(p.request.Needs.Disk)}
 	quotas, err := api.ListAll[api.Quota](ctx, c, api.ResourceQuotas, s.namespace, nil)
 	if err != nil && !api.IsCode(err, 403) {
 		return err
@@ -209,7 +148,7 @@ func checkNamespace(ctx context.Context, c *api.Client, s site, p placed) error 
 			if name == "pods" || name == "count/pods" {
 				one = 1
 			}
-			if all := one * float64(p.request.Agents); all > quantity(hard) {
+			if all := one * float64(p.request.Agents); all > nodes.Quantity(hard) {
 				return fault.New(fault.Full, "Ask for fewer agents, or for less of each.", "the quota %s allows %s of %s in all, and %d agents need %g", q.Metadata.Name, hard, key, p.request.Agents, all)
 			}
 		}
@@ -221,7 +160,7 @@ func checkNamespace(ctx context.Context, c *api.Client, s site, p placed) error 
 	for _, l := range limits {
 		for _, rule := range l.Spec.Limits {
 			for name, most := range rule.Max {
-				if (rule.Type == "Container" || rule.Type == "Pod") && asks[name] > quantity(most) {
+				if (rule.Type == "Container" || rule.Type == "Pod") && asks[name] > nodes.Quantity(most) {
 					return fault.New(fault.Full, "Ask for less.", "the limits of namespace %s allow %s of %s for one %s", s.namespace, most, name, strings.ToLower(rule.Type))
 				}
 			}

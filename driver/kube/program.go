@@ -28,6 +28,9 @@ type program struct {
 	digest string // SHA-256, in hex
 	system string // as linux/amd64
 	parts  int    // 0: not known yet
+	// there is true where the namespace has all parts; otherwise packed are they
+	there  bool
+	packed [][]byte
 }
 
 const (
@@ -70,43 +73,66 @@ func findProgram(path string) (program, error) {
 	return p, nil
 }
 
-// store makes sure that the namespace has the program, and finds out its number of parts.
-func (p *program) store(ctx context.Context, c *api.Client, namespace string) error {
+// look finds out whether the namespace has the program, and its number of parts. It changes nothing.
+func (p *program) look(ctx context.Context, c *api.Client, namespace string) error {
 	var held api.ConfigMap
 	err := c.Get(ctx, api.ConfigMaps, namespace, p.name(), &held)
-	var parts [][]byte
-	if api.IsCode(err, http.StatusNotFound) {
-		if parts, err = p.compress(); err != nil {
+	if err == nil {
+		err = p.read(held)
+	} else if api.IsCode(err, http.StatusNotFound) {
+		err = nil
+	}
+	if err != nil || p.there {
+		return err
+	}
+	if p.packed, err = p.compress(); err != nil {
+		return err
+	}
+	if p.parts > 0 && len(p.packed) != p.parts {
+		return fault.New(fault.Invalid, "Delete it: kubectl delete configmap "+p.name()+".", "start agents: the ConfigMap %s speaks of %d parts, and there are %d", p.name(), p.parts, len(p.packed))
+	}
+	p.parts = len(p.packed)
+	return nil
+}
+
+// read takes over what the program's ConfigMap says.
+func (p *program) read(held api.ConfigMap) error {
+	n, err := strconv.Atoi(held.Data[keyParts])
+	if err != nil || n < 1 || n > mostParts || held.Metadata.Labels[labelManaged] != managedBy {
+		return fault.New(fault.Invalid, "Delete it: kubectl delete configmap "+p.name()+".", "start agents: the ConfigMap %s is not drover's", p.name())
+	}
+	p.parts, p.there = n, held.Data[keyComplete] != ""
+	return nil
+}
+
+// store makes what is missing of the program, and has it go with the last of its owners, of which
+// owner becomes one. An owner comes before what it owns, so that nothing is left of a Start that
+// is cut off.
+func (p *program) store(ctx context.Context, c *api.Client, namespace string, owner api.Owner) error {
+	if p.there {
+		err := c.AddOwner(ctx, api.ConfigMaps, namespace, p.name(), owner)
+		if !api.IsCode(err, http.StatusNotFound) {
 			return err
 		}
-		head := api.ConfigMap{Metadata: api.Meta{Name: p.name(), Labels: p.labels()}, Data: map[string]string{keyParts: strconv.Itoa(len(parts))}}
-		err = c.Create(ctx, api.ConfigMaps, namespace, head, &held)
-		if api.IsCode(err, http.StatusConflict) { // another command was faster
+		// The last Job that used the program was removed meanwhile.
+		if p.packed, err = p.compress(); err != nil {
+			return err
+		}
+	}
+	head := api.ConfigMap{Metadata: api.Meta{Name: p.name(), Labels: p.labels(), OwnerReferences: []api.Owner{owner}}, Data: map[string]string{keyParts: strconv.Itoa(p.parts)}}
+	var held api.ConfigMap
+	err := c.Create(ctx, api.ConfigMaps, namespace, head, &held)
+	if api.IsCode(err, http.StatusConflict) { // another command was faster, or was cut off
+		if err = c.AddOwner(ctx, api.ConfigMaps, namespace, p.name(), owner); err == nil {
 			err = c.Get(ctx, api.ConfigMaps, namespace, p.name(), &held)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	n, err := strconv.Atoi(held.Data[keyParts])
-	if err != nil || n < 1 || n > mostParts || held.Metadata.Labels[labelManaged] != managedBy {
-		return fault.New(fault.Invalid, "Delete it: kubectl delete configmap "+p.name()+".", "start agents: the ConfigMap %s is not drover's", p.name())
-	}
-	p.parts = n
-	if held.Data[keyComplete] != "" {
-		return nil
-	}
-	if parts == nil {
-		if parts, err = p.compress(); err != nil {
-			return err
-		}
-	}
-	if len(parts) != n {
-		return fault.New(fault.Invalid, "Delete it: kubectl delete configmap "+p.name()+".", "start agents: the ConfigMap %s speaks of %d parts, and there are %d", p.name(), n, len(parts))
-	}
-	owner := api.Owner{APIVersion: "v1", Kind: "ConfigMap", Name: p.name(), UID: held.Metadata.UID}
-	for k, text := range parts {
-		part := api.ConfigMap{Metadata: api.Meta{Name: p.partName(k), Labels: p.labels(), OwnerReferences: []api.Owner{owner}},
+	of := api.Owner{APIVersion: "v1", Kind: "ConfigMap", Name: p.name(), UID: held.Metadata.UID}
+	for k, text := range p.packed {
+		part := api.ConfigMap{Metadata: api.Meta{Name: p.partName(k), Labels: p.labels(), OwnerReferences: []api.Owner{of}},
 			BinaryData: map[string][]byte{partNumber(k): text}, Immutable: true}
 		if err := c.Create(ctx, api.ConfigMaps, namespace, part, nil); err != nil && !api.IsCode(err, http.StatusConflict) {
 			return err

@@ -8,6 +8,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/driver/kube/nodes"
 	"github.com/drover-run/drover/driver/kube/pod"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -51,13 +52,13 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		return driver.Handle{}, err
 	}
 	if p.options.agentImage == "" {
-		if err := p.program.store(ctx, c, s.namespace); err != nil {
+		if err := p.program.look(ctx, c, s.namespace); err != nil {
 			return driver.Handle{}, refused(doing, s, err)
 		}
 	}
 	owner, err := d.ensureJob(ctx, c, s, p)
 	if err == nil {
-		err = d.complete(ctx, c, s, p, owner, secrets, credential)
+		err = d.complete(ctx, c, s, &p, owner, secrets, credential)
 	}
 	if err != nil {
 		return driver.Handle{}, refused(doing, s, err)
@@ -81,7 +82,14 @@ func (d *Driver) plan(ctx context.Context, c *api.Client, s site, r driver.Reque
 	if p.program, err = findProgram(r.Run.Binary); err != nil {
 		return p, err
 	}
-	return p, p.match(ctx, c)
+	var all nodes.Cluster
+	if nodes.AsksFor(r.Needs) {
+		if all, err = nodes.Read(ctx, c); err != nil {
+			return p, err
+		}
+	}
+	p.on, err = all.Select(r.Needs, p.options.nodes)
+	return p, err
 }
 
 // ensureJob makes the Job, or finds the one of its name.
@@ -104,17 +112,9 @@ func (d *Driver) ensureJob(ctx context.Context, c *api.Client, s site, p placed)
 }
 
 // complete makes what the pods of a Job wait for.
-func (d *Driver) complete(ctx context.Context, c *api.Client, s site, p placed, owner api.Owner, secrets, credential []byte) error {
-	for p.options.agentImage == "" {
-		err := c.AddOwner(ctx, api.ConfigMaps, s.namespace, p.program.name(), owner)
-		if err == nil {
-			break
-		}
-		if !api.IsCode(err, http.StatusNotFound) {
-			return err
-		}
-		// The last Job that used the program was removed meanwhile.
-		if err := p.program.store(ctx, c, s.namespace); err != nil {
+func (d *Driver) complete(ctx context.Context, c *api.Client, s site, p *placed, owner api.Owner, secrets, credential []byte) error {
+	if p.options.agentImage == "" {
+		if err := p.program.store(ctx, c, s.namespace, owner); err != nil {
 			return err
 		}
 	}

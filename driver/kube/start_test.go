@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/kubetest"
+	"github.com/drover-run/drover/driver/kube/nodes"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
@@ -90,8 +91,8 @@ func TestAStartAsksForFewThings(t *testing.T) {
 	}
 	asked = x.asked()
 	x.check(x.Stop(t.Context(), h, time.Second, false))
-	if got := asked(); len(got) > 9 {
-		t.Errorf("a Stop asks %s", got)
+	if got, want := strings.Join(asked(), ", "), "GET jobs, GET pods, GET configmaps, PATCH configmaps, PATCH jobs"; got != want {
+		t.Errorf("a Stop of agents that have not begun asks %s; want %s", got, want)
 	}
 }
 
@@ -151,6 +152,95 @@ func TestAStartThatWasCutOffIsCompleted(t *testing.T) {
 	}
 }
 
+// A user deletes the Job of agents that this process has seen at work.
+func TestADeletedJobsAgentsHaveEnded(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	h, err := x.Start(t.Context(), x.request())
+	x.check(err)
+	if members, err := x.Status(t.Context(), h); err != nil || len(members) != 2 || members[0].State != driver.Waiting {
+		t.Fatalf("%+v, %v", members, err)
+	}
+	x.fake.Remove("jobs", "train", objectName(h))
+	for range 2 {
+		x.views[h] = aged(x.views[h])
+		members, err := x.Status(t.Context(), h)
+		if err != nil || len(members) != 2 || members[1].State != driver.Ended || members[1].Reason != "deleted in Kubernetes" {
+			t.Errorf("%+v, %v", members, err)
+		}
+	}
+	x.check(x.Stop(t.Context(), h, 0, true))
+	if members, err := x.Status(t.Context(), h); err != nil || len(members) != 0 {
+		t.Errorf("after a removal: %+v, %v", members, err)
+	}
+}
+
+func TestTheShorterOfTwoStopsStands(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	h, err := x.Start(t.Context(), x.request())
+	x.check(err)
+	for _, grace := range []time.Duration{time.Hour, time.Second, time.Minute} {
+		x.check(x.Stop(t.Context(), h, grace, false))
+	}
+	text, err := json.Marshal(x.fake.Objects("configmaps"))
+	if x.check(err); !bytes.Contains(text, []byte(`"stop":"1s"`)) {
+		t.Errorf("%s", text)
+	}
+}
+
+// aged is a view that is too old to be used again.
+func aged(v view) view {
+	v.at = v.at.Add(-time.Hour)
+	return v
+}
+
+// What never came up is given up: nothing is started any more, and every process says why.
+func TestWhatIsGivenUpSaysWhy(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	h, err := x.Start(t.Context(), x.request())
+	x.check(err)
+	_, err = x.Status(t.Context(), h)
+	x.check(err)
+	v := x.views[h]
+	old := time.Now().Add(-time.Hour)
+	for i := range v.pods {
+		v.pods[i].Status.Phase = "Pending"
+		v.pods[i].Status.Conditions = []api.Condition{{Type: "PodScheduled", Status: "True", LastTransitionTime: old}}
+		v.pods[i].Status.InitContainerStatuses = podOf(t, `{"initContainerStatuses":[{"name":"prepare","state":{"waiting":{"reason":"InvalidImageName","message":"A"}}}]}`).Status.InitContainerStatuses
+	}
+	x.views[h] = v
+	want := "never came up: InvalidImageName: A"
+	for range 2 {
+		members, err := x.Status(t.Context(), h)
+		if err != nil || len(members) != 2 || members[0].State != driver.Ended || members[0].Reason != want || members[0].Hint != checkImage {
+			t.Errorf("%+v, %v", members, err)
+		}
+	}
+	if pods := x.fake.Objects("pods"); len(pods) > 0 {
+		t.Errorf("%d pods are left", len(pods))
+	}
+}
+
+func TestAPlaceThatDoesNotAnswerIsNamed(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	h, err := x.Start(t.Context(), x.request())
+	x.check(err)
+	x.check(notePlace(x.state, site{"train", "gone", "https://10.0.0.9"}))
+	held, err := x.List(t.Context())
+	if len(held) != 1 || held[0] != h || err == nil || !strings.HasPrefix(err.Error(), "list agents in train@gone@https://10.0.0.9: find the cluster of the job: no context leads to https://10.0.0.9") {
+		t.Errorf("%v, %v", held, err)
+	}
+	x.fake.Refuse(func(string, string) *kubetest.Refusal {
+		return &kubetest.Refusal{Code: 403, Reason: "Forbidden", Message: "no"}
+	})
+	if held, err := x.List(t.Context()); len(held) != 0 || err == nil || !strings.Contains(err.Error(), "list agents: Kubernetes says: no") {
+		t.Errorf("%v, %v", held, err)
+	}
+}
+
 func TestANewerCredentialIsHandedOver(t *testing.T) {
 	x := newTrial(t)
 	x.fake.Hold()
@@ -178,14 +268,15 @@ func TestAPlacementIsMadeAsRecorded(t *testing.T) {
 		program: program{digest: strings.Repeat("ab", 32), system: "linux/arm64", parts: 2}}
 	p.options, err = parseOptions(r.Needs.Args)
 	x.check(err)
-	var m machines
+	var m nodes.Cluster
 	text, err := json.Marshal(map[string]any{"listed": x.fake.Objects("nodes")})
 	x.check(err)
-	var nodes struct{ Listed []api.Node }
-	x.check(json.Unmarshal(text, &nodes))
-	m.listed, m.all = true, nodes.Listed
-	m.all[0].Metadata.Labels["topology.kubernetes.io/zone"] = "a"
-	x.check(p.matchNodes(m))
+	var held struct{ Listed []api.Node }
+	x.check(json.Unmarshal(text, &held))
+	m.Listed, m.All = true, held.Listed
+	m.All[0].Metadata.Labels["topology.kubernetes.io/zone"] = "a"
+	p.on, err = m.Select(r.Needs, p.options.nodes)
+	x.check(err)
 	got, err := json.MarshalIndent(p.job(), "", "  ")
 	x.check(err)
 	golden := filepath.Join("testdata", "job.golden")

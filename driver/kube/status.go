@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
@@ -9,7 +10,8 @@ import (
 )
 
 // Status says of each agent what Kubernetes and the pods' last words say. It takes away a
-// placement that is to be removed and has no agent left.
+// placement that is to be removed and has no agent left, and gives up one of which nothing ever
+// came up.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
 	const doing = "look at agents"
 	if ctx.Err() != nil {
@@ -25,6 +27,11 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	v, err := d.look(ctx, c, s, h, false)
 	if err != nil {
 		return nil, refused(doing, s, err)
+	}
+	if reason := v.hopeless(time.Now()); reason != "" {
+		if err := d.giveUp(ctx, c, s, h, &v, reason); err != nil {
+			return nil, refused(doing, s, err)
+		}
 	}
 	if v.none {
 		return nil, nil

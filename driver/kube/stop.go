@@ -41,10 +41,10 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	if err != nil {
 		return refused(doing, s, err)
 	}
-	if v.none {
+	defer d.forget(h)
+	if v.none || v.deleted {
 		return nil
 	}
-	defer d.forget(h)
 	if err := orderStop(ctx, c, s, h, v, grace); err != nil {
 		return refused(doing, s, err)
 	}
@@ -88,27 +88,28 @@ func begins(p api.Pod) bool {
 // orderStop writes the grace into the ConfigMap. Of several Stops the shortest stands.
 func orderStop(ctx context.Context, c *api.Client, s site, h driver.Handle, v view, grace time.Duration) error {
 	name, grace := objectName(h), max(grace, 0)
-	for {
-		var m api.ConfigMap
-		err := c.Get(ctx, api.ConfigMaps, s.namespace, name, &m)
-		if api.IsCode(err, http.StatusNotFound) { // its Start has not come so far, or died
+	for told := v.told; ; {
+		var err error
+		if told == nil { // its Start has not come so far, or died
 			owner := api.Owner{APIVersion: "batch/v1", Kind: "Job", Name: v.job.Metadata.Name, UID: v.job.Metadata.UID}
 			err = c.Create(ctx, api.ConfigMaps, s.namespace, api.ConfigMap{Metadata: api.Meta{Name: name, Labels: labels(h), OwnerReferences: []api.Owner{owner}},
 				Data: map[string]string{pod.StopKey: grace.String()}}, nil)
-			if api.IsCode(err, http.StatusConflict) {
-				continue
+		} else {
+			if before, err := time.ParseDuration(told.Data[pod.StopKey]); err == nil && before <= grace {
+				return nil
 			}
+			patch := object{"metadata": object{"resourceVersion": told.Metadata.ResourceVersion}, "data": object{pod.StopKey: grace.String()}}
+			err = c.Merge(ctx, api.ConfigMaps, s.namespace, name, patch, nil)
+		}
+		if !api.IsCode(err, http.StatusConflict) && !(told != nil && api.IsCode(err, http.StatusNotFound)) {
 			return err
 		}
-		if err != nil {
-			return err
-		}
-		if before, err := time.ParseDuration(m.Data[pod.StopKey]); err == nil && before <= grace {
-			return nil
-		}
-		patch := object{"metadata": object{"resourceVersion": m.Metadata.ResourceVersion}, "data": object{pod.StopKey: grace.String()}}
-		err = c.Merge(ctx, api.ConfigMaps, s.namespace, name, patch, nil)
-		if !api.IsCode(err, http.StatusConflict) {
+		var m api.ConfigMap
+		told = nil
+		err = c.Get(ctx, api.ConfigMaps, s.namespace, name, &m)
+		if err == nil {
+			told = &m
+		} else if !api.IsCode(err, http.StatusNotFound) {
 			return err
 		}
 	}

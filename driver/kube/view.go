@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/pod"
 	"github.com/drover-run/drover/fault"
@@ -27,12 +28,14 @@ const conditionTaken = "DisruptionTarget"
 
 // view is what was seen of a placement.
 type view struct {
-	at     time.Time
-	none   bool // there is no such placement
-	job    api.Job
-	pods   []api.Pod
-	stop   bool // a Stop was ordered
-	events []api.Event
+	at      time.Time
+	none    bool // there is no such placement
+	deleted bool // it was there, and not drover deleted it
+	job     api.Job
+	pods    []api.Pod
+	told    *api.ConfigMap // what its pods are told; nil: it is not there
+	stop    bool           // a Stop was ordered
+	events  []api.Event    // of the Job where it has no pods, else of a pod that waits
 }
 
 // goodFor is how long a view may be used again: the larger a placement, the more its list costs.
@@ -45,19 +48,18 @@ func (d *Driver) forget(h driver.Handle) {
 	delete(d.views, h)
 }
 
-// look reads a placement: its Job, its pods, and the order to stop.
+// look reads a placement: its Job, its pods, and what they are told.
 func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handle, again bool) (v view, err error) {
 	d.mu.Lock()
-	v, ok := d.views[h]
+	before, ok := d.views[h]
 	d.mu.Unlock()
-	if ok && !again && time.Since(v.at) < goodFor(v.job.Spec.Completions) {
-		return v, nil
+	if ok && !again && time.Since(before.at) < goodFor(before.job.Spec.Completions) {
+		return before, nil
 	}
 	v = view{at: time.Now()}
 	err = c.Get(ctx, api.Jobs, s.namespace, objectName(h), &v.job)
 	if api.IsCode(err, http.StatusNotFound) {
-		v.none = true
-		return v, nil
+		return d.viewWithoutJob(h, before), nil
 	}
 	if err != nil {
 		return v, err
@@ -74,10 +76,13 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 	if err = c.Get(ctx, api.ConfigMaps, s.namespace, objectName(h), &m); err != nil && !api.IsCode(err, http.StatusNotFound) {
 		return v, err
 	}
+	if err == nil {
+		v.told = &m
+	}
 	_, v.stop = m.Data[pod.StopKey]
-	if v.wantsEvents() {
+	if object := v.unexplained(); object != "" {
 		// An event says more, and may be missing.
-		v.events, _ = api.ListAll[api.Event](ctx, c, api.Events, s.namespace, map[string][]string{"fieldSelector": {"involvedObject.name=" + objectName(h)}})
+		v.events, _ = api.ListAll[api.Event](ctx, c, api.Events, s.namespace, map[string][]string{"fieldSelector": {"involvedObject.name=" + object}})
 	}
 	d.mu.Lock()
 	d.views[h] = v
@@ -85,12 +90,37 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 	return v, nil
 }
 
-// eventsAfter is how long a Job may be without pods before its events are read.
-const eventsAfter = 5 * time.Second
+// viewWithoutJob is what is known of a placement that has no Job any more. Where this process saw
+// agents that were to go on, another party has deleted it.
+func (d *Driver) viewWithoutJob(h driver.Handle, before view) view {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !before.deleted && (before.job.Metadata.Labels[labelRemove] != "" || !folder.AnyAlive(before.members(h))) {
+		return view{at: time.Now(), none: true}
+	}
+	before.at, before.deleted = time.Now(), true
+	d.views[h] = before
+	return before
+}
 
-// wantsEvents says whether something waits that only events explain.
-func (v view) wantsEvents() bool {
-	return len(v.pods) == 0 && !v.ended() && time.Since(v.job.Metadata.CreationTimestamp) > eventsAfter
+// eventsAfter is how long something may wait before events are read to explain it.
+const eventsAfter = 15 * time.Second
+
+// unexplained names the object that waits for something that only events tell; "": none does.
+func (v view) unexplained() string {
+	if len(v.pods) == 0 {
+		if v.ended() || v.job.Spec.Suspend || v.job.Spec.Parallelism == 0 || time.Since(v.job.Metadata.CreationTimestamp) < eventsAfter/3 {
+			return ""
+		}
+		return v.job.Metadata.Name
+	}
+	for _, p := range v.pods {
+		if since := api.Since(p.Status.Conditions, "PodScheduled"); p.Status.Phase == "Pending" && !since.IsZero() && time.Since(since) > eventsAfter &&
+			waitsFor(p, nil).reason == startsOn(p) {
+			return p.Metadata.Name
+		}
+	}
+	return ""
 }
 
 // ended says whether Kubernetes is through with the Job.
@@ -114,6 +144,11 @@ func (v view) members(h driver.Handle) (all []driver.Member) {
 		all = append(all, v.membersOf(h, i, pods, completed.has(i), failed.has(i))...)
 	}
 	slices.SortFunc(all, func(a, b driver.Member) int { return cmp.Compare(a.Index, b.Index) })
+	for i, m := range all {
+		if v.deleted && m.State.Alive() {
+			all[i] = driver.Member{Index: m.Index, State: driver.Ended, Code: -1, Where: m.Where, Reason: "deleted in Kubernetes"}
+		}
+	}
 	return all
 }
 
@@ -183,6 +218,8 @@ func (v view) replaces(m driver.Member, done bool) bool {
 // unstarted is the member of an index without a pod.
 func (v view) unstarted(completed, failed bool) driver.Member {
 	switch {
+	case v.gaveUp() != "":
+		return v.neverUp()
 	case v.stop || v.job.Spec.Parallelism == 0 || v.job.Metadata.Labels[labelRemove] != "":
 		return driver.Member{State: driver.Ended, Reason: "stopped before it began"}
 	case completed:
@@ -192,9 +229,8 @@ func (v view) unstarted(completed, failed bool) driver.Member {
 	case v.job.Spec.Suspend:
 		return driver.Member{State: driver.Waiting, Reason: v.suspended()}
 	}
-	m := driver.Member{State: driver.Waiting}
-	m.Reason, m.Hint = v.refusedPods()
-	return m
+	w := v.refusedPods()
+	return driver.Member{State: driver.Waiting, Reason: w.reason, Hint: w.hint}
 }
 
 // suspended says why a Job is suspended: Kueue holds it back until its queue has room.
@@ -206,13 +242,13 @@ func (v view) suspended() string {
 }
 
 // refusedPods says why the Job has no pods: the newest event that tells.
-func (v view) refusedPods() (reason, hint string) {
+func (v view) refusedPods() wait {
 	for _, e := range slices.Backward(v.events) {
 		if e.Reason == "FailedCreate" {
-			return explain(e.Message)
+			return stuck(e.Message)
 		}
 	}
-	return "", ""
+	return wait{}
 }
 
 // indexes is a set of indexes as a Job's status has it: "1,3-5,7".

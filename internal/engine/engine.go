@@ -399,10 +399,7 @@ func (e *Engine) stopLeftAgents(ctx context.Context, target string) {
 	if err != nil {
 		return
 	}
-	held, err := d.List(ctx)
-	if err != nil {
-		return
-	}
+	held, _ := d.List(ctx) // of a place that does not answer, a later command takes away what is left
 	for _, h := range held {
 		p, err := tasks.FindJob(ctx, e.World, h.Job)
 		if err != nil {

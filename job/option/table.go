@@ -97,7 +97,7 @@ var options = []Option{
 	{Field: "On", Class: ClassSetting, Flag: "on", Config: "on",
 		Usage: "target (default: $DROVER_ON, the config, local)"},
 	{Field: "TargetArgs", Class: ClassSetting, Flag: "target-arg",
-		Usage: "option of the target's own engine, of sbatch for --on slurm: account=bio, exclusive; may be repeated"},
+		Usage: "option of the target's own engine, of sbatch for --on slurm: account=bio, exclusive; NAME=@FILE gives the text of a file; may be repeated"},
 	{Field: "Metrics", Class: ClassSetting, Flag: "metric",
 		Usage: "number in the output: NAME=REGEX with one group, or hf, lightning, keras, pairs, none; may be repeated"},
 	{Field: "StdinOf", Class: ClassSetting, phrase: "standard input"},

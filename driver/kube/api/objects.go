@@ -1,6 +1,9 @@
 package api
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Meta is an object's metadata, as far as the driver reads or writes it.
 type Meta struct {
@@ -45,6 +48,12 @@ func Find(all []Condition, name string) (c Condition, ok bool) {
 	return c, false
 }
 
+// Since is when the condition of a type became true; the zero time: it is not.
+func Since(all []Condition, name string) time.Time {
+	c, _ := Find(all, name)
+	return c.LastTransitionTime
+}
+
 // Job is what is read of a Job.
 type Job struct {
 	Metadata Meta `json:"metadata"`
@@ -56,7 +65,8 @@ type Job struct {
 		PodFailurePolicy     *struct{} `json:"podFailurePolicy"`
 	} `json:"spec"`
 	Status struct {
-		CompletedIndexes string      `json:"completedIndexes"` // "1,3-5,7"
+		StartTime        time.Time   `json:"startTime,omitzero"` // since when it is not suspended
+		CompletedIndexes string      `json:"completedIndexes"`   // "1,3-5,7"
 		FailedIndexes    string      `json:"failedIndexes"`
 		Conditions       []Condition `json:"conditions"`
 	} `json:"status"`
@@ -109,6 +119,9 @@ type ConfigMap struct {
 
 // Event is what Kubernetes reports of an object.
 type Event struct {
+	About struct {
+		Name string `json:"name"`
+	} `json:"involvedObject"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
 }
@@ -139,6 +152,20 @@ type Node struct {
 	Status   struct {
 		Allocatable map[string]string `json:"allocatable"`
 	} `json:"status"`
+}
+
+// Rule is what a user may do in a namespace.
+type Rule struct {
+	Verbs         []string `json:"verbs"`
+	APIGroups     []string `json:"apiGroups"`
+	Resources     []string `json:"resources"`
+	ResourceNames []string `json:"resourceNames"`
+}
+
+// Allows says whether the rule grants a verb on all objects of a resource.
+func (r Rule) Allows(group, resource, verb string) bool {
+	has := func(all []string, one string) bool { return slices.Contains(all, one) || slices.Contains(all, "*") }
+	return has(r.APIGroups, group) && has(r.Resources, resource) && has(r.Verbs, verb) && len(r.ResourceNames) == 0
 }
 
 // List is one page of a list.

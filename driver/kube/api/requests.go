@@ -105,3 +105,23 @@ func listPages[T any](ctx context.Context, c *Client, path string, query url.Val
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
 	return listPages[Node](ctx, c, "/api/v1/nodes", nil)
 }
+
+// Rules are what the user may do in a namespace. whole is false where the server does not know all
+// of it.
+func (c *Client) Rules(ctx context.Context, namespace string) (rules []Rule, whole bool, err error) {
+	type review struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+		Spec       struct {
+			Namespace string `json:"namespace"`
+		} `json:"spec"`
+		Status struct {
+			ResourceRules []Rule `json:"resourceRules"`
+			Incomplete    bool   `json:"incomplete"`
+		} `json:"status"`
+	}
+	r := review{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectRulesReview"}
+	r.Spec.Namespace = namespace
+	_, err = c.Do(ctx, Request{Method: http.MethodPost, Path: "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", Body: r}, &r)
+	return r.Status.ResourceRules, !r.Status.Incomplete, err
+}

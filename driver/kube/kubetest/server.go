@@ -11,6 +11,7 @@ package kubetest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -51,6 +52,7 @@ type knobs struct {
 	warnings   []string                               // of each object that is made or tried out
 	old        bool                                   // it knows no back-off for each index
 	held       bool                                   // pods are not scheduled
+	denied     map[string]bool                        // what the user may not, as "patch pods"
 }
 
 // Refusal is an answer that is no success.
@@ -122,6 +124,46 @@ func (s *Server) Age() { s.turn(func(k *knobs) { k.old = true }) }
 
 // Hold keeps pods from being scheduled.
 func (s *Server) Hold() { s.turn(func(k *knobs) { k.held = true }) }
+
+// Deny takes a right away, such as to patch pods.
+func (s *Server) Deny(verb, resource string) {
+	s.turn(func(k *knobs) {
+		k.denied = maps.Clone(k.denied)
+		if k.denied == nil {
+			k.denied = map[string]bool{}
+		}
+		k.denied[verb+" "+resource] = true
+	})
+}
+
+// verbOf is what a request does, as a Role names it.
+func verbOf(r *http.Request, a address) string {
+	verb := map[string]string{http.MethodPost: "create", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
+	switch {
+	case verb != "":
+		return verb
+	case a.name == "":
+		return "list"
+	}
+	return "get"
+}
+
+// rules are what the user may do, as the API server tells it.
+func (s *Server) rules() Object {
+	all := []any{}
+	for group, resources := range map[string][]string{"batch": {"jobs"}, "": {"pods", "pods/exec", "configmaps", "secrets", "events", "resourcequotas", "limitranges"}} {
+		for _, resource := range resources {
+			var verbs []string
+			for _, verb := range []string{"create", "get", "list", "patch", "delete"} {
+				if !s.knobs.denied[verb+" "+resource] {
+					verbs = append(verbs, verb)
+				}
+			}
+			all = append(all, Object{"apiGroups": []string{group}, "resources": []string{resource}, "verbs": verbs})
+		}
+	}
+	return Object{"status": Object{"resourceRules": all}}
+}
 
 // Objects are all objects of a resource, whatever their namespace.
 func (s *Server) Objects(resource string) (all []Object) {
@@ -244,7 +286,12 @@ func (s *Server) handle(r *http.Request, a address) (Object, *Refusal) {
 			return nil, &Refusal{Code: http.StatusBadRequest, Reason: "BadRequest", Message: err.Error()}
 		}
 	}
+	if verb := verbOf(r, a); s.knobs.denied[verb+" "+a.resource] {
+		return nil, &Refusal{Code: http.StatusForbidden, Reason: "Forbidden", Message: fmt.Sprintf(`%s is forbidden: User "ann" cannot %s resource %q`, a.resource, verb, a.resource)}
+	}
 	switch {
+	case a.resource == "selfsubjectrulesreviews":
+		return s.rules(), nil
 	case a.sub == "eviction":
 		return s.evict(a)
 	case r.Method == http.MethodPost:

@@ -77,6 +77,9 @@ func (a Target) setUp(ctx context.Context, name string, f setupFlags) error {
 	}
 	missing := inState(pieces, driver.PieceMissing)
 	foreign := inState(pieces, driver.PieceForeign)
+	if len(pieces) == 0 {
+		return s.Make(ctx, nil) // which refuses
+	}
 	if a.Settings.JSON {
 		if err := terminal.NewJSON(a.Out).Encode(pieces); err != nil {
 			return err
@@ -108,29 +111,29 @@ func (a Target) takeDown(ctx context.Context, name string, f setupFlags) error {
 	if err != nil {
 		return err
 	}
-	held, err := s.Placements(ctx)
-	if err != nil {
-		return err
-	}
+	held, silent := s.Placements(ctx)
 	there := inState(pieces, driver.PieceThere)
 	if a.Settings.JSON {
 		if err := terminal.NewJSON(a.Out).Encode(pieces); err != nil {
 			return err
 		}
-	} else if err := a.printPieces(pieces, false); err != nil {
-		return err
+	} else if len(pieces) > 0 {
+		if err := a.printPieces(pieces, false); err != nil {
+			return err
+		}
 	}
 	for _, h := range held {
 		a.Note("agents of job %s, placement %d, will be stopped", h.Job, h.Placement)
 	}
-	if f.plan {
-		return nil
+	if f.plan || len(there) == 0 && len(held) == 0 {
+		if silent == nil && !f.plan {
+			a.Note("target %s: nothing is left to take away", name)
+		}
+		return silent
 	}
-	if len(there) == 0 && len(held) == 0 {
-		a.Note("target %s: nothing is left to take away", name)
-		return nil
+	if len(there) > 0 {
+		a.Note("%s will be taken away", countPieces(len(there)))
 	}
-	a.Note("%s will be taken away", countPieces(len(there)))
 	if err := a.ConfirmRemoval(f.yes, ""); err != nil {
 		return err
 	}

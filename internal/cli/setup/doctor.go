@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/cli/app"
@@ -24,7 +25,8 @@ func (a Doctor) Command() *cobra.Command {
 	c := &cobra.Command{Use: "doctor", Short: "Check this machine, the store and what was left behind", Args: app.Exactly(0)}
 	a.AddStoreFlags(c)
 	a.AddJSONFlag(c)
-	whose := c.Flags().String("policy", "", "print what agents, or submitters, must be granted on the store, and stop")
+	c.Flags().StringVar(&a.Settings.On, "on", "", "the target to check, or whose policy to print, such as kube/train")
+	whose := c.Flags().String("policy", "", "print what agents, or submitters, must be granted on the store, or with --on by the target, and stop")
 	c.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *whose != "" {
 			return a.printPolicy(cmd.Context(), *whose)
@@ -37,8 +39,8 @@ func (a Doctor) Command() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		on, err := conf.Use("on")
-		if err != nil {
+		on := a.Settings.On
+		if err := conf.Fill(&on, "on"); err != nil {
 			return err
 		}
 		checks := append([]drover.Check{{Area: "this machine", OK: true, Text: fmt.Sprintf("drover %s %s/%s", a.Version, runtime.GOOS, runtime.GOARCH)}},
@@ -74,6 +76,9 @@ func (a Doctor) printPolicy(ctx context.Context, whose string) error {
 	if !ok {
 		return fault.New(fault.Invalid, "Write `--policy agents`, or `--policy submitters`.", "print policy: unknown role %q", whose)
 	}
+	if a.Settings.On != "" {
+		return a.printTargetPolicy(ctx, whose, project)
+	}
 	url, endpoint, err := a.StoreURL()
 	if err != nil {
 		return err
@@ -86,6 +91,28 @@ func (a Doctor) printPolicy(ctx context.Context, whose string) error {
 		return fault.New(fault.Invalid, "Name a bucket: `--store s3://bucket/prefix`.", "print policy: a user that may write to the folder %s may do everything", url)
 	}
 	text, err := rights.Policy(r)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprint(a.Out, text)
+	return err
+}
+
+// printTargetPolicy prints what a user or an agent must be granted in a target's account or
+// cluster.
+func (a Doctor) printTargetPolicy(ctx context.Context, whose, project string) error {
+	cl, err := a.OpenClient(ctx)
+	if err != nil {
+		return err
+	}
+	on, err := cl.Setup(a.Settings.On, project, nil)
+	if err != nil {
+		return err
+	}
+	text, err := on.Policy(driver.Party(whose))
+	if err == nil && text == "" {
+		err = fault.New(fault.Invalid, "Leave `--on` out for the rights on the store.", "print policy: target %s grants nothing apart", a.Settings.On)
+	}
 	if err != nil {
 		return err
 	}

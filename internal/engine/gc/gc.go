@@ -246,7 +246,6 @@ func (r *Remover) leftAgents(ctx context.Context, g *Garbage, census *removal.In
 		held, err := r.Drivers[target].List(ctx)
 		if err != nil {
 			g.Notes = append(g.Notes, fmt.Sprintf("%s was not checked: %v", target, err))
-			continue
 		}
 		for _, h := range held {
 			j, ok := ended[h.Job]
