@@ -132,42 +132,55 @@ shell:
 # every failure again at the end, whole, where it is looked for
 RUNNER  := $(GO) tool gotestsum --hide-summary=skipped
 
-# The packages whose tests the race detector would make much longer and finds nothing in: the
-# simulations play one process at a time, and the scripts are about whole programs, with
-# goroutines that the suites of their packages meet. test-long has the scripts with it.
-ALONE := ./internal/ledger ./internal/engine/gc ./cmd/drover ./internal/house ./internal/verify ./internal/price ./internal/jobfile ./job/... ./fault/...
-# Each commit plays worlds that no other has played.
-FRESH := $(shell printf '%d' 0x$$(git rev-parse --short=8 HEAD 2>/dev/null || echo 0))
+# The simulations, and the mutants that they and other tests must notice. They play one process
+# at a time, so the race detector has nothing to find.
+SIMULATED := ./internal/ledger ./internal/engine/gc
+# The packages whose tests the race detector would make much longer and finds nothing in: they
+# start no goroutines, and the scripts are about whole programs, with goroutines that the suites
+# of their packages meet. test-long has the scripts with it.
+ALONE := ./cmd/drover ./internal/house ./internal/verify ./internal/price ./internal/jobfile ./job/... ./fault/... ./internal/cli/... \
+	./internal/env/... ./internal/items/manifest ./internal/record/metric ./internal/record/redact ./internal/engine/programs ./internal/agent/module ./internal/proc/wire ./store/dir
+# Each commit plays worlds that no other has played, and plants one third of the mutants.
+COMMIT := $(shell git rev-parse --short=8 HEAD 2>/dev/null || echo 0)
+FRESH := $(shell printf '%d' 0x$(COMMIT))
+SHARE := $(shell echo $$((0x$(COMMIT) % 3 + 1)))
 
 test: ## every test; needs python3 and no network
 	@$(PYTHON) -c 'import venv, ensurepip, pip' || { echo "the tests run real Python programs: install python3 with venv and pip, or say PYTHON=..."; exit 1; }
 	@mkdir -p bin
-	$(RUNNER) --format pkgname --jsonfile bin/.alone -- -timeout 25m $(ALONE)
+	$(RUNNER) --format pkgname --jsonfile bin/.simulated -- -timeout 15m $(SIMULATED) -share $(SHARE)
 	$(RUNNER) --format pkgname --jsonfile bin/.fresh -- -timeout 15m -run '^(TestSimulation|TestMapSimulation)$$' ./internal/ledger -from $(FRESH) -seeds 4000 -mapfrom $(FRESH) -mapseeds 4000
-	$(RUNNER) --format pkgname --jsonfile bin/.race -- -race -p 3 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE))")
+	$(RUNNER) --format pkgname --jsonfile bin/.alone -- -p 3 -timeout 25m $(ALONE)
+	$(RUNNER) --format pkgname --jsonfile bin/.race -- -race -p 3 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE) $(SIMULATED))")
 
 test-long: ## many more worlds of the simulations, rare mutants, power cuts: an hour and a half
 	$(RUNNER) --format pkgname -- -timeout 30m -run '^TestSimulation$$' ./internal/ledger -from $(FRESH) -seeds 200000
 	$(RUNNER) --format pkgname -- -timeout 60m -run '^TestMapSimulation$$' ./internal/ledger -mapfrom $(FRESH) -mapseeds 200000
 	$(RUNNER) --format pkgname -- -timeout 120m -run 'Mutants$$' ./internal/ledger -rare
+	$(RUNNER) --format pkgname -- -timeout 30m -run 'Mutants$$' ./internal/engine/gc
 	$(RUNNER) --format pkgname -- -race -timeout 60m ./cmd/drover ./internal/engine/gc
 	$(RUNNER) --format standard-verbose -- -timeout 15m -run '^TestPowerCut.*(Shown|Map)$$' ./store/dir -images 40000
 
-# A skip is a failure here: it would be a real part that is missing.
+# A skip is a failure here: it would be a real part that is missing. Kubernetes comes first and
+# alone, as it takes both cores.
 test-real: export DROVER_TEST_REAL := 1
-test-real: ## the TestReal... tests, against real servers and registries; fails when one is missing
+test-real: ## the TestReal... tests, against real servers, registries and a real Kubernetes; fails when one is missing
 	@mkdir -p bin
-	@packages=$$(grep -l '^func TestReal' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | sed 's|/[^/]*$$||' | sort -u); \
+	@$(MAKE) --no-print-directory test-kube; kube=$$?; \
+	packages=$$(grep -l '^func TestReal' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | sed 's|/[^/]*$$||' | sort -u); \
 	if [ -z "$$packages" ]; then echo "there is no test whose name begins with TestReal"; exit 1; fi; \
 	DOCKER_HOST=$$(CACHE=$(CURDIR)/bin/images bash driver/docker/testdata/dockerd.sh /tmp/drover-dockerd $$$$) || exit 1; export DOCKER_HOST; \
 	echo "$(RUNNER) -- -count=1 -timeout 30m -run ^TestReal" $$packages; \
 	$(RUNNER) --format testname --jsonfile bin/.real -- -count=1 -timeout 30m -run '^TestReal' $$packages; status=$$?; \
 	if grep '"Action":"skip".*"Test":' bin/.real; then echo "skipped, and here a skip is a failure"; status=1; fi; \
+	if [ $$kube -ne 0 ]; then echo "make test-kube has failed, above"; status=1; fi; \
 	exit $$status
 
 # Builds Kubernetes from its modules into bin/kube the first time
-test-kube: ## the suite of drivers on a real Kubernetes: needs root, openssl, busybox-static, containerd, runc, CNI plugins, conntrack, iptables
-	CGO_ENABLED=0 DROVER_TEST_KUBE=1 $(GO) test ./driver/kube -count=1 -v -parallel 4 -timeout 40m -run '^TestKubeCluster'
+test-kube: ## the tests on a real Kubernetes: needs root, openssl, busybox-static, containerd, runc, CNI plugins, conntrack, iptables
+	@mkdir -p bin
+	CGO_ENABLED=0 DROVER_TEST_KUBE=1 $(RUNNER) --format testname --jsonfile bin/.kube -- ./driver/kube -count=1 -parallel 4 -timeout 40m -run '^TestKubeCluster$$'
+	@if grep '"Action":"skip".*"Test":"TestKubeCluster' bin/.kube; then echo "skipped, and here a skip is a failure"; exit 1; fi
 
 bench: build ## time whole commands beside their peers; BENCH=regexp ROUNDS=n BENCHFLAGS='-items 200'
 	$(GO) run ./bench -drover bin/drover -python $(PYTHON) -run '$(BENCH)' -rounds $(ROUNDS) $(BENCHFLAGS)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/drover-run/drover/driver"
 )
 
 // cluster is a real one on this machine, with one node.
@@ -16,7 +18,7 @@ type cluster struct {
 }
 
 // realCluster builds Kubernetes, which takes minutes the first time, and starts a cluster that
-// ends with the test. Its user has the rights of docs/how-to/kube.md alone.
+// ends with the test. Its user has the rights of driver/kube's policy alone.
 func realCluster(t *testing.T) cluster {
 	t.Helper()
 	if os.Getenv("DROVER_TEST_KUBE") == "" {
@@ -49,6 +51,14 @@ func realCluster(t *testing.T) cluster {
 	}
 	objects := filepath.Join(c.dir, "namespace.yaml")
 	if err := os.WriteFile(objects, []byte(strings.ReplaceAll(string(text), "MARKS", c.marks)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.kubectl(t, "apply", "-f", objects)
+	role, err := policy(driver.Config{}, driver.Submitters, driver.Scope{Detail: "train"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(objects, []byte(strings.ReplaceAll(role, "NAME", "system:serviceaccount:train:ann")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.kubectl(t, "apply", "-f", objects)

@@ -21,8 +21,14 @@ func TestMain(m *testing.M) {
 	drivertest.Main(m, pod.Adopt)
 }
 
-func TestKubeClusterIsADriver(t *testing.T) {
+// TestKubeCluster is what is seen on a real cluster: one, as it takes a minute to come up.
+func TestKubeCluster(t *testing.T) {
 	c := realCluster(t)
+	t.Run("a user's promises", func(t *testing.T) { newShell(t, c).keepsPromises(t) })
+	t.Run("a driver", c.isADriver)
+}
+
+func (c cluster) isADriver(t *testing.T) {
 	drivertest.Run(t, drivertest.Place{
 		Open: func(t *testing.T) func() driver.Driver {
 			state := t.TempDir()
@@ -73,8 +79,12 @@ func (c cluster) kill(t *testing.T, h driver.Handle, m driver.Member) {
 // evict asks the API server to evict an agent's pod, as draining a node does.
 func (c cluster) evict(t *testing.T, h driver.Handle, m driver.Member) {
 	t.Helper()
-	name := c.podOf(t, h, m)
-	file := filepath.Join(t.TempDir(), "eviction.json")
+	c.evictPod(t, c.podOf(t, h, m))
+}
+
+func (c cluster) evictPod(t *testing.T, name string) {
+	t.Helper()
+	file := filepath.Join(c.dir, "eviction-"+name+".json") // kubectl wants no comma in it, as the names of tests have
 	text := fmt.Sprintf(`{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":%q,"namespace":"train"}}`, name)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ const (
 	s3Tests     = "store/s3"
 	gcsTests    = "store/gcs"
 	itemsTests  = "internal/items/manifest"
+	kubeTests   = "driver/kube"
 )
 
 var testedMutants = []testedMutant{
@@ -140,6 +141,30 @@ var testedMutants = []testedMutant{
 		" && 8*h.bytes < 9*flushBytes", ""}, ledgerTests, "TestTheEndOfAChunkTakesAnEighthMore"},
 	{mutant{"M13", "the number of a try does not count interruptions", holdFile,
 		"N: 1 + h.failuresOf(item) + had.Interruptions + had.Blames", "N: 1 + h.failuresOf(item) + had.Blames"}, ledgerTests, "TestATryIsNumberedAfterAllBeforeIt"},
+	{mutant{"driver", "a Job of the same name that is not drover's is taken for the placement", "driver/kube/start.go",
+		"!ok || h != p.handle {", "!ok && h == p.handle {"}, kubeTests, "TestWhatIsNotDroversIsLeft"},
+	{mutant{"driver", "a Start that finds its Job makes nothing that is missing", "driver/kube/start.go",
+		"	owner, err := d.ensureJob(ctx, c, s, p)\n\tif err == nil {", "	owner, err := d.ensureJob(ctx, c, s, p)\n\tif err == nil && len(d.views) > 0 {"}, kubeTests, "TestAStartThatWasCutOffIsCompleted"},
+	{mutant{"driver", "the second placement does not own the program", "driver/kube/program.go",
+		"err := c.AddOwner(ctx, api.ConfigMaps, namespace, p.name(), owner)\n\t\tif !api", "err := error(nil)\n\t\tif !api"}, kubeTests, "TestTheProgramIsStoredOnceForANamespace"},
+	{mutant{"driver", "a newer credential is not handed over", "driver/kube/start.go",
+		"api.IsCode(err, http.StatusConflict) && credential != nil {", "api.IsCode(err, http.StatusConflict) && credential == nil {"}, kubeTests, "TestANewerCredentialIsHandedOver"},
+	{mutant{"driver", "the longer of two Stops stands", "driver/kube/stop.go",
+		"err == nil && before <= grace {", "err == nil && before < 0 {"}, kubeTests, "TestTheShorterOfTwoStopsStands"},
+	{mutant{"driver", "an agent's number leaves out what its controller did not count as failures", "driver/kube/view.go",
+		"return failed + ignored, ignored", "return failed, ignored"}, kubeTests, "TestEachPodOfAnIndexIsAnAgentOfItsOwn"},
+	{mutant{"driver", "of two pods with one number the older stands", "driver/kube/view.go",
+		"return a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp) })", "return b.Metadata.CreationTimestamp.Compare(a.Metadata.CreationTimestamp) })"}, kubeTests, "TestEachPodOfAnIndexIsAnAgentOfItsOwn"},
+	{mutant{"driver", "an agent of an evicted pod has ended by itself", "driver/kube/judge.go",
+		"	case isTaken:\n\t\tm.State, m.Reason = driver.Taken, takenWords(taken)\n\tcase t.Reason", "	case t.Reason"}, kubeTests, "TestWhatKubernetesSaysOfAPodIsWhatItsAgentIs"},
+	{mutant{"driver", "a pod that waits begins in spite of a Stop", "driver/kube/judge.go",
+		"	if v.stop {\n\t\tm.State, m.Reason = driver.Ended, \"stopped before it began\"\n\t\treturn m\n\t}\n\tif v.gaveUp", "	if v.gaveUp"}, kubeTests, "TestWhatKubernetesSaysOfAPodIsWhatItsAgentIs"},
+	{mutant{"driver", "a placement is given up of which an agent was up", "driver/kube/giveup.go",
+		"if n > 0 || p.Status", "if n > 9 || p.Status"}, kubeTests, "TestAPlacementThatNeverComesUpIsGivenUp"},
+	{mutant{"driver", "a place that does not answer counts as empty", "driver/kube/kube.go",
+		"errors.Join(silent...)", "errors.Join(silent[:0]...)"}, kubeTests, "TestAPlaceThatDoesNotAnswerIsNamed"},
+	{mutant{"driver", "a Job that somebody else deleted was never there", "driver/kube/view.go",
+		"if !before.deleted && (", "if true || !before.deleted && ("}, kubeTests, "TestADeletedJobsAgentsHaveEnded"},
 }
 
 // TestTestedMutants plants them, those of one package into one build, and demands that
@@ -150,7 +175,10 @@ func TestTestedMutants(t *testing.T) {
 	}
 	t.Parallel() // each waits for programs that it starts
 	of := map[string][]testedMutant{}
-	for _, m := range testedMutants {
+	for i, m := range testedMutants {
+		if !isShared(i) {
+			continue
+		}
 		of[m.pkg] = append(of[m.pkg], m)
 	}
 	for pkg, planted := range of {

@@ -1,0 +1,469 @@
+package kube
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+)
+
+// shell is a user of drover's command line, with a home of its own, a store on a real S3 server
+// that pods reach, and the rights of the Role alone.
+type shell struct {
+	cluster
+	drover string
+	home   string
+	env    []string
+}
+
+// newShell builds drover and starts the S3 server, which ends with the test.
+func newShell(t *testing.T, c cluster) shell {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := shell{cluster: c, drover: filepath.Join(t.TempDir(), "drover"), home: t.TempDir()}
+	run(t, "go", "build", "-C", root, "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", s.drover, "./cmd/drover")
+	server := strings.TrimSpace(run(t, filepath.Join(root, "store", "testdata", "servers.sh"), "versitygw"))
+	free, err := net.Listen("tcp4", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := free.Addr().(*net.TCPAddr).Port
+	free.Close()
+	data := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(data, "drover"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(server, "--port", fmt.Sprintf("0.0.0.0:%d", port), "--region", "us-east-1", "posix", data)
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=canarykeyid", "ROOT_SECRET_KEY=canarykeysecret")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	address := strings.Fields(run(t, "hostname", "-I"))[0]
+	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + os.Getenv("KUBECONFIG"), "AWS_ACCESS_KEY_ID=canarykeyid", "AWS_SECRET_ACCESS_KEY=canarykeysecret",
+		"AWS_REGION=us-east-1", fmt.Sprintf("AWS_ENDPOINT_URL=http://%s:%d", address, port), "DROVER_STORE=s3://drover/test", "DROVER_ON=kube", "CANARY=canaryvalue"}
+	s.until(t, "the S3 server listens", func() bool {
+		conn, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	return s
+}
+
+// until waits for something to become true.
+func (s shell) until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	look := time.NewTicker(500 * time.Millisecond)
+	defer look.Stop()
+	for end := time.Now().Add(5 * time.Minute); !is(); <-look.C {
+		if time.Now().After(end) {
+			t.Fatalf("not within five minutes: %s\n%s", what, s.kubectl(t, "--namespace", "train", "get", "jobs,pods", "-o", "wide"))
+		}
+	}
+}
+
+// command is a command of drover, in a folder of its own with a file work.sh.
+func (s shell) command(t *testing.T, work string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(s.drover, args...)
+	cmd.Env, cmd.Dir = s.env, filepath.Join(s.home, "project")
+	err := os.MkdirAll(cmd.Dir, 0o755)
+	if err == nil && work != "" {
+		err = os.WriteFile(filepath.Join(cmd.Dir, "work.sh"), []byte(fmt.Sprintf("#!/bin/sh\n# %d\n%s\n", time.Now().UnixNano(), work)), 0o755) // code that no job before had
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+// output runs a command of drover that must succeed, and gives what it prints.
+func (s shell) output(t *testing.T, work string, args ...string) string {
+	t.Helper()
+	cmd := s.command(t, work, args...)
+	var errors bytes.Buffer
+	cmd.Stderr = &errors
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("drover %s: %v\n%s%s", strings.Join(args, " "), err, out, errors.Bytes())
+	}
+	return string(out)
+}
+
+// begin starts a command of drover; end waits for it, and gives what it wrote.
+func (s shell) begin(t *testing.T, work string, args ...string) (cmd *exec.Cmd, end func() (string, error)) {
+	t.Helper()
+	cmd = s.command(t, work, args...)
+	var both bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &both, &both
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd, func() (string, error) { err := <-ended; return both.String(), err }
+}
+
+// pods are the names of the pods of this user's jobs in a phase; "": in any.
+func (s shell) pods(t *testing.T, phase string) []string {
+	t.Helper()
+	args := []string{"--namespace", "train", "get", "pods", "-l", labelManaged + "=" + managedBy, "-o", "name"}
+	if phase != "" {
+		args = append(args, "--field-selector", "status.phase="+phase)
+	}
+	return strings.Fields(s.kubectl(t, args...))
+}
+
+// status is drover status --json of the newest job.
+func (s shell) status(t *testing.T) (st struct {
+	ID            string
+	State         string
+	Interruptions int
+	Items         struct{ Items, Succeeded, Failed int }
+}) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(s.output(t, "", "status", "last", "--json")), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+// killIn kills the process 1 of a pod, from outside.
+func (s shell) killIn(t *testing.T, name string) {
+	t.Helper()
+	for _, pid := range processesIn(name, "") {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no process in %s", name)
+}
+
+// processesIn are the processes of a pod, process 1 first; of them those with a text in their command line.
+func processesIn(name, text string) (pids []int) {
+	procs, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, file := range procs {
+		env, err := os.ReadFile(file)
+		if err != nil || !strings.Contains("\x00"+string(env), "\x00HOSTNAME="+name+"\x00") {
+			continue
+		}
+		line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
+		if strings.Contains(string(line), text) {
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// keepsPromises types the commands of docs/how-to/kube.md, with things going wrong meanwhile.
+func (s shell) keepsPromises(t *testing.T) {
+	for _, promise := range []struct {
+		name string
+		keep func(*testing.T)
+	}{
+		{"a map outlives an eviction a kill a drained node and its command line", s.mapsThroughTrouble},
+		{"nodes of a run find each other", s.runsTwoNodes},
+		{"a shorter cancel ends what a longer one left", s.cancels},
+		{"a quota that is exhausted is waited for", s.waitsForQuota},
+		{"a Job that was suspended goes on", s.suspends},
+		{"secrets are in nothing but the Secret", s.keepsSecrets},
+		{"a Job that was deleted goes on by resume", s.resumesDeleted},
+		{"an image that is not there is said", s.saysNoImage},
+		{"a right that is lacking is named", s.namesRights},
+		{"down leaves nothing", s.goesDown},
+	} {
+		if !t.Run(promise.name, promise.keep) { // and nothing of it disturbs the next one
+			s.kubectl(t, "--namespace", "train", "delete", "jobs", "--all", "--cascade=foreground", "--timeout=100s")
+		}
+	}
+}
+
+func (s shell) mapsThroughTrouble(t *testing.T) {
+	const items = 10_000
+	var list strings.Builder
+	for i := range items {
+		fmt.Fprintln(&list, i)
+	}
+	first := s.command(t, "")
+	if err := os.WriteFile(filepath.Join(first.Dir, "items.txt"), []byte(list.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	cmd, end := s.begin(t, `usleep 20000; echo "$1"`, "map", "--image", "drover.test/busybox:1", "--cpus", "0.2", "--memory", "64M", "--workers", "4", "--slots", "2", "--from", "items.txt", "--", "./work.sh", "{}")
+	s.until(t, "four pods run", func() bool { return len(s.pods(t, "Running")) == 4 })
+	done := func(n int) func() bool { return func() bool { return s.status(t).Items.Succeeded > n } }
+	s.until(t, "items have ended", done(100))
+	running := s.pods(t, "Running")
+	s.evictPod(t, strings.TrimPrefix(running[0], "pod/"))
+	s.until(t, "more items have ended", done(1000))
+	s.killIn(t, strings.Join(strings.Split(strings.TrimPrefix(running[1], "pod/"), "-")[:4], "-"))
+	if err := cmd.Process.Kill(); err != nil { // and from here on no command is attached
+		t.Fatal(err)
+	}
+	_, _ = end()
+	s.kubectl(t, "drain", "node-1", "--force", "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=100s", "--pod-selector="+labelManaged+"="+managedBy)
+	if left := s.pods(t, "Running"); len(left) > 0 {
+		t.Errorf("after the node was drained there run %q", left)
+	}
+	s.kubectl(t, "uncordon", "node-1")
+	s.until(t, "the map ends with no command attached", func() bool { return s.status(t).State == "SUCCEEDED" })
+	st := s.status(t)
+	if st.Items.Succeeded != items || st.Items.Failed != 0 {
+		t.Errorf("%+v", st)
+	}
+	verified := s.output(t, "", "verify", st.ID)
+	s.output(t, "", "gc", "--yes") // as no command was attached that would have taken the Job away
+	s.until(t, "gc takes the Job away", func() bool { return len(s.pods(t, "")) == 0 })
+	t.Logf("10,000 items in %s with an eviction, a kill and a drained node: %+v\n%s", time.Since(begun).Round(time.Second), st.Items, verified)
+}
+
+// small are the options of an agent that takes little of the machine.
+func small(verb string, more ...string) []string {
+	return append([]string{verb, "--image", "drover.test/busybox:1", "--cpus", "0.05", "--memory", "64M"}, more...)
+}
+
+func (s shell) runsTwoNodes(t *testing.T) {
+	work := `echo "rank $DROVER_RANK at $MASTER_ADDR"
+if [ "$DROVER_RANK" = 0 ]; then echo hello | nc -l -p 7777; exit; fi
+for i in 1 2 3 4 5 6 7 8 9 10; do nc "$MASTER_ADDR" 7777 && exit; sleep 1; done
+exit 1`
+	out := s.output(t, work, small("run", "--nodes", "2", "work.sh")...)
+	if !strings.Contains(out, "[1] hello") {
+		t.Errorf("rank 1 did not hear rank 0:\n%s", out)
+	}
+}
+
+// stubborn is a program that does not end when it is asked to.
+const stubborn = `trap '' TERM; echo began; while :; do sleep 1; done`
+
+// onePod starts a job, and gives the name of its one pod once the program in it has begun.
+func (s shell) onePod(t *testing.T, work string, args ...string) (pod string, cmd *exec.Cmd, end func() (string, error)) {
+	t.Helper()
+	cmd, end = s.begin(t, work, args...)
+	s.until(t, "the program runs", func() bool {
+		all := s.pods(t, "Running")
+		if len(all) != 1 {
+			return false
+		}
+		pod = strings.TrimPrefix(all[0], "pod/")
+		return len(processesIn(hostOf(pod), "work.sh")) > 0
+	})
+	return pod, cmd, end
+}
+
+// hostOf is the host name of a pod: that of its Job and its index.
+func hostOf(pod string) string { return pod[:strings.LastIndex(pod, "-")] }
+
+// told waits until the pods of the job are told to stop within a time.
+func (s shell) told(t *testing.T, grace string) {
+	t.Helper()
+	s.until(t, "the order is written", func() bool {
+		return strings.Contains(" "+s.kubectl(t, "--namespace", "train", "get", "configmaps", "-o", "jsonpath={.items[*].data.stop}"), " "+grace)
+	})
+}
+
+func (s shell) cancels(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		pod, _, end := s.onePod(t, stubborn, small("run", "--grace", "10m", "work.sh")...)
+		_, first := s.begin(t, "", "cancel", "last", "--grace", "5m")
+		s.told(t, "5m0s")
+		if len(processesIn(hostOf(pod), "work.sh")) == 0 {
+			t.Fatal("the program has ended, and ignores SIGTERM")
+		}
+		begun := time.Now()
+		cancel, second := s.begin(t, "", "cancel", "last", "--grace", "2s")
+		if s.told(t, "2s"); killed {
+			if err := cancel.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.until(t, "no process of the pod is left", func() bool { return len(processesIn(hostOf(pod), "")) == 0 })
+		t.Logf("gone in %s (command line killed: %t)", time.Since(begun).Round(100*time.Millisecond), killed)
+		if took := time.Since(begun); took > time.Minute {
+			t.Errorf("the processes were gone after %s", took)
+		}
+		for _, ended := range []func() (string, error){first, second, end} {
+			_, _ = ended()
+		}
+	}
+}
+
+func (s shell) waitsForQuota(t *testing.T) {
+	apply := func(text string) {
+		file := filepath.Join(t.TempDir(), "object.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.kubectl(t, "apply", "-f", file)
+	}
+	quota := func(pods int) {
+		apply(fmt.Sprintf(`{apiVersion: v1, kind: ResourceQuota, metadata: {name: tight, namespace: train}, spec: {hard: {count/pods: "%d"}}}`, pods))
+	}
+	s.until(t, "no pod is left of other jobs", func() bool { return len(s.pods(t, "")) == 0 })
+	apply(`{apiVersion: v1, kind: Pod, metadata: {name: other, namespace: train}, spec: {securityContext: {runAsNonRoot: true, runAsUser: 1, seccompProfile: {type: RuntimeDefault}},
+ containers: [{name: a, image: "drover.test/pause:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}, resources: {requests: {cpu: 10m, memory: 10Mi}, limits: {cpu: 10m, memory: 10Mi}}}]}}`)
+	quota(1)
+	s.until(t, "the quota is used up", func() bool {
+		return strings.TrimSpace(s.kubectl(t, "--namespace", "train", "get", "resourcequota", "tight", "-o", "jsonpath={.status.used.count/pods}")) == "1"
+	})
+	_, end := s.begin(t, "echo hello", small("run", "work.sh")...)
+	s.until(t, "why tells the quota", func() bool {
+		out, _ := s.command(t, "", "why", "last").CombinedOutput()
+		return bytes.Contains(out, []byte("exceeded quota: tight")) && bytes.Contains(out, []byte("limited: count/pods=1"))
+	})
+	quota(50)
+	if out, err := end(); err != nil || !strings.Contains(out, "hello") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	s.kubectl(t, "--namespace", "train", "delete", "pod/other", "resourcequota/tight", "--grace-period=1")
+}
+
+func (s shell) suspends(t *testing.T) {
+	var list strings.Builder
+	for i := range 300 {
+		fmt.Fprintln(&list, i)
+	}
+	if err := os.WriteFile(filepath.Join(s.home, "project", "items.txt"), []byte(list.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, end := s.begin(t, `sleep 0.1; echo "$1"`, small("map", "--workers", "2", "--from", "items.txt", "--", "./work.sh", "{}")...)
+	s.until(t, "items have ended", func() bool {
+		out, err := s.command(t, "", "status", "last", "--json").Output()
+		return err == nil && bytes.Contains(out, []byte(`"items":300`)) && len(s.pods(t, "Running")) == 2 && s.status(t).Items.Succeeded > 20
+	})
+	job := "drover-" + s.jobID(t) + "-1"
+	s.kubectl(t, "--namespace", "train", "patch", "job", job, "--type=merge", "-p", `{"spec":{"suspend":true}}`)
+	s.until(t, "no pod runs", func() bool { return len(s.pods(t, "Running")) == 0 })
+	s.kubectl(t, "--namespace", "train", "patch", "job", job, "--type=merge", "-p", `{"spec":{"suspend":false}}`)
+	out, err := end()
+	if st := s.status(t); err != nil || st.Items.Succeeded != 300 || st.Items.Failed != 0 {
+		t.Errorf("%v, %+v\n%s", err, st, out)
+	}
+	s.output(t, "", "verify", "last")
+}
+
+// jobID is the id of the newest job in full.
+func (s shell) jobID(t *testing.T) string {
+	t.Helper()
+	var st struct{ Job string }
+	if err := json.Unmarshal([]byte(s.output(t, "", "status", "last", "--json")), &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Job[strings.LastIndex(st.Job, "/")+1:]
+}
+
+func (s shell) keepsSecrets(t *testing.T) {
+	pod, _, end := s.onePod(t, `echo "token of ${#TOKEN} letters"; until [ -e /tmp/go ]; do sleep 0.2; done`, small("run", "--secret", "TOKEN=env:CANARY", "work.sh")...)
+	seen := map[string]string{
+		"objects":  s.kubectl(t, "--namespace", "train", "get", "jobs,configmaps,pods,events", "-o", "yaml"),
+		"describe": s.kubectl(t, "--namespace", "train", "describe", "jobs,configmaps,pods"),
+		"logs":     s.kubectl(t, "--namespace", "train", "logs", pod, "--all-containers"),
+	}
+	procs, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range procs {
+		line, _ := os.ReadFile(file)
+		seen["argv"] += string(line) + "\n"
+	}
+	for _, pid := range processesIn(hostOf(pod), "") {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if env, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); !strings.Contains(string(line), "work.sh") && !strings.Contains(string(line), "sleep") {
+			seen["environment of the agent"] += string(env)
+		}
+	}
+	for where, text := range seen {
+		for _, canary := range []string{"canaryvalue", "canarykeysecret"} {
+			if strings.Contains(text, canary) {
+				t.Errorf("%s is in %s", canary, where)
+			}
+		}
+	}
+	s.kubectl(t, "--namespace", "train", "exec", pod, "-c", agentContainer, "--", "touch", "/tmp/go")
+	if out, err := end(); err != nil || !strings.Contains(out, "token of 11 letters") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func (s shell) resumesDeleted(t *testing.T) {
+	_, cmd, end := s.onePod(t, `n=$(cat /state/n 2>/dev/null || echo 0); echo $((n + 1)) >/state/n; echo "try after $n"; [ "$n" -gt 0 ] || sleep 1000`, small("run", "work.sh")...)
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = end()
+	s.kubectl(t, "--namespace", "train", "delete", "job", "drover-"+s.jobID(t)+"-1")
+	out := s.output(t, "", "resume", "last")
+	if s.status(t).State != "SUCCEEDED" {
+		t.Errorf("%s", out)
+	}
+	t.Logf("%s", out)
+}
+
+func (s shell) saysNoImage(t *testing.T) {
+	_, end := s.begin(t, "echo hello", "run", "--image", "drover.test/nope:1", "work.sh")
+	s.until(t, "why tells the image", func() bool {
+		out, _ := s.command(t, "", "why", "last").CombinedOutput()
+		return bytes.Contains(out, []byte("the image cannot be pulled")) && bytes.Contains(out, []byte("drover.test/nope:1"))
+	})
+	s.output(t, "", "cancel", "last")
+	out, _ := end()
+	t.Logf("%s", out)
+}
+
+// Each verb of the Role is taken away in turn.
+func (s shell) namesRights(t *testing.T) {
+	role, err := policy(driver.Config{}, driver.Submitters, driver.Scope{Detail: "train"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "role.yaml")
+	put := func(text string) {
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "NAME", "system:serviceaccount:train:ann")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.kubectl(t, "apply", "-f", file)
+	}
+	for _, r := range rights {
+		before := fmt.Sprintf("resources: [%s], verbs: [%s]", r.resource, strings.Join(r.verbs, ", "))
+		for i, verb := range r.verbs {
+			rest := strings.Join(slices.Delete(slices.Clone(r.verbs), i, i+1), ", ")
+			put(strings.Replace(role, before, fmt.Sprintf("resources: [%s], verbs: [%s]", r.resource, rest), 1))
+			s.until(t, "doctor names "+verb+" "+r.resource, func() bool {
+				out, _ := s.command(t, "", "doctor", "--on", "kube").CombinedOutput()
+				return bytes.Contains(out, []byte("you may not "+verb+" "+r.resource))
+			})
+		}
+	}
+	put(role)
+}
+
+func (s shell) goesDown(t *testing.T) {
+	_, _, end := s.onePod(t, stubborn, small("run", "work.sh")...)
+	out, err := s.command(t, "", "down", "kube", "--yes").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	_, _ = end()
+	for _, kind := range strings.Fields(s.kubectl(t, "api-resources", "--verbs=list", "--namespaced", "-o", "name")) {
+		s.until(t, "no "+kind+" of ours is left", func() bool {
+			return strings.TrimSpace(s.kubectl(t, "--namespace", "train", "get", kind, "-l", labelManaged+"="+managedBy, "-o", "name")) == ""
+		})
+	}
+}
