@@ -3,7 +3,6 @@ package drover
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
@@ -13,12 +12,10 @@ import (
 // TargetSetup is what a target stands on in an account or cluster, for one project and
 // store.
 type TargetSetup struct {
+	c     *Client
 	name  string
 	on    driver.Opened
 	scope driver.Scope
-	clock interface {
-		Sleep(context.Context, time.Duration) error
-	}
 }
 
 // Setup finds what a target stands on, which may be nothing. args are options of its own.
@@ -29,7 +26,7 @@ func (c *Client) Setup(target, project string, args []string) (*TargetSetup, err
 		return nil, err
 	}
 	scope := driver.Scope{Store: c.world.Store.String(), Project: project, Detail: detail, Args: all}
-	return &TargetSetup{name: target, on: d, scope: scope, clock: c.world.Store.Clock()}, nil
+	return &TargetSetup{c, target, d, scope}, nil
 }
 
 // Pieces are all that the target stands on, in the order in which they are made.
@@ -62,43 +59,15 @@ func (s *TargetSetup) Placements(ctx context.Context) ([]driver.Handle, error) {
 	return s.on.List(ctx)
 }
 
-// downGrace is how long agents have to store what their programs have, before they are
-// killed because their target is taken away. It is that of a Ctrl-C.
-const downGrace = 30 * time.Second
-
-// downLook is how often the placements are looked at meanwhile.
-const downLook = time.Second
-
 // Remove stops every agent of the target, waits until they are gone, and takes away what the
 // set-up has made, calling gone after each piece. The store is not touched: jobs that were
 // stopped are interrupted, and go on elsewhere. Where a place of the target does not answer, the
 // others are emptied and the set-up stays: the error says so.
 func (s *TargetSetup) Remove(ctx context.Context, gone func(driver.Piece)) error {
-	held, silent := s.Placements(ctx)
-	left := held
-	for range 10 * int(downGrace/downLook) {
-		for _, h := range left { // also again: a target may take away what has ended only now
-			if err := s.on.Stop(ctx, h, downGrace, true); err != nil {
-				return err
-			}
-		}
-		all, err := s.Placements(ctx)
-		if err != nil && silent == nil {
-			return err
-		}
-		left = slices.DeleteFunc(all, func(h driver.Handle) bool { return !slices.Contains(held, h) })
-		switch {
-		case len(left) > 0:
-		case silent != nil || s.on.Setup == nil:
-			return silent
-		default:
-			return s.on.Setup.Destroy(ctx, s.scope, gone)
-		}
-		if err := s.clock.Sleep(ctx, downLook); err != nil {
-			return err
-		}
+	if err := s.c.engine.EmptyTarget(ctx, s.on); err != nil || s.on.Setup == nil {
+		return err
 	}
-	return fault.New(fault.Lost, "Type the command again.", "take away target %s: agents are still ending", s.name)
+	return s.on.Setup.Destroy(ctx, s.scope, gone)
 }
 
 // setupTarget is what a target's name means, its detail, and the options of both.

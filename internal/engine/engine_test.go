@@ -259,6 +259,41 @@ func TestWhoWatchesDoesNotUndoAnInterruption(t *testing.T) {
 	}
 }
 
+// A target is emptied: a command that follows its job places no agents anew, and nothing is left.
+// A place that does not answer is said, and the others are emptied all the same.
+func TestATargetIsEmptied(t *testing.T) {
+	t.Parallel()
+	for _, silent := range []error{nil, errors.New("a cluster does not answer")} {
+		d := newDesk(t)
+		began := make(chan [2]int, 1)
+		d.does(untilTold(began))
+		p := d.submit(spec())
+		wait := d.attend(t.Context(), d.Engine, p)
+		<-began
+		if err := d.other("cli-2").EmptyTarget(t.Context(), partly{d.mem, silent}); !errors.Is(err, silent) {
+			t.Errorf("%v, want %v", err, silent)
+		}
+		if _, err := wait(); fault.KindOf(err) != fault.Interrupted {
+			t.Errorf("%v", err)
+		}
+		held, err := d.mem.List(t.Context())
+		if rep := d.look(p); err != nil || len(held) != 0 || rep.State != job.Interrupted || rep.Run.Attempt() != 1 {
+			t.Errorf("%v are left, %v; it is %s, attempt %d", held, err, rep.State, rep.Run.Attempt())
+		}
+	}
+}
+
+// partly is a target of which a place does not answer.
+type partly struct {
+	driver.Driver
+	silent error
+}
+
+func (p partly) List(ctx context.Context) ([]driver.Handle, error) {
+	held, err := p.Driver.List(ctx)
+	return held, errors.Join(err, p.silent)
+}
+
 func TestInterruptWithoutGraceKills(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
