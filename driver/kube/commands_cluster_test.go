@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,19 +146,23 @@ func (s shell) status(t *testing.T) (st struct {
 	return st
 }
 
-// killIn kills the process 1 of a pod, from outside.
+// killIn kills the process 1 of a pod's agent, from outside.
 func (s shell) killIn(t *testing.T, name string) {
 	t.Helper()
-	for _, pid := range processesIn(name, "") {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		return
+	all := processesIn(name, "")
+	i := slices.IndexFunc(all, func(pid int) bool {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		return regexp.MustCompile(`(?m)^NSpid:.*\t1$`).Match(status)
+	})
+	if i < 0 {
+		t.Fatalf("no process 1 in %s", name)
 	}
-	t.Fatalf("no process in %s", name)
+	if err := syscall.Kill(all[i], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// processesIn are the processes of a pod, process 1 first; of them those with a text in their command line.
+// processesIn are the processes of a pod with a text in their command line.
 func processesIn(name, text string) (pids []int) {
 	procs, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range procs {
