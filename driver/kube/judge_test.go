@@ -197,15 +197,6 @@ func TestAnIndexWithoutAPodIsWhatItsJobSays(t *testing.T) {
 	}
 }
 
-func TestIndexesAreReadAsTheStatusOfAJobHasThem(t *testing.T) {
-	set := indexSet("1,3-5,7,x,9-y")
-	for i, want := range []bool{false, true, false, true, true, true, false, true, false, false} {
-		if set.has(i) != want {
-			t.Errorf("%d: %t", i, !want)
-		}
-	}
-}
-
 // For ten minutes nothing happens but that Kubernetes tries again what only a person can mend.
 func TestAPlacementThatNeverComesUpIsGivenUp(t *testing.T) {
 	const (

@@ -59,6 +59,7 @@ type Driver struct {
 	mu      sync.Mutex
 	clients map[site]*api.Client
 	views   map[driver.Handle]view // what Status has seen a moment ago
+	watches map[driver.Handle]*watch
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -66,7 +67,7 @@ var _ driver.Driver = (*Driver)(nil)
 // New is the driver, with what it must remember in the folder state. The clusters are those of the
 // kubeconfig; New reads nothing and sends nothing.
 func New(state string) *Driver {
-	return &Driver{state: state, clients: map[site]*api.Client{}, views: map[driver.Handle]view{}}
+	return &Driver{state: state, clients: map[site]*api.Client{}, views: map[driver.Handle]view{}, watches: map[driver.Handle]*watch{}}
 }
 
 // dial gives a client for what a target's detail means now.

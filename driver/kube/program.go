@@ -145,6 +145,10 @@ func (p *program) labels() map[string]string {
 	return map[string]string{labelManaged: managedBy, labelProgram: p.digest[:20]}
 }
 
+// packing is gzip's level: the best one, 9, takes six times as long for 1 % less (drover of 31 MB:
+// 4.3 s for 11.8 MB, and 0.7 s for 12.0 MB, on one core).
+const packing = 7
+
 // compress gives the parts of the compressed program.
 func (p *program) compress() (parts [][]byte, err error) {
 	text, err := os.ReadFile(p.path)
@@ -152,7 +156,7 @@ func (p *program) compress() (parts [][]byte, err error) {
 		return nil, fault.Wrap(err, fault.Invalid, "", "start agents")
 	}
 	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	w, err := gzip.NewWriterLevel(&out, packing)
 	if err == nil {
 		_, err = w.Write(text)
 	}

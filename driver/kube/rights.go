@@ -26,6 +26,7 @@ type right struct {
 var rights = []right{
 	{group: "batch", resource: "jobs", verbs: []string{"create", "get", "list", "patch", "delete"}, why: "agents are the pods of Jobs"},
 	{resource: "pods", verbs: []string{"list", "patch"}, why: "to see agents, and to have them stop soon"},
+	{resource: "pods", verbs: []string{"watch"}, helps: true, why: "to ask less while agents work"},
 	{resource: "configmaps", verbs: []string{"create", "get", "patch"}, why: "what pods are told, and drover's program"},
 	{resource: "secrets", verbs: []string{"create", "patch"}, why: "secrets of jobs: drover reads none"},
 	{resource: "events", verbs: []string{"list"}, helps: true, why: "to say what pods wait for"},

@@ -223,6 +223,59 @@ func TestWhatIsGivenUpSaysWhy(t *testing.T) {
 	}
 }
 
+// While nothing changes, looks ask for nothing; a change is seen by the next one.
+func TestALookAtWhatDoesNotChangeAsksForNothing(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	h, err := x.Start(t.Context(), x.request())
+	x.check(err)
+	look := func() []driver.Member {
+		x.mu.Lock()
+		if v, ok := x.views[h]; ok {
+			x.views[h] = aged(v)
+		}
+		x.mu.Unlock()
+		members, err := x.Status(t.Context(), h)
+		x.check(err)
+		return members
+	}
+	run := func(phase string) {
+		for _, p := range x.fake.Objects("pods") {
+			p["status"].(kubetest.Object)["phase"] = phase
+			x.fake.Put("pods", "train", p)
+		}
+	}
+	run("Running")
+	look()
+	watching := func() bool { x.mu.Lock(); defer x.mu.Unlock(); w := x.watches[h]; return w != nil && w.quiet() }
+	for !watching() {
+		look()
+	}
+	asked := x.asked()
+	for range 1000 {
+		look()
+	}
+	if n := len(asked()); n > 1 { // the watch itself
+		t.Errorf("1000 looks ask %d times: %s", n, asked())
+	}
+	run("Failed")
+	for watching() {
+		<-time.After(time.Millisecond)
+	}
+	if m := look(); m[0].State != driver.Lost {
+		t.Errorf("after a change: %+v", m)
+	}
+	x.fake.Expire()
+	for !x.watches[h].ended() {
+		<-time.After(time.Millisecond)
+	}
+	asked = x.asked()
+	look()
+	if len(asked()) < 3 {
+		t.Errorf("without a watch a look asks %s", asked())
+	}
+}
+
 func TestAPlaceThatDoesNotAnswerIsNamed(t *testing.T) {
 	x := newTrial(t)
 	x.fake.Hold()

@@ -51,10 +51,16 @@ func (d *Driver) forget(h driver.Handle) {
 // look reads a placement: its Job, its pods, and what they are told.
 func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handle, again bool) (v view, err error) {
 	d.mu.Lock()
-	before, ok := d.views[h]
+	before, w := d.views[h], d.watches[h]
 	d.mu.Unlock()
-	if ok && !again && time.Since(before.at) < goodFor(before.job.Spec.Completions) {
+	if w != nil {
+		w.look(false)
+	}
+	if !again && before.good(w) {
 		return before, nil
+	}
+	if w != nil {
+		w.look(true)
 	}
 	v = view{at: time.Now()}
 	err = c.Get(ctx, api.Jobs, s.namespace, objectName(h), &v.job)
@@ -69,7 +75,8 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 		return v, nil
 	}
 	// In this order: a pod that a later list does not have any more has counted in the Job by then.
-	if v.pods, err = api.ListAll[api.Pod](ctx, c, api.Pods, s.namespace, ofPlacement(h)); err != nil {
+	var version string
+	if v.pods, version, err = api.ListFrom[api.Pod](ctx, c, api.Pods, s.namespace, ofPlacement(h)); err != nil {
 		return v, err
 	}
 	var m api.ConfigMap
@@ -85,9 +92,31 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 		v.events, _ = api.ListAll[api.Event](ctx, c, api.Events, s.namespace, map[string][]string{"fieldSelector": {"involvedObject.name=" + object}})
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.views[h] = v
-	d.mu.Unlock()
+	if !again && (w == nil || w.ended()) && folder.AnyAlive(v.members(h)) {
+		d.watches[h] = watchPods(c, s, h, version)
+	}
 	return v, nil
+}
+
+// good says whether a view may be used again: a moment, and with a watch while nothing changes.
+func (v view) good(w *watch) bool {
+	age := time.Since(v.at)
+	switch {
+	case v.at.IsZero():
+		return false
+	case age < goodFor(v.job.Spec.Completions):
+		return true
+	case w == nil || !w.quiet() || v.deleted:
+		return false
+	}
+	return v.noneWaits() || age < watchedFor
+}
+
+// noneWaits says whether every agent has a pod that has begun.
+func (v view) noneWaits() bool {
+	return len(v.pods) >= v.job.Spec.Completions && !slices.ContainsFunc(v.pods, func(p api.Pod) bool { return p.Status.Phase == "Pending" })
 }
 
 // viewWithoutJob is what is known of a placement that has no Job any more. Where this process saw
@@ -95,6 +124,10 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 func (d *Driver) viewWithoutJob(h driver.Handle, before view) view {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if w := d.watches[h]; w != nil {
+		w.end()
+		delete(d.watches, h)
+	}
 	if !before.deleted && (before.job.Metadata.Labels[labelRemove] != "" || !folder.AnyAlive(before.members(h))) {
 		return view{at: time.Now(), none: true}
 	}
@@ -139,9 +172,9 @@ func (v view) members(h driver.Handle) (all []driver.Member) {
 			byIndex[i] = append(byIndex[i], p)
 		}
 	}
-	completed, failed := indexSet(v.job.Status.CompletedIndexes), indexSet(v.job.Status.FailedIndexes)
+	completed, failed := api.ParseIndexes(v.job.Status.CompletedIndexes), api.ParseIndexes(v.job.Status.FailedIndexes)
 	for i, pods := range byIndex {
-		all = append(all, v.membersOf(h, i, pods, completed.has(i), failed.has(i))...)
+		all = append(all, v.membersOf(h, i, pods, completed.Has(i), failed.Has(i))...)
 	}
 	slices.SortFunc(all, func(a, b driver.Member) int { return cmp.Compare(a.Index, b.Index) })
 	for i, m := range all {
@@ -249,40 +282,6 @@ func (v view) refusedPods() wait {
 		}
 	}
 	return wait{}
-}
-
-// indexes is a set of indexes as a Job's status has it: "1,3-5,7".
-type indexes [][2]int
-
-func indexSet(text string) (all indexes) {
-	for _, part := range strings.Split(text, ",") {
-		first, last, isRange := strings.Cut(part, "-")
-		a, err := strconv.Atoi(first)
-		if err != nil {
-			continue
-		}
-		b := a
-		if isRange {
-			if b, err = strconv.Atoi(last); err != nil {
-				continue
-			}
-		}
-		all = append(all, [2]int{a, b})
-	}
-	return all
-}
-
-func (x indexes) has(i int) bool {
-	_, ok := slices.BinarySearchFunc(x, i, func(r [2]int, i int) int {
-		switch {
-		case r[1] < i:
-			return -1
-		case r[0] > i:
-			return 1
-		}
-		return 0
-	})
-	return ok
 }
 
 // oneLine is a text without line breaks.

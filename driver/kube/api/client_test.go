@@ -141,3 +141,35 @@ func TestAListIsReadPageByPage(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 }
+
+func TestAWatchSaysWhatHasChangedUntilItsEnd(t *testing.T) {
+	answer := `{"type":"MODIFIED","object":{"metadata":{"resourceVersion":"8"}}}{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9"}}}`
+	var asked string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.RequestURI()
+		_, _ = w.Write([]byte(answer))
+	})
+	changes := 0
+	watch := func() (string, error) {
+		return c.Watch(t.Context(), Pods, "train", map[string][]string{"labelSelector": {"a=b"}}, "7", func() { changes++ })
+	}
+	if last, err := watch(); last != "9" || err != nil || changes != 1 {
+		t.Errorf("%s, %v, %d changes", last, err, changes)
+	}
+	if asked != "/api/v1/namespaces/train/pods?allowWatchBookmarks=true&labelSelector=a%3Db&resourceVersion=7&timeoutSeconds=570&watch=1" {
+		t.Errorf("it asks %s", asked)
+	}
+	answer = `{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old resource version"}}`
+	if last, err := watch(); last != "7" || !IsCode(err, http.StatusGone) || err.Error() != "too old resource version" {
+		t.Errorf("%s, %v", last, err)
+	}
+}
+
+func TestIndexesAreReadAsTheStatusOfAJobHasThem(t *testing.T) {
+	set := ParseIndexes("1,3-5,7,x,9-y")
+	for i, want := range []bool{false, true, false, true, true, true, false, true, false, false} {
+		if set.Has(i) != want {
+			t.Errorf("%d: %t", i, !want)
+		}
+	}
+}

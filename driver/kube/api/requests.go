@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -79,10 +80,57 @@ func (c *Client) Delete(ctx context.Context, resource, namespace, name, uid stri
 
 // ListAll reads all objects of a resource with the labels of a selector, page by page.
 func ListAll[T any](ctx context.Context, c *Client, resource, namespace string, query url.Values) (all []T, err error) {
+	all, _, err = ListFrom[T](ctx, c, resource, namespace, query)
+	return all, err
+}
+
+// ListFrom is ListAll that gives the version from which Watch goes on.
+func ListFrom[T any](ctx context.Context, c *Client, resource, namespace string, query url.Values) (all []T, version string, err error) {
 	return listPages[T](ctx, c, path(resource, namespace, ""), query)
 }
 
-func listPages[T any](ctx context.Context, c *Client, path string, query url.Values) (all []T, err error) {
+// watchTime is how long one request of a watch lasts, in seconds.
+const watchTime = "570"
+
+// Watch calls changed for each change of the objects that a list would have, after a version, until
+// the server ends the request. last is the version from which the next one goes on. An *Error says
+// that it cannot: the version is too old, or the user may not watch.
+func (c *Client) Watch(ctx context.Context, resource, namespace string, query url.Values, version string, changed func()) (last string, err error) {
+	q := url.Values{"watch": {"1"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {watchTime}, "resourceVersion": {version}}
+	for k, v := range query {
+		q[k] = v
+	}
+	resp, err := c.send(ctx, Request{Method: http.MethodGet, Path: path(resource, namespace, ""), Query: q})
+	if err != nil {
+		return version, err
+	}
+	defer resp.Body.Close()
+	for events := json.NewDecoder(resp.Body); ; {
+		var e struct {
+			Type   string `json:"type"`
+			Object struct {
+				Metadata Meta   `json:"metadata"`
+				Code     int    `json:"code"`
+				Reason   string `json:"reason"`
+				Message  string `json:"message"`
+			} `json:"object"`
+		}
+		if events.Decode(&e) != nil {
+			return version, nil // the request has come to its end, or the connection has
+		}
+		switch o := e.Object; e.Type {
+		case "ERROR":
+			return version, &Error{Code: o.Code, Reason: o.Reason, Message: o.Message, Verb: "watch", Kind: resource}
+		case "BOOKMARK":
+			version = o.Metadata.ResourceVersion
+		default:
+			version = o.Metadata.ResourceVersion
+			changed()
+		}
+	}
+}
+
+func listPages[T any](ctx context.Context, c *Client, path string, query url.Values) (all []T, version string, err error) {
 	q := url.Values{}
 	for k, v := range query {
 		q[k] = v
@@ -91,11 +139,11 @@ func listPages[T any](ctx context.Context, c *Client, path string, query url.Val
 	for {
 		var l List[T]
 		if _, err := c.Do(ctx, Request{Method: http.MethodGet, Path: path, Query: q}, &l); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		all = append(all, l.Items...)
 		if l.Metadata.Continue == "" {
-			return all, nil
+			return all, l.Metadata.ResourceVersion, nil
 		}
 		q.Set("continue", l.Metadata.Continue)
 	}
@@ -103,7 +151,8 @@ func listPages[T any](ctx context.Context, c *Client, path string, query url.Val
 
 // Nodes reads the cluster's machines.
 func (c *Client) Nodes(ctx context.Context) ([]Node, error) {
-	return listPages[Node](ctx, c, "/api/v1/nodes", nil)
+	all, _, err := listPages[Node](ctx, c, "/api/v1/nodes", nil)
+	return all, err
 }
 
 // Rules are what the user may do in a namespace. whole is false where the server does not know all

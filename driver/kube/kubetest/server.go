@@ -53,6 +53,7 @@ type knobs struct {
 	old        bool                                   // it knows no back-off for each index
 	held       bool                                   // pods are not scheduled
 	denied     map[string]bool                        // what the user may not, as "patch pods"
+	expired    bool                                   // the next look of a watch is told so
 }
 
 // Refusal is an answer that is no success.
@@ -142,6 +143,8 @@ func verbOf(r *http.Request, a address) string {
 	switch {
 	case verb != "":
 		return verb
+	case r.URL.Query().Get("watch") != "":
+		return "watch"
 	case a.name == "":
 		return "list"
 	}
@@ -154,7 +157,7 @@ func (s *Server) rules() Object {
 	for group, resources := range map[string][]string{"batch": {"jobs"}, "": {"pods", "pods/exec", "configmaps", "secrets", "events", "resourcequotas", "limitranges"}} {
 		for _, resource := range resources {
 			var verbs []string
-			for _, verb := range []string{"create", "get", "list", "patch", "delete"} {
+			for _, verb := range []string{"create", "get", "list", "watch", "patch", "delete"} {
 				if !s.knobs.denied[verb+" "+resource] {
 					verbs = append(verbs, verb)
 				}
@@ -240,6 +243,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	if r.URL.Query().Get("watch") != "" && !k.denied["watch "+a.resource] {
+		s.watch(w, r, a)
+		return
+	}
 	s.mu.Lock()
 	o, no := s.handle(r, a)
 	if no == nil {
@@ -320,14 +327,14 @@ func (s *Server) list(a address, selector, limit, after string) (Object, *Refusa
 		}
 	}
 	slices.Sort(names)
-	meta := Object{"resourceVersion": strconv.Itoa(s.version)}
-	if n, _ := strconv.Atoi(limit); n > 0 && len(names) > n {
-		names = names[:n]
-		meta["continue"] = names[n-1]
-	}
-	items := []Object{}
+	meta, items := Object{}, []Object{}
 	for _, name := range names {
 		items = append(items, clone(held[name]))
+	}
+	meta["resourceVersion"] = versionOf(items)
+	if n, _ := strconv.Atoi(limit); n > 0 && len(names) > n {
+		items = items[:n]
+		meta["continue"] = names[n-1]
 	}
 	return Object{"metadata": meta, "items": items}, nil
 }

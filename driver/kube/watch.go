@@ -1,0 +1,91 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/kube/api"
+)
+
+const (
+	// watchIdle is how long a watch goes on after the last look at its placement.
+	watchIdle = time.Minute
+	// watchedFor is how long a view of a placement, of which an agent waits, may be used though its pods
+	// have not changed: what holds a pod back may change without it.
+	watchedFor = 5 * time.Second
+	// mostRefused is after how many watches in a row that end at once there are no more.
+	mostRefused = 3
+)
+
+// watch follows the pods of a placement, so that a look at it need not ask while nothing changes.
+// It ends by itself when nothing looks any more, and when the server cannot go on with it: views
+// then age as without one.
+type watch struct {
+	end  context.CancelFunc
+	idle *time.Timer
+
+	mu      sync.Mutex
+	changed bool // since the view that began it, or that last called seen
+	over    bool
+}
+
+// watchPods begins to follow the pods of a placement, from the version of a list of them.
+func watchPods(c *api.Client, s site, h driver.Handle, version string) *watch {
+	ctx, end := context.WithCancel(context.Background())
+	w := &watch{end: end}
+	w.idle = time.AfterFunc(watchIdle, end)
+	go func() {
+		defer end()
+		w.follow(ctx, c, s, h, version)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.over = true
+	}()
+	return w
+}
+
+// follow reads what changes until it cannot go on.
+func (w *watch) follow(ctx context.Context, c *api.Client, s site, h driver.Handle, version string) {
+	for refused := 0; ctx.Err() == nil && refused < mostRefused; {
+		begun := time.Now()
+		last, err := c.Watch(ctx, api.Pods, s.namespace, ofPlacement(h), version, func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.changed = true
+		})
+		if err != nil { // the version is too old, or may not be watched: only a list tells
+			return
+		}
+		if refused++; time.Since(begun) > time.Second {
+			refused = 0
+		}
+		version = last
+	}
+}
+
+// quiet says whether nothing has changed since the last view.
+func (w *watch) quiet() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.changed && !w.over
+}
+
+// ended says whether the watch sees nothing any more.
+func (w *watch) ended() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.over
+}
+
+// look notes that a placement is looked at. anew says that its pods are about to be listed: what
+// has changed until now will be seen.
+func (w *watch) look(anew bool) {
+	w.idle.Reset(watchIdle)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if anew {
+		w.changed = false
+	}
+}
