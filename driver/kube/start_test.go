@@ -262,8 +262,14 @@ func TestALookAtWhatDoesNotChangeAsksForNothing(t *testing.T) {
 	for watching() {
 		<-time.After(time.Millisecond)
 	}
+	x.fake.Refuse(func(_, resource string) *kubetest.Refusal { return &kubetest.Refusal{Code: 500} })
+	x.views[h] = aged(x.views[h])
+	if m, err := x.Status(t.Context(), h); err == nil {
+		t.Errorf("of a server that fails: %+v", m)
+	}
+	x.fake.Refuse(nil)
 	if m := look(); m[0].State != driver.Lost {
-		t.Errorf("after a change: %+v", m)
+		t.Errorf("after a change that could not be looked at: %+v", m)
 	}
 	x.fake.Expire()
 	for !x.watches[h].ended() {

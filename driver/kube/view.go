@@ -61,6 +61,11 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 	}
 	if w != nil {
 		w.look(true)
+		defer func() {
+			if err != nil {
+				w.note() // what has changed is still to be seen
+			}
+		}()
 	}
 	v = view{at: time.Now()}
 	err = c.Get(ctx, api.Jobs, s.namespace, objectName(h), &v.job)

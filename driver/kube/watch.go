@@ -27,7 +27,7 @@ type watch struct {
 	idle *time.Timer
 
 	mu      sync.Mutex
-	changed bool // since the view that began it, or that last called seen
+	changed bool // and no list since has seen it
 	over    bool
 }
 
@@ -50,11 +50,7 @@ func watchPods(c *api.Client, s site, h driver.Handle, version string) *watch {
 func (w *watch) follow(ctx context.Context, c *api.Client, s site, h driver.Handle, version string) {
 	for refused := 0; ctx.Err() == nil && refused < mostRefused; {
 		begun := time.Now()
-		last, err := c.Watch(ctx, api.Pods, s.namespace, ofPlacement(h), version, func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.changed = true
-		})
+		last, err := c.Watch(ctx, api.Pods, s.namespace, ofPlacement(h), version, w.note)
 		if err != nil { // the version is too old, or may not be watched: only a list tells
 			return
 		}
@@ -63,6 +59,13 @@ func (w *watch) follow(ctx context.Context, c *api.Client, s site, h driver.Hand
 		}
 		version = last
 	}
+}
+
+// note notes that something has changed.
+func (w *watch) note() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changed = true
 }
 
 // quiet says whether nothing has changed since the last view.
