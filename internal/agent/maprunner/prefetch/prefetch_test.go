@@ -131,6 +131,22 @@ func (k *kitchen) hears(want ...string) {
 	}
 }
 
+// waits waits until the share of an item waits for room: it asks for it after its file was asked for.
+func (k *kitchen) waits(item int) {
+	k.t.Helper()
+	for end := time.Now().Add(patience); ; <-time.After(time.Millisecond) {
+		k.Cache.mu.Lock()
+		is := slices.ContainsFunc(k.entries, func(p *entry) bool { return p.item == item && p.awaitedBytes > 0 })
+		k.Cache.mu.Unlock()
+		if is {
+			return
+		}
+		if time.Now().After(end) {
+			k.t.Fatalf("item %d does not wait for room", item)
+		}
+	}
+}
+
 // silent says that nothing was said that was not heard: of goroutines that have
 // nothing to do there is nothing to wait for.
 func (k *kitchen) silent() {
@@ -214,6 +230,7 @@ func TestAShareLargerThanTheRoomIsAlone(t *testing.T) {
 	k.hears("asks a", "gets a")
 	k.wants("a:4", "b:50")
 	k.hears("asks b")
+	k.waits('b')
 	k.wants("a:4", "b:50", "c:4")
 	k.comes("a", nil)
 	k.silent()
