@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -59,6 +60,16 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+// outcome is what one world has come to.
+type outcome struct {
+	broken []string
+	seen   coverage
+}
+
+// playedRuns and playedMaps are the worlds that TestHistories has played, by their seeds: the
+// simulations do not play them once more.
+var playedRuns, playedMaps sync.Map
+
 // playHistories returns a line for each world: its kind, its seed, the digest.
 func playHistories(t *testing.T) []string {
 	lines := make([]string, runHistories+mapHistories)
@@ -67,6 +78,7 @@ func playHistories(t *testing.T) []string {
 		s.history = sha256.New()
 		s.play()
 		lines[seed-1] = fmt.Sprintf("run %d %x", seed, s.history.Sum(nil)[:12])
+		playedRuns.Store(seed, outcome{s.broken, s.seen})
 		return nil
 	})
 	playWorlds(t, 0, mapHistories, func(seed uint64) coverage {
@@ -74,6 +86,7 @@ func playHistories(t *testing.T) []string {
 		s.history = sha256.New()
 		s.play()
 		lines[runHistories+seed-1] = fmt.Sprintf("map %d %x", seed, s.history.Sum(nil)[:12])
+		playedMaps.Store(seed, outcome{s.broken, s.seen})
 		return nil
 	})
 	return lines

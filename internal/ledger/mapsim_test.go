@@ -40,22 +40,26 @@ func TestMapSimulation(t *testing.T) {
 	if *mapSeed != 0 {
 		s := simulateMap(*mapSeed, true)
 		t.Log("\n" + strings.Join(s.trace, "\n"))
-		reportMap(t, s)
+		reportMap(t, *mapSeed, s.broken)
 		return
 	}
 	seen := playWorlds(t, *mapFrom, uint64(*mapSeeds), func(seed uint64) coverage {
-		s := simulateMap(seed, false)
-		reportMap(t, s)
-		return s.seen
+		o, played := playedMaps.Load(seed)
+		if !played {
+			s := simulateMap(seed, false)
+			o = outcome{s.broken, s.seen}
+		}
+		reportMap(t, seed, o.(outcome).broken)
+		return o.(outcome).seen
 	})
 	if *mapFrom == 0 && *mapSeeds >= normalMapSeeds {
 		seen.checkMaps(t)
 	}
 }
 
-func reportMap(t *testing.T, s *yard) {
-	for _, text := range s.broken {
-		t.Errorf("seed %d: %s\n  replay: go test ./internal/ledger -run TestMapSimulation -mapseed %d", s.seed, text, s.seed)
+func reportMap(t *testing.T, seed uint64, broken []string) {
+	for _, text := range broken {
+		t.Errorf("seed %d: %s\n  replay: go test ./internal/ledger -run TestMapSimulation -mapseed %d", seed, text, seed)
 	}
 }
 

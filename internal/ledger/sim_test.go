@@ -33,22 +33,26 @@ func TestSimulation(t *testing.T) {
 	if *seed != 0 {
 		s := simulate(*seed, true)
 		t.Log("\n" + strings.Join(s.trace, "\n"))
-		reportBroken(t, s)
+		reportBroken(t, *seed, s.broken)
 		return
 	}
 	seen := playWorlds(t, *from, uint64(*seeds), func(seed uint64) coverage {
-		s := simulate(seed, false)
-		reportBroken(t, s)
-		return s.seen
+		o, played := playedRuns.Load(seed)
+		if !played {
+			s := simulate(seed, false)
+			o = outcome{s.broken, s.seen}
+		}
+		reportBroken(t, seed, o.(outcome).broken)
+		return o.(outcome).seen
 	})
 	if *from == 0 && *seeds >= normalSeeds {
 		seen.check(t)
 	}
 }
 
-func reportBroken(t *testing.T, s *scene) {
-	for _, text := range s.broken {
-		t.Errorf("seed %d: %s\n  replay: go test ./internal/ledger -run TestSimulation -seed %d", s.seed, text, s.seed)
+func reportBroken(t *testing.T, seed uint64, broken []string) {
+	for _, text := range broken {
+		t.Errorf("seed %d: %s\n  replay: go test ./internal/ledger -run TestSimulation -seed %d", seed, text, seed)
 	}
 }
 
