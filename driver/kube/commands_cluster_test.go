@@ -461,7 +461,7 @@ func (s shell) namesRights(t *testing.T) {
 }
 
 func (s shell) goesDown(t *testing.T) {
-	_, _, end := s.onePod(t, stubborn, small("run", "work.sh")...)
+	_, _, end := s.onePod(t, "while :; do sleep 1; done", small("run", "work.sh")...)
 	out, err := s.command(t, "", "down", "kube", "--yes").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -37,7 +37,7 @@ const (
 	// agentMemory is what a container may have beyond what its program was promised, for the
 	// agent and process 1.
 	agentMemory = 256 << 20
-	// initMemory and initCores are what the init container needs.
+	// initMemory and initCores are what the init container needs at least.
 	initMemory, initCores = 128 << 20, 0.1
 )
 
@@ -308,7 +308,7 @@ func (p placed) initContainer() object {
 	c := object{
 		"name": initContainer, "image": p.image, "imagePullPolicy": "IfNotPresent", "securityContext": containerSecurity,
 		"env":                      []object{{"name": pod.Role, "value": pod.Prepare}},
-		"resources":                resources(initCores, initMemory, 0, 0),
+		"resources":                resources(max(initCores, p.cores()), initMemory, 0, 0), // the pod has these cores anyway
 		"terminationMessagePolicy": lastOutput,
 	}
 	if p.options.agentImage != "" {

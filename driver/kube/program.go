@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/fault"
@@ -37,7 +38,8 @@ const (
 	// partBytes is the size of a part: a ConfigMap holds 1 MiB, its names included.
 	partBytes = 1_000_000
 	// mostParts is how many parts a program may have, 48 MB compressed.
-	mostParts = 48
+	mostParts   = 48
+	partsAtOnce = 6 // that are sent at a time
 	// mostByParts is how many agents may get the program by parts: each node reads all of them
 	// from the API server.
 	mostByParts = 100
@@ -131,12 +133,21 @@ func (p *program) store(ctx context.Context, c *api.Client, namespace string, ow
 		return err
 	}
 	of := api.Owner{APIVersion: "v1", Kind: "ConfigMap", Name: p.name(), UID: held.Metadata.UID}
+	parts, among := errgroup.WithContext(ctx)
+	parts.SetLimit(partsAtOnce) // pods wait for them
 	for k, text := range p.packed {
-		part := api.ConfigMap{Metadata: api.Meta{Name: p.partName(k), Labels: p.labels(), OwnerReferences: []api.Owner{of}},
-			BinaryData: map[string][]byte{partNumber(k): text}, Immutable: true}
-		if err := c.Create(ctx, api.ConfigMaps, namespace, part, nil); err != nil && !api.IsCode(err, http.StatusConflict) {
+		parts.Go(func() error {
+			part := api.ConfigMap{Metadata: api.Meta{Name: p.partName(k), Labels: p.labels(), OwnerReferences: []api.Owner{of}},
+				BinaryData: map[string][]byte{partNumber(k): text}, Immutable: true}
+			err := c.Create(among, api.ConfigMaps, namespace, part, nil)
+			if api.IsCode(err, http.StatusConflict) {
+				return nil
+			}
 			return err
-		}
+		})
+	}
+	if err := parts.Wait(); err != nil {
+		return err
 	}
 	return c.Merge(ctx, api.ConfigMaps, namespace, p.name(), object{"data": object{keyComplete: "yes"}}, nil)
 }

@@ -283,6 +283,40 @@ func TestATargetIsEmptied(t *testing.T) {
 	}
 }
 
+// An agent that was killed before it could leave is lost: a command that follows its job then places
+// another, and that is said.
+func TestATargetThatIsFilledAgainIsNotEmpty(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	began := make(chan [2]int, 1)
+	d.does(untilTold(began))
+	p := d.submit(spec())
+	d.attend(t.Context(), d.Engine, p)
+	<-began
+	err := d.other("cli-2").EmptyTarget(t.Context(), &filled{Driver: d.mem})
+	if err == nil || err.Error() != "empty the target: a command that follows job "+p.Job+" has placed agents anew" || fault.Hint(err) != "End that command, and type this one again." {
+		t.Errorf("%v", err)
+	}
+}
+
+// filled is a target that has a new placement of each job in its second list.
+type filled struct {
+	driver.Driver
+	first []driver.Handle // that it had
+}
+
+func (f *filled) List(ctx context.Context) ([]driver.Handle, error) {
+	held, err := f.Driver.List(ctx)
+	for _, h := range f.first {
+		h.Placement++
+		held = append(held, h)
+	}
+	if f.first == nil {
+		f.first = slices.Clone(held)
+	}
+	return held, err
+}
+
 // partly is a target of which a place does not answer.
 type partly struct {
 	driver.Driver
