@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/driver/kube/words"
 )
 
 const (
@@ -25,7 +26,7 @@ func (v view) gaveUp() string { return v.job.Metadata.Annotations[annotationGave
 
 // neverUp is the member of an agent of a placement that was given up.
 func (v view) neverUp() driver.Member {
-	_, hint := explain(v.gaveUp())
+	_, hint := words.Explain(v.gaveUp())
 	return driver.Member{State: driver.Ended, Code: -1, Reason: "never came up: " + v.gaveUp(), Hint: hint}
 }
 
@@ -52,8 +53,8 @@ func (v view) hopeless(now time.Time) string {
 		w := waitsFor(p, v.events)
 		if w.stuck {
 			reason = w.reason
-		} else if w.reason != startsOn(p) || len(v.events) == 0 { // events are read of one pod
-			return ""
+		} else if w.reason != startsOn(p) || len(v.events) == 0 || v.events[0].About.Name == p.Metadata.Name {
+			return "" // events are read of one pod, and the others wait as it does
 		}
 	}
 	return reason

@@ -3,7 +3,6 @@ package kube
 import (
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/pod"
+	"github.com/drover-run/drover/driver/kube/words"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -75,7 +75,7 @@ func (v view) judgeEnd(m driver.Member, t api.Terminated, taken api.Condition, i
 	case t.Reason == "OOMKilled":
 		m.State, m.Reason, m.Hint = driver.Lost, "the pod needed more memory than its limit", "Ask for more: --memory."
 	case t.Reason == "StartError" || t.ExitCode == 128 && !ok:
-		m.State, m.Reason = driver.Ended, "never came up: "+oneLine(t.Message)
+		m.State, m.Reason = driver.Ended, "never came up: "+words.OneLine(t.Message)
 	case ok && said.Lost:
 		m.State, m.Reason = driver.Lost, "its agent died without reporting why, or was killed: "+said.Reason
 	case ok && said.Warned && said.Code == fault.ExitLater:
@@ -99,14 +99,14 @@ func (v view) judgeUnbegun(m driver.Member, p api.Pod, prepare api.Container, ta
 	case isTaken:
 		m.State, m.Reason = driver.Taken, takenWords(taken)
 	case p.Status.Reason == "Evicted":
-		m.State, m.Reason, m.Hint = driver.Lost, oneLine(p.Status.Message), "Ask for more: --disk."
+		m.State, m.Reason, m.Hint = driver.Lost, words.OneLine(p.Status.Message), "Ask for more: --disk."
 	case t != nil && t.ExitCode != 0:
 		m.State, m.Code, m.Reason, m.Tail = driver.Ended, t.ExitCode, fmt.Sprintf("never came up: its pod could not be prepared: exit status %d", t.ExitCode), t.Message
 		if t.Message != "" {
-			m.Reason += ": " + oneLine(t.Message)
+			m.Reason += ": " + words.OneLine(t.Message)
 		}
 	default:
-		m.State, m.Reason = driver.Lost, strings.TrimSuffix("its pod ended before the agent had started: "+oneLine(p.Status.Message), ": ")
+		m.State, m.Reason = driver.Lost, strings.TrimSuffix("its pod ended before the agent had started: "+words.OneLine(p.Status.Message), ": ")
 	}
 	return m
 }
@@ -123,7 +123,7 @@ func takenWords(c api.Condition) string {
 	if c.Message == "" {
 		return "Kubernetes took it: " + why
 	}
-	return "Kubernetes took it: " + why + ": " + oneLine(c.Message)
+	return "Kubernetes took it: " + why + ": " + words.OneLine(c.Message)
 }
 
 func containerOf(all []api.Container, name string) api.Container {
@@ -144,7 +144,7 @@ type wait struct {
 
 // stuck is a wait for a person.
 func stuck(text string) wait {
-	reason, hint := explain(text)
+	reason, hint := words.Explain(text)
 	return wait{reason, hint, !strings.Contains(text, "exceeded quota")}
 }
 
@@ -155,7 +155,7 @@ func startsOn(p api.Pod) string { return "its pod starts on " + p.Spec.NodeName 
 func waitsFor(p api.Pod, events []api.Event) wait {
 	for _, c := range p.Status.Conditions {
 		if c.Type == "PodScheduled" && c.Status == "False" && c.Message != "" {
-			reason, hint := explain(c.Message)
+			reason, hint := words.Explain(c.Message)
 			return wait{reason: reason, hint: hint}
 		}
 	}
@@ -164,15 +164,27 @@ func waitsFor(p api.Pod, events []api.Event) wait {
 			return stuck(waitingWords(w.Reason, w.Message))
 		}
 	}
-	for _, e := range slices.Backward(events) {
-		if strings.HasPrefix(e.Reason, "Failed") && e.About.Name == p.Metadata.Name {
-			return stuck(e.Message)
-		}
+	if e := newestStep(p, events); strings.HasPrefix(e.Reason, "Failed") {
+		return stuck(e.Message)
+	} else if e.Reason == "Pulling" {
+		return wait{reason: words.OneLine(e.Message)}
 	}
 	if p.Spec.NodeName != "" {
 		return wait{reason: startsOn(p)}
 	}
 	return wait{reason: "its pod has no node yet"}
+}
+
+// newestStep is the last step of a pod's start that its events tell, or its failure: each pod fails
+// to mount for a moment what is made after its Job.
+func newestStep(p api.Pod, events []api.Event) (newest api.Event) {
+	for _, e := range events {
+		isStep := strings.HasPrefix(e.Reason, "Failed") || slices.Contains([]string{"Pulling", "Pulled", "Created", "Started"}, e.Reason)
+		if isStep && e.About.Name == p.Metadata.Name && !e.Last.Before(newest.Last) {
+			newest = e
+		}
+	}
+	return newest
 }
 
 // waitingWords say why a container does not start. Kubernetes calls an image that cannot be pulled
@@ -185,41 +197,4 @@ func waitingWords(reason, message string) string {
 		return "the image cannot be pulled: " + message
 	}
 	return strings.TrimSuffix(reason+": "+message, ": ")
-}
-
-// explanations are Kubernetes' words, by what a user can do about them. The first with a pattern
-// that occurs in the text applies.
-var explanations = []struct{ pattern, hint string }{
-	{`Insufficient nvidia\.com/gpu`, "Ask for fewer: --gpus; drover offers kube shows what nodes have."},
-	{`Insufficient cpu`, "Ask for fewer: --cpus; drover offers kube shows what nodes have."},
-	{`Insufficient memory`, "Ask for less: --memory; drover offers kube shows what nodes have."},
-	{`didn't match Pod's node affinity`, "Loosen --where, --machine or --target-arg node."},
-	{`untolerated taint`, "Tolerate it: --target-arg tolerate=KEY."},
-	{`persistentvolumeclaim "([^"]+)" not found`, "Make the claim, or name another: --target-arg volume=pvc/NAME:/path."},
-	{`the image cannot be pulled`, checkImage},
-	{`InvalidImageName`, checkImage},
-	{`image will run as root`, nameUser},
-	{`non-numeric user`, nameUser},
-	{`exceeded quota`, "Ask for less, or wait until other pods of the namespace have ended."},
-	{`must specify`, "Say how much it needs: --cpus, --memory."},
-	{`violates PodSecurity`, "Leave --target-arg user out, or choose a namespace that allows it."},
-	{`no PriorityClass`, "See them: kubectl get priorityclasses; then --target-arg priority=NAME."},
-	{`serviceaccount "([^"]+)" not found`, "See them: kubectl get serviceaccounts; then --target-arg service-account=NAME."},
-}
-
-// nameUser is the next step for an image that runs as root, or as a user without a number.
-const nameUser = "Name a user: --target-arg user=UID, or user=image for an image with a number."
-
-// checkImage is the next step for an image that cannot be pulled.
-const checkImage = "Check --image, and whether the cluster may pull it: --target-arg pull-secret=NAME."
-
-// explain gives what Kubernetes says in one line, and what to do about it.
-func explain(text string) (reason, hint string) {
-	reason = oneLine(text)
-	for _, e := range explanations {
-		if regexp.MustCompile(e.pattern).MatchString(text) {
-			return reason, e.hint
-		}
-	}
-	return reason, ""
 }

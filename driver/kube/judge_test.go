@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,28 +100,6 @@ func TestAPodOfASilentNodeIsTaken(t *testing.T) {
 	}
 }
 
-func TestKubernetesWordsComeWithANextStep(t *testing.T) {
-	for text, want := range map[string]string{
-		"0/3 nodes are available: 3 Insufficient nvidia.com/gpu.":                                        "Ask for fewer: --gpus; drover offers kube shows what nodes have.",
-		"0/3 nodes are available: 3 Insufficient memory.":                                                "Ask for less: --memory; drover offers kube shows what nodes have.",
-		"0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.":                  "Loosen --where, --machine or --target-arg node.",
-		"0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: gpu}.":                     "Tolerate it: --target-arg tolerate=KEY.",
-		`persistentvolumeclaim "nope" not found`:                                                         "Make the claim, or name another: --target-arg volume=pvc/NAME:/path.",
-		`pods "x" is forbidden: exceeded quota: compute, requested: limits.cpu=2, used: 39, limited: 40`: "Ask for less, or wait until other pods of the namespace have ended.",
-		`pods "x" is forbidden: failed quota: compute: must specify limits.cpu for: agent`:               "Say how much it needs: --cpus, --memory.",
-		`pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsUser=0`:                   "Leave --target-arg user out, or choose a namespace that allows it.",
-		"no PriorityClass with name nope was found":                                                      "See them: kubectl get priorityclasses; then --target-arg priority=NAME.",
-		`error looking up service account r/nope: serviceaccount "nope" not found`:                       "See them: kubectl get serviceaccounts; then --target-arg service-account=NAME.",
-		"container has runAsNonRoot and image has non-numeric user (app)":                                "Name a user: --target-arg user=UID, or user=image for an image with a number.",
-		`InvalidImageName: couldn't parse image reference "A": invalid reference format`:                 "Check --image, and whether the cluster may pull it: --target-arg pull-secret=NAME.",
-		"something else": "",
-	} {
-		if reason, hint := explain(text + "\n"); hint != want || reason != text {
-			t.Errorf("%s: %q, %q; want %q", text, reason, hint, want)
-		}
-	}
-}
-
 // attempts is a placement of one agent with these pods, each with its counters and its status.
 func attempts(t *testing.T, pods ...[3]string) (v view) {
 	t.Helper()
@@ -209,21 +188,26 @@ func TestAPlacementThatNeverComesUpIsGivenUp(t *testing.T) {
 	}
 	mount := []api.Event{{Reason: "FailedMount", Message: `persistentvolumeclaim "nope" not found`}}
 	mount[0].About.Name = "drover-x-1-0-abcde"
+	pulling := append(slices.Clone(mount), api.Event{Reason: "Pulling", Message: "Pulling image", Last: now}) // that list may be in any order
+	pulling[1].About.Name = mount[0].About.Name
+	slices.Reverse(pulling)
 	refusal := func(text string) []api.Event { return []api.Event{{Reason: "FailedCreate", Message: text}} }
 	for name, c := range map[string]struct {
 		view   view
 		events []api.Event
 		want   string
 	}{
-		"no image":             {view: attempts(t, [3]string{"0", "", pending(11, noImage)}), want: "the image cannot be pulled: x"},
-		"soon":                 {view: attempts(t, [3]string{"0", "", pending(9, noImage)})},
-		"another one runs":     {view: attempts(t, [3]string{"0", "", pending(11, noImage)}, [3]string{"0", "", running})},
-		"one ran":              {view: attempts(t, [3]string{"1", "", pending(11, noImage)})},
-		"no node":              {view: attempts(t, [3]string{"0", "", `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","message":"0/1 nodes"}]}`})},
-		"a slow image":         {view: attempts(t, [3]string{"0", "", pending(11, starting)})},
-		"a mount":              {view: attempts(t, [3]string{"0", "", pending(11, starting)}), events: mount, want: `persistentvolumeclaim "nope" not found`},
-		"no pod":               {view: attempts(t), events: refusal("no PriorityClass with name nope was found"), want: "no PriorityClass with name nope was found"},
-		"a quota is exhausted": {view: attempts(t), events: refusal("exceeded quota: compute")},
+		"no image":                       {view: attempts(t, [3]string{"0", "", pending(11, noImage)}), want: "the image cannot be pulled: x"},
+		"soon":                           {view: attempts(t, [3]string{"0", "", pending(9, noImage)})},
+		"another one runs":               {view: attempts(t, [3]string{"0", "", pending(11, noImage)}, [3]string{"0", "", running})},
+		"one ran":                        {view: attempts(t, [3]string{"1", "", pending(11, noImage)})},
+		"no node":                        {view: attempts(t, [3]string{"0", "", `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","message":"0/1 nodes"}]}`})},
+		"a slow image":                   {view: attempts(t, [3]string{"0", "", pending(11, starting)})},
+		"a mount":                        {view: attempts(t, [3]string{"0", "", pending(11, starting)}), events: mount, want: `persistentvolumeclaim "nope" not found`},
+		"a mount, and then a slow image": {view: attempts(t, [3]string{"0", "", pending(11, starting)}), events: pulling},
+		"no image, and a slow one":       {view: attempts(t, [3]string{"0", "", pending(11, noImage)}, [3]string{"0", "", pending(11, starting)}), events: pulling},
+		"no pod":                         {view: attempts(t), events: refusal("no PriorityClass with name nope was found"), want: "no PriorityClass with name nope was found"},
+		"a quota is exhausted":           {view: attempts(t), events: refusal("exceeded quota: compute")},
 	} {
 		c.view.events, c.view.job.Status.StartTime = c.events, now.Add(-11*time.Minute)
 		if got := c.view.hopeless(now); got != c.want {

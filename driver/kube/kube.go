@@ -165,8 +165,8 @@ func (d *Driver) listSite(ctx context.Context, c *api.Client, s site) (all []dri
 		if !ok || !j.Metadata.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if j.Metadata.Labels[labelRemove] != "" && !d.anyAlive(ctx, h) {
-			continue // and Status has taken it away
+		if j.Metadata.Labels[labelRemove] != "" && !d.anyAlive(ctx, c, s, h) {
+			continue // and statusAt has taken it away
 		}
 		all = append(all, h)
 	}
@@ -175,8 +175,8 @@ func (d *Driver) listSite(ctx context.Context, c *api.Client, s site) (all []dri
 
 // anyAlive says whether a placement has an agent that may be working. One that cannot be asked
 // has.
-func (d *Driver) anyAlive(ctx context.Context, h driver.Handle) bool {
-	members, err := d.Status(ctx, h)
+func (d *Driver) anyAlive(ctx context.Context, c *api.Client, s site, h driver.Handle) bool {
+	members, err := d.statusAt(ctx, c, s, h)
 	return err != nil || folder.AnyAlive(members)
 }
 

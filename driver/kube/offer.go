@@ -10,6 +10,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/nodes"
+	"github.com/drover-run/drover/driver/kube/words"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
@@ -60,7 +61,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		err = checkNamespace(ctx, c, s, p)
 	}
 	if len(warnings) > 0 {
-		o.Reason, o.Hint = explain(warnings[0])
+		o.Reason, o.Hint = words.Explain(warnings[0])
 	}
 	if err := refused(doing, s, err); err != nil {
 		if k := fault.KindOf(err); k == fault.Lost || ctx.Err() != nil {

@@ -125,8 +125,11 @@ func (p *program) store(ctx context.Context, c *api.Client, namespace string, ow
 	var held api.ConfigMap
 	err := c.Create(ctx, api.ConfigMaps, namespace, head, &held)
 	if api.IsCode(err, http.StatusConflict) { // another command was faster, or was cut off
-		if err = c.AddOwner(ctx, api.ConfigMaps, namespace, p.name(), owner); err == nil {
-			err = c.Get(ctx, api.ConfigMaps, namespace, p.name(), &held)
+		if err = c.Get(ctx, api.ConfigMaps, namespace, p.name(), &held); err == nil {
+			err = p.read(held)
+		}
+		if err == nil {
+			err = c.AddOwner(ctx, api.ConfigMaps, namespace, p.name(), owner)
 		}
 	}
 	if err != nil {

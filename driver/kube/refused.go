@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/driver/kube/api"
+	"github.com/drover-run/drover/driver/kube/words"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -25,7 +26,7 @@ func refused(doing string, s site, err error) error {
 	case !errors.As(err, &no):
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	says := oneLine(no.Message)
+	says := words.OneLine(no.Message)
 	switch {
 	case no.Code == http.StatusUnauthorized:
 		return fault.New(fault.Denied, "Log in again, as your cluster's provider says; `kubectl --context "+s.context+" get pods` tells whether it helped.",
@@ -40,7 +41,7 @@ func refused(doing string, s site, err error) error {
 	case no.Code == http.StatusTooManyRequests, no.Code >= 500:
 		return fault.New(fault.Lost, "Try again in a while.", "%s: Kubernetes says: %s", doing, says)
 	}
-	_, hint := explain(says)
+	_, hint := words.Explain(says)
 	return fault.New(fault.Invalid, hint, "%s: Kubernetes says: %s", doing, says)
 }
 
@@ -54,5 +55,5 @@ func refusedConnection(doing string, s site, silent *api.Unreachable) error {
 	case strings.Contains(text, "exec: ") || strings.Contains(text, "executable"):
 		kind, hint = fault.Denied, "Log in as your cluster's provider says; the kubeconfig names a program that does it."
 	}
-	return fault.New(kind, hint, "%s: %s does not answer: %s", doing, silent.Server, oneLine(text))
+	return fault.New(kind, hint, "%s: %s does not answer: %s", doing, silent.Server, words.OneLine(text))
 }

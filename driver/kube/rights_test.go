@@ -3,6 +3,7 @@ package kube
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
@@ -52,5 +53,27 @@ func TestTheRoleIsWhatTheDriverAsksFor(t *testing.T) {
 	refusedWith(t, err, fault.Invalid, "print policy: agents on Kubernetes ask the cluster for nothing", "Print what people must be granted: drover doctor --on kube --policy submitters.")
 	if (api.Rule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}, ResourceNames: []string{"one"}}).Allows("", "pods", "list") {
 		t.Error("a rule for one object counts for all")
+	}
+}
+
+// A user that may not watch is not refused again and again.
+func TestAUserThatMayNotWatchIsAskedOnce(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	x.fake.Deny("watch", "pods")
+	h, err := x.Start(t.Context(), x.request())
+	x.check(err)
+	_, err = x.Status(t.Context(), h)
+	x.check(err)
+	x.mu.Lock()
+	w := x.watches[h]
+	x.mu.Unlock()
+	for w.quiet() {
+		<-time.After(time.Millisecond)
+	}
+	x.views[h] = aged(x.views[h])
+	_, err = x.Status(t.Context(), h)
+	if x.check(err); x.watches[h] != w || w.mayBeginAnew() {
+		t.Error("another watch was begun")
 	}
 }

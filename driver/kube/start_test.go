@@ -21,6 +21,7 @@ import (
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/kubetest"
 	"github.com/drover-run/drover/driver/kube/nodes"
+	"github.com/drover-run/drover/driver/kube/words"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
@@ -214,7 +215,7 @@ func TestWhatIsGivenUpSaysWhy(t *testing.T) {
 	want := "never came up: InvalidImageName: A"
 	for range 2 {
 		members, err := x.Status(t.Context(), h)
-		if err != nil || len(members) != 2 || members[0].State != driver.Ended || members[0].Reason != want || members[0].Hint != checkImage {
+		if err != nil || len(members) != 2 || members[0].State != driver.Ended || members[0].Reason != want || members[0].Hint != words.CheckImage {
 			t.Errorf("%+v, %v", members, err)
 		}
 	}
@@ -241,7 +242,8 @@ func TestALookAtWhatDoesNotChangeAsksForNothing(t *testing.T) {
 	}
 	run := func(phase string) {
 		for _, p := range x.fake.Objects("pods") {
-			p["status"].(kubetest.Object)["phase"] = phase
+			state := map[string]kubetest.Object{"Running": {"running": kubetest.Object{}}, "Failed": {"terminated": kubetest.Object{"exitCode": 137}}}[phase]
+			p["status"] = kubetest.Object{"phase": phase, "containerStatuses": []any{kubetest.Object{"name": agentContainer, "state": state}}}
 			x.fake.Put("pods", "train", p)
 		}
 	}
@@ -256,7 +258,7 @@ func TestALookAtWhatDoesNotChangeAsksForNothing(t *testing.T) {
 		look()
 	}
 	if n := len(asked()); n > 1 { // the watch itself
-		t.Errorf("1000 looks ask %d times: %s", n, asked())
+		t.Errorf("1000 looks ask %d times, the last time for %s", n, asked()[n-1])
 	}
 	run("Failed")
 	for watching() {
@@ -271,8 +273,11 @@ func TestALookAtWhatDoesNotChangeAsksForNothing(t *testing.T) {
 	if m := look(); m[0].State != driver.Lost {
 		t.Errorf("after a change that could not be looked at: %+v", m)
 	}
+	if !x.views[h].waits || aged(x.views[h]).good(x.watches[h]) {
+		t.Error("an agent is to be started again, and a view stands for ever in which only the Job tells that it is not")
+	}
 	x.fake.Expire()
-	for !x.watches[h].ended() {
+	for !x.watches[h].mayBeginAnew() {
 		<-time.After(time.Millisecond)
 	}
 	asked = x.asked()

@@ -13,7 +13,6 @@ import (
 // placement that is to be removed and has no agent left, and gives up one of which nothing ever
 // came up.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
-	const doing = "look at agents"
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -24,6 +23,12 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 	if err != nil {
 		return nil, err
 	}
+	return d.statusAt(ctx, c, s, h)
+}
+
+// statusAt is Status by a client that the caller has.
+func (d *Driver) statusAt(ctx context.Context, c *api.Client, s site, h driver.Handle) ([]driver.Member, error) {
+	const doing = "look at agents"
 	v, err := d.look(ctx, c, s, h, false)
 	if err != nil {
 		return nil, refused(doing, s, err)

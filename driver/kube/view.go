@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/pod"
+	"github.com/drover-run/drover/driver/kube/words"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -36,6 +36,7 @@ type view struct {
 	told    *api.ConfigMap // what its pods are told; nil: it is not there
 	stop    bool           // a Stop was ordered
 	events  []api.Event    // of the Job where it has no pods, else of a pod that waits
+	waits   bool           // for an agent, of which the Job and events may tell more though no pod changes
 }
 
 // goodFor is how long a view may be used again: the larger a placement, the more its list costs.
@@ -96,10 +97,12 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 		// An event says more, and may be missing.
 		v.events, _ = api.ListAll[api.Event](ctx, c, api.Events, s.namespace, map[string][]string{"fieldSelector": {"involvedObject.name=" + object}})
 	}
+	members := v.members(h)
+	v.waits = slices.ContainsFunc(members, func(m driver.Member) bool { return m.State == driver.Waiting })
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.views[h] = v
-	if !again && (w == nil || w.ended()) && folder.AnyAlive(v.members(h)) {
+	if w := d.watches[h]; !again && (w == nil || w.mayBeginAnew()) && folder.AnyAlive(members) {
 		d.watches[h] = watchPods(c, s, h, version)
 	}
 	return v, nil
@@ -116,12 +119,7 @@ func (v view) good(w *watch) bool {
 	case w == nil || !w.quiet() || v.deleted:
 		return false
 	}
-	return v.noneWaits() || age < watchedFor
-}
-
-// noneWaits says whether every agent has a pod that has begun.
-func (v view) noneWaits() bool {
-	return len(v.pods) >= v.job.Spec.Completions && !slices.ContainsFunc(v.pods, func(p api.Pod) bool { return p.Status.Phase == "Pending" })
+	return !v.waits || age < watchedFor
 }
 
 // viewWithoutJob is what is known of a placement that has no Job any more. Where this process saw
@@ -274,7 +272,7 @@ func (v view) unstarted(completed, failed bool) driver.Member {
 // suspended says why a Job is suspended: Kueue holds it back until its queue has room.
 func (v view) suspended() string {
 	if c, ok := api.Find(v.job.Status.Conditions, "Suspended"); ok && c.Message != "" {
-		return "the Job is suspended: " + oneLine(c.Message)
+		return "the Job is suspended: " + words.OneLine(c.Message)
 	}
 	return "the Job is suspended"
 }
@@ -288,9 +286,6 @@ func (v view) refusedPods() wait {
 	}
 	return wait{}
 }
-
-// oneLine is a text without line breaks.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // enter is kubectl's own command, with the context and the namespace of the job.
 func (v view) enter(h driver.Handle, p api.Pod, m driver.Member, number int) []string {

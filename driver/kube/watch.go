@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ type watch struct {
 	mu      sync.Mutex
 	changed bool // and no list since has seen it
 	over    bool
+	denied  bool // the user may not watch
 }
 
 // watchPods begins to follow the pods of a placement, from the version of a list of them.
@@ -52,6 +54,9 @@ func (w *watch) follow(ctx context.Context, c *api.Client, s site, h driver.Hand
 		begun := time.Now()
 		last, err := c.Watch(ctx, api.Pods, s.namespace, ofPlacement(h), version, w.note)
 		if err != nil { // the version is too old, or may not be watched: only a list tells
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.denied = api.IsCode(err, http.StatusForbidden)
 			return
 		}
 		if refused++; time.Since(begun) > time.Second {
@@ -75,11 +80,11 @@ func (w *watch) quiet() bool {
 	return !w.changed && !w.over
 }
 
-// ended says whether the watch sees nothing any more.
-func (w *watch) ended() bool {
+// mayBeginAnew says whether the watch sees nothing any more, and another one might.
+func (w *watch) mayBeginAnew() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.over
+	return w.over && !w.denied
 }
 
 // look notes that a placement is looked at. anew says that its pods are about to be listed: what

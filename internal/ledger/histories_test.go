@@ -66,6 +66,14 @@ type outcome struct {
 	seen   coverage
 }
 
+// playOnce is what a world has come to, which is played unless it was.
+func playOnce(played *sync.Map, seed uint64, play func() outcome) outcome {
+	if o, ok := played.Load(seed); ok {
+		return o.(outcome)
+	}
+	return play()
+}
+
 // playedRuns and playedMaps are the worlds that TestHistories has played, by their seeds: the
 // simulations do not play them once more.
 var playedRuns, playedMaps sync.Map

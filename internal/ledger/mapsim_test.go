@@ -44,13 +44,9 @@ func TestMapSimulation(t *testing.T) {
 		return
 	}
 	seen := playWorlds(t, *mapFrom, uint64(*mapSeeds), func(seed uint64) coverage {
-		o, played := playedMaps.Load(seed)
-		if !played {
-			s := simulateMap(seed, false)
-			o = outcome{s.broken, s.seen}
-		}
-		reportMap(t, seed, o.(outcome).broken)
-		return o.(outcome).seen
+		o := playOnce(&playedMaps, seed, func() outcome { s := simulateMap(seed, false); return outcome{s.broken, s.seen} })
+		reportMap(t, seed, o.broken)
+		return o.seen
 	})
 	if *mapFrom == 0 && *mapSeeds >= normalMapSeeds {
 		seen.checkMaps(t)

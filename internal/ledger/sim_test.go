@@ -37,13 +37,9 @@ func TestSimulation(t *testing.T) {
 		return
 	}
 	seen := playWorlds(t, *from, uint64(*seeds), func(seed uint64) coverage {
-		o, played := playedRuns.Load(seed)
-		if !played {
-			s := simulate(seed, false)
-			o = outcome{s.broken, s.seen}
-		}
-		reportBroken(t, seed, o.(outcome).broken)
-		return o.(outcome).seen
+		o := playOnce(&playedRuns, seed, func() outcome { s := simulate(seed, false); return outcome{s.broken, s.seen} })
+		reportBroken(t, seed, o.broken)
+		return o.seen
 	})
 	if *from == 0 && *seeds >= normalSeeds {
 		seen.check(t)

@@ -122,8 +122,9 @@ type Event struct {
 	About struct {
 		Name string `json:"name"`
 	} `json:"involvedObject"`
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	Last    time.Time `json:"lastTimestamp,omitzero"` // when it was last seen
 }
 
 // Quota is a ResourceQuota.

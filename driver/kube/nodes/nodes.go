@@ -41,15 +41,15 @@ var labelOf = map[where.Name]string{where.Type: labelType, where.Zone: labelZone
 
 // provider is a kind of node pool, with the label of its spot capacity.
 type provider struct {
-	pool     string // a label that nodes of such pools have: an autoscaler may add some
-	label    string
-	spot, on string // its values
-	taint    Object // that its spot nodes may have; nil: none
+	pool  string // a label that nodes of such pools have: an autoscaler may add some
+	label string
+	spot  string // its value
+	taint Object // that its spot nodes may have; nil: none
 }
 
 var providers = []provider{
-	{pool: "karpenter.sh/nodepool", label: "karpenter.sh/capacity-type", spot: "spot", on: "on-demand"},
-	{pool: "eks.amazonaws.com/nodegroup", label: "eks.amazonaws.com/capacityType", spot: "SPOT", on: "ON_DEMAND"},
+	{pool: "karpenter.sh/nodepool", label: "karpenter.sh/capacity-type", spot: "spot"},
+	{pool: "eks.amazonaws.com/nodegroup", label: "eks.amazonaws.com/capacityType", spot: "SPOT"},
 	{pool: "cloud.google.com/gke-nodepool", label: "cloud.google.com/gke-spot", spot: "true",
 		taint: Object{"key": "cloud.google.com/gke-spot", "operator": "Equal", "value": "true", "effect": "NoSchedule"}},
 	{pool: "kubernetes.azure.com/agentpool", label: "kubernetes.azure.com/scalesetpriority", spot: "spot",

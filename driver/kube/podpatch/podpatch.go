@@ -3,6 +3,7 @@
 package podpatch
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -26,8 +27,8 @@ type Ours struct {
 	Labels                   []string // that are not changed
 }
 
-// decided are the fields that drover decides, and what to type for them. A name with a dot is
-// below containers; a star stands for any key.
+// decided are the fields that drover decides, of a pod and of its containers, and what to type for
+// them; "": nothing.
 var decided = map[string]string{
 	"spec.restartPolicy":                 "",
 	"spec.terminationGracePeriodSeconds": "`--grace`",
@@ -86,10 +87,8 @@ func Parse(text string, ours Ours) (p Patch, err error) {
 
 // check refuses what drover decides.
 func (p Patch) check(ours Ours) error {
-	for where, o := range map[string]object{"metadata": p.metadata, "spec": p.spec} {
-		if err := refuseDecided(where, where, o); err != nil {
-			return err
-		}
+	if err := cmp.Or(refuseDecided("metadata", "metadata", p.metadata), refuseDecided("spec", "spec", p.spec)); err != nil {
+		return err
 	}
 	for _, list := range []string{"containers", "initContainers"} {
 		all, isList := p.spec[list].([]any)
