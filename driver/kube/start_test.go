@@ -21,6 +21,7 @@ import (
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/kubetest"
 	"github.com/drover-run/drover/driver/kube/nodes"
+	"github.com/drover-run/drover/driver/kube/pod"
 	"github.com/drover-run/drover/driver/kube/words"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -117,6 +118,39 @@ func TestTheProgramIsStoredOnceForANamespace(t *testing.T) {
 	for _, resource := range []string{"jobs", "pods", "configmaps", "secrets"} {
 		if left := x.fake.Objects(resource); len(left) > 0 {
 			t.Errorf("of the %s there are left: %v", resource, left)
+		}
+	}
+}
+
+// Kubernetes keeps the pod that it took until the next one is there, and so its agent is told all the time.
+func TestATakenAgentStaysTaken(t *testing.T) {
+	x := newTrial(t)
+	x.fake.BackOff(300 * time.Millisecond)
+	x.check(os.WriteFile(x.program, []byte("#!/bin/sh\nif [ $DROVER_KUBE_ROLE = prepare ]; then exec cp $0 $"+pod.Root+"/drover/drover; fi\nexec sleep 60\n"), 0o755))
+	h, err := x.Start(t.Context(), x.request())
+	x.check(err)
+	waiting := time.NewTicker(5 * time.Millisecond)
+	defer waiting.Stop()
+	look := func(of int) driver.Member {
+		<-waiting.C
+		x.forget(h)
+		members, err := x.Status(t.Context(), h)
+		x.check(err)
+		if of >= len(members) {
+			return driver.Member{State: driver.Waiting}
+		}
+		return members[of]
+	}
+	for look(0).State != driver.Running {
+	}
+	if no := x.fake.Evict(objectName(h), 0); no != nil {
+		t.Fatal(no)
+	}
+	for look(0).State == driver.Running {
+	}
+	for look(2).State != driver.Running { // number 2 is the second agent of the first index
+		if m := look(0); m.State != driver.Taken {
+			t.Fatalf("the agent is %+v, and was taken", m)
 		}
 	}
 }

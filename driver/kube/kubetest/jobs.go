@@ -130,6 +130,7 @@ func (s *Server) startPod(namespace string, j Object, i int, c *count) {
 	meta["labels"].(Object)[annotationIndex] = strconv.Itoa(i)
 	meta["ownerReferences"] = []any{Object{"apiVersion": "batch/v1", "kind": "Job", "name": text(j, "metadata", "name"), "uid": text(j, "metadata", "uid")}}
 	pod := Object{"metadata": meta, "spec": template["spec"], "status": Object{"phase": "Pending"}}
+	s.dropReplaced(namespace, j, i)
 	s.put("pods", namespace, pod)
 	c.active = true
 	if s.knobs.held {
@@ -137,7 +138,20 @@ func (s *Server) startPod(namespace string, j Object, i int, c *count) {
 		return
 	}
 	pod["spec"].(Object)["nodeName"] = "node-1"
-	s.run(namespace, pod, func(o Object, code int) { s.judge(j, i, o, code) })
+	s.run(namespace, pod, func(o Object, code int) bool {
+		s.judge(j, i, o, code)
+		return !c.done && !c.given && s.objects["jobs/"+namespace][text(j, "metadata", "name")] != nil
+	})
+}
+
+// dropReplaced takes away the deleted pods of an index. The Job controller keeps each until its
+// replacement is there, because the next pod's counters are computed from those of the last one.
+func (s *Server) dropReplaced(namespace string, j Object, i int) {
+	for _, p := range s.podsOf(namespace, j) {
+		if text(p, "metadata", "deletionTimestamp") != "" && text(p, "metadata", "labels", annotationIndex) == strconv.Itoa(i) {
+			s.drop("pods", namespace, text(p, "metadata", "name"))
+		}
+	}
 }
 
 // judge is the failure policy: what the end of a pod means for its index. Under s.mu.

@@ -21,12 +21,13 @@ type process struct {
 	s       *Server
 	dir     string
 	cmd     *exec.Cmd // of the container that runs; nil: none yet
-	ended   func(o Object, code int)
+	ended   func(o Object, code int) (replaced bool)
 	deleted bool
 }
 
-// run starts a pod: its init container, then its container. Under s.mu; ended is called likewise.
-func (s *Server) run(namespace string, pod Object, ended func(o Object, code int)) {
+// run starts a pod: its init container, then its container. Under s.mu; ended is called likewise, and
+// says whether another pod is to be started in its place.
+func (s *Server) run(namespace string, pod Object, ended func(o Object, code int) (replaced bool)) {
 	uid := text(pod, "metadata", "uid")
 	p := &process{s: s, dir: filepath.Join(s.dir, uid), ended: ended}
 	s.pods[uid] = p
@@ -59,8 +60,7 @@ func (p *process) live(namespace string, pod Object) {
 	setContainer(pod, which, Object{"terminated": Object{"exitCode": code, "reason": reason, "message": message, "finishedAt": time.Now().UTC().Format(time.RFC3339)}})
 	delete(p.s.pods, text(pod, "metadata", "uid"))
 	_ = os.RemoveAll(p.dir)
-	p.ended(pod, code)
-	if p.deleted {
+	if replaced := p.ended(pod, code); p.deleted && !replaced {
 		p.s.drop("pods", namespace, text(pod, "metadata", "name"))
 	}
 	p.s.reconcile()

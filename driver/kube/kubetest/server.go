@@ -114,6 +114,9 @@ func (s *Server) Watch(asked func(method, resource, name string)) {
 	s.turn(func(k *knobs) { k.asked = asked })
 }
 
+// BackOff has another pod started this long after the end of one.
+func (s *Server) BackOff(d time.Duration) { s.turn(func(k *knobs) { k.backoff = d }) }
+
 // ShortenGraces has deleted pods killed after this time at most.
 func (s *Server) ShortenGraces(most time.Duration) { s.turn(func(k *knobs) { k.grace = most }) }
 
