@@ -277,7 +277,7 @@ func (a *agent) saveAndLeave(ctx context.Context, n node.Notice) (int, error) {
 	}
 	if a.program != nil {
 		a.interruptProgram(n)
-		exit := a.endProgram(n.Why)
+		exit := a.endProgram(n)
 		exit.Verdict, exit.Reason = verdict, n.Why
 		return status, a.recordExit(ctx, exit)
 	}

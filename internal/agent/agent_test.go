@@ -662,6 +662,25 @@ func TestNoticeWhileResultsWaitForRoomIsAnInterruption(t *testing.T) {
 	p.keptFor(j)
 }
 
+// A machine that goes sooner than the program's grace is over kills the agent, too: the agent ends
+// the program before that, and says so.
+func TestAProgramThatIgnoresSIGTERMEndsBeforeItsAgent(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	up, never := newGate(t), newGate(t)
+	spec := shell(`trap '' TERM; echo >$GATE0; read x <$GATE1`, up, never)
+	spec.Grace = job.Duration(time.Hour)
+	j := p.submit(spec, nil)
+	w := p.start(j, nil)
+	up.wait()
+	w.notice <- node.Notice{Why: "the machine goes", Left: 200 * time.Millisecond}
+	w.leave(fault.ExitLater)
+	if rep := p.look(j); rep.State != job.Interrupted || rep.Run.Exits[0].Verdict != protocol.Interrupted || rep.Run.Exits[0].Signal != "SIGKILL" {
+		t.Errorf("it is %s, exit %+v", rep.State, rep.Run.Exits[0])
+	}
+	p.nothingLeft()
+}
+
 // keptFor says that one folder of the job is kept for its next agent.
 func (p *place) keptFor(j job.Job) {
 	p.t.Helper()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/launcher"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -187,7 +188,7 @@ func (a *agent) followFirst(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	p := a.program
-	exit := a.endProgram("node 0 has ended")
+	exit := a.endProgram(node.Notice{Why: "node 0 has ended"})
 	exit.Verdict, exit.Code, exit.Signal, exit.Reason, exit.Trace = protocol.Done, 0, "", "", ""
 	if bad := int(p.alarmed.Load()); bad != 0 { // some mpiexecs say 0 when they have lost a node
 		exit.Verdict, exit.Code, exit.Reason = protocol.Broke, bad, fmt.Sprintf("the process that mpiexec started here exited with status %d", bad)

@@ -37,7 +37,7 @@ func (a *agent) haltProgram(ctx context.Context, o runagent.Order) error {
 		return a.recordExit(ctx, protocol.Exit{Verdict: protocol.Halted, Reason: o.Why})
 	}
 	a.LogNote("ending the program: %s", o.Why)
-	exit := a.endProgram(o.Why)
+	exit := a.endProgram(node.Notice{Why: o.Why})
 	if exit.Verdict != protocol.TimedOut { // its own limit came first
 		exit.Verdict, exit.Reason = protocol.Halted, o.Why
 	}
@@ -72,12 +72,12 @@ func (a *agent) interruptProgram(n node.Notice) {
 	}
 }
 
-// endProgram stops the program, as gently as the spec's grace allows, and
+// endProgram stops the program, as gently as the spec's grace and the notice allow, and
 // returns once its tree is gone.
-func (a *agent) endProgram(why string) protocol.Exit {
-	p := a.program
-	a.space.WriteNotice(why, time.Duration(a.Job.Spec.Grace))
-	p.askToStop(time.Duration(a.Job.Spec.Grace))
+func (a *agent) endProgram(n node.Notice) protocol.Exit {
+	p, left := a.program, n.TermTime(time.Duration(a.Job.Spec.Grace))
+	a.space.WriteNotice(n.Why, left)
+	p.askToStop(left)
 	<-p.ended
 	return a.exits.programExit(p)
 }

@@ -131,6 +131,15 @@ type Notice struct {
 	Left time.Duration
 }
 
+// TermTime is how long a program may take after SIGTERM: its grace, or less where the agent itself has
+// less, of which it keeps a fifth, and at most 3 s, to say how the program has ended.
+func (n Notice) TermTime(grace time.Duration) time.Duration {
+	if n.Left <= 0 {
+		return grace
+	}
+	return min(grace, n.Left-min(n.Left/5, 3*time.Second))
+}
+
 // VerdictOnProgram is the one on a program that is ended by n.
 func (n Notice) VerdictOnProgram() protocol.Verdict {
 	if n.Asked {
