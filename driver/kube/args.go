@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/drover-run/drover/driver/kube/nodes"
+	"github.com/drover-run/drover/driver/kube/pod"
 	"github.com/drover-run/drover/driver/kube/podpatch"
 	"github.com/drover-run/drover/fault"
 )
@@ -49,7 +50,8 @@ var optionNames = map[string]string{
 }
 
 // ours is what a pod has of drover's.
-var ours = podpatch.Ours{Container: agentContainer, InitContainer: initContainer, Labels: []string{labelManaged, labelJob, labelPlacement}}
+var ours = podpatch.Ours{Container: agentContainer, InitContainer: initContainer, Labels: []string{labelManaged, labelJob, labelPlacement},
+	Volumes: []string{workVolume, ordersVolume, secretVolume, partsVolume}, Mounts: []string{pod.Work, pod.Orders, pod.Secrets, pod.Parts}, Variables: pod.Variables}
 
 // parseOptions reads --target-arg NAME=VALUE.
 func parseOptions(args []string) (o options, err error) {

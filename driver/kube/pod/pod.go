@@ -35,6 +35,8 @@ const (
 
 // The variables that tell a process of drover what it is in its pod.
 const (
+	// Variables begins the name of each.
+	Variables = "DROVER_KUBE_"
 	// Role is one of the roles below.
 	Role = "DROVER_KUBE_ROLE"
 	// Index is the pod's in its Job, from Kubernetes itself.

@@ -25,6 +25,10 @@ type Patch struct{ metadata, spec object }
 type Ours struct {
 	Container, InitContainer string   // by their names
 	Labels                   []string // that are not changed
+	// Volumes and Mounts (paths) are those that the agent lives by, and Variables begins the names
+	// of what its process is told.
+	Volumes, Mounts []string
+	Variables       string
 }
 
 // decided are the fields that drover decides, of a pod and of its containers, and what to type for
@@ -99,7 +103,10 @@ func (p Patch) check(ours Ours) error {
 		for _, one := range all {
 			c, _ := one.(object)
 			if c["name"] == own {
-				if err := refuseDecided("container", "spec."+list+"["+own+"]", c); err != nil {
+				path := "spec." + list + "[" + own + "]"
+				if err := cmp.Or(refuseDecided("container", path, c),
+					refuseNamed(path+".env", "name", c, func(name string) bool { return strings.HasPrefix(name, ours.Variables) }),
+					refuseNamed(path+".volumeMounts", "mountPath", c, func(at string) bool { return slices.Contains(ours.Mounts, at) })); err != nil {
 					return err
 				}
 			} else if list == "containers" || c["restartPolicy"] != "Always" {
@@ -107,6 +114,9 @@ func (p Patch) check(ours Ours) error {
 					"read --target-arg pod: a pod that has to end cannot have the container %v in %s", c["name"], list)
 			}
 		}
+	}
+	if err := refuseNamed("spec.volumes", "name", p.spec, func(name string) bool { return slices.Contains(ours.Volumes, name) }); err != nil {
+		return err
 	}
 	for _, label := range ours.Labels {
 		if l, ok := p.metadata["labels"].(object); ok && l[label] != nil {
@@ -120,6 +130,23 @@ func refuseDecided(kind, path string, o object) error {
 	for _, key := range slices.Sorted(maps.Keys(o)) {
 		if instead, is := decided[kind+"."+key]; is {
 			return notChanged(path+"."+key, instead)
+		}
+	}
+	return nil
+}
+
+// refuseNamed refuses a change of those things of the list at a path that are drover's, and one of
+// the list as a whole.
+func refuseNamed(path, by string, o object, is func(name string) bool) error {
+	value, changed := o[path[strings.LastIndexByte(path, '.')+1:]]
+	list, isList := value.([]any)
+	if changed && !isList {
+		return notChanged(path, "")
+	}
+	for _, one := range list {
+		c, _ := one.(object)
+		if name, _ := c[by].(string); is(name) {
+			return notChanged(path+"["+name+"]", "")
 		}
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-var ours = Ours{"agent", "prepare", []string{"drover.run/job"}}
+var ours = Ours{Container: "agent", InitContainer: "prepare", Labels: []string{"drover.run/job"}, Volumes: []string{"work"}, Mounts: []string{"/drover"}, Variables: "DROVER_"}
 
 func TestAPodIsChangedByAPatch(t *testing.T) {
 	p, err := Parse(`
@@ -46,18 +46,22 @@ spec:
 func TestWhatDroverDecidesIsNotPatched(t *testing.T) {
 	const form = "Write it as a part of a pod: {spec: {hostNetwork: true}}."
 	for text, want := range map[string][2]string{
-		"spec: {restartPolicy: Always}":                         {"read --target-arg pod: drover decides spec.restartPolicy", "Leave it out."},
-		"spec: {terminationGracePeriodSeconds: 1}":              {"read --target-arg pod: drover decides spec.terminationGracePeriodSeconds", "Leave it out, and use --grace."},
-		"metadata: {labels: {drover.run/job: x}}":               {"read --target-arg pod: drover decides metadata.labels[drover.run/job]", "Leave it out."},
-		"spec: {containers: [{name: agent, image: x}]}":         {"read --target-arg pod: drover decides spec.containers[agent].image", "Leave it out, and use --image."},
-		"spec: {runtimeClassName: x}":                           {"read --target-arg pod: drover decides spec.runtimeClassName", "Leave it out, and use --target-arg runtime-class=NAME."},
-		"spec: {containers: 1}":                                 {"read --target-arg pod: drover decides spec.containers", "Leave it out."},
-		"spec: {containers: [{name: own}]}":                     {"read --target-arg pod: a pod that has to end cannot have the container own in containers", "Name the container agent, or give a sidecar as one of initContainers with restartPolicy: Always."},
-		"status: {}":                                            {"read --target-arg pod: a pod has metadata and spec, and no status that can be changed", form},
-		"[1]":                                                   {"", form},
-		"spec: {a: [}":                                          {"", form},
-		"spec: {initContainers: [{name: prepare, args: [a]}]}":  {"read --target-arg pod: drover decides spec.initContainers[prepare].args", "Leave it out, and use the program after the options."},
-		"spec: {initContainers: [{name: mine, command: [ls]}]}": {"read --target-arg pod: a pod that has to end cannot have the container mine in initContainers", "Name the container prepare, or give a sidecar as one of initContainers with restartPolicy: Always."},
+		"spec: {restartPolicy: Always}":                                                      {"read --target-arg pod: drover decides spec.restartPolicy", "Leave it out."},
+		"spec: {terminationGracePeriodSeconds: 1}":                                           {"read --target-arg pod: drover decides spec.terminationGracePeriodSeconds", "Leave it out, and use --grace."},
+		"metadata: {labels: {drover.run/job: x}}":                                            {"read --target-arg pod: drover decides metadata.labels[drover.run/job]", "Leave it out."},
+		"spec: {containers: [{name: agent, image: x}]}":                                      {"read --target-arg pod: drover decides spec.containers[agent].image", "Leave it out, and use --image."},
+		"spec: {runtimeClassName: x}":                                                        {"read --target-arg pod: drover decides spec.runtimeClassName", "Leave it out, and use --target-arg runtime-class=NAME."},
+		"spec: {volumes: [{name: work, hostPath: {path: /}}]}":                               {"read --target-arg pod: drover decides spec.volumes[work]", "Leave it out."},
+		"spec: {volumes: null}":                                                              {"read --target-arg pod: drover decides spec.volumes", "Leave it out."},
+		"spec: {containers: [{name: agent, env: [{name: DROVER_KUBE_ROLE, value: x}]}]}":     {"read --target-arg pod: drover decides spec.containers[agent].env[DROVER_KUBE_ROLE]", "Leave it out."},
+		"spec: {containers: [{name: agent, volumeMounts: [{name: x, mountPath: /drover}]}]}": {"read --target-arg pod: drover decides spec.containers[agent].volumeMounts[/drover]", "Leave it out."},
+		"spec: {containers: 1}":                                                              {"read --target-arg pod: drover decides spec.containers", "Leave it out."},
+		"spec: {containers: [{name: own}]}":                                                  {"read --target-arg pod: a pod that has to end cannot have the container own in containers", "Name the container agent, or give a sidecar as one of initContainers with restartPolicy: Always."},
+		"status: {}":                                                                         {"read --target-arg pod: a pod has metadata and spec, and no status that can be changed", form},
+		"[1]":                                                                                {"", form},
+		"spec: {a: [}":                                                                       {"", form},
+		"spec: {initContainers: [{name: prepare, args: [a]}]}":                               {"read --target-arg pod: drover decides spec.initContainers[prepare].args", "Leave it out, and use the program after the options."},
+		"spec: {initContainers: [{name: mine, command: [ls]}]}":                              {"read --target-arg pod: a pod that has to end cannot have the container mine in initContainers", "Name the container prepare, or give a sidecar as one of initContainers with restartPolicy: Always."},
 	} {
 		_, err := Parse(text, ours)
 		if fault.KindOf(err) != fault.Invalid || want[0] != "" && err.Error() != want[0] || fault.Hint(err) != want[1] {
