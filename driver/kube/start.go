@@ -108,7 +108,12 @@ func (d *Driver) ensureJob(ctx context.Context, c *api.Client, s site, p placed)
 	if !j.Metadata.DeletionTimestamp.IsZero() {
 		return owner, fault.New(fault.Full, "Type the command again in a moment.", "start agents: the Job %s is just being removed", objectName(p.handle))
 	}
-	return api.Owner{APIVersion: "batch/v1", Kind: "Job", Name: j.Metadata.Name, UID: j.Metadata.UID}, nil
+	return ownerOf(j), nil
+}
+
+// ownerOf is a Job as the owner of what goes with it.
+func ownerOf(j api.Job) api.Owner {
+	return api.Owner{APIVersion: "batch/v1", Kind: "Job", Name: j.Metadata.Name, UID: j.Metadata.UID}
 }
 
 // complete makes what the pods of a Job wait for.

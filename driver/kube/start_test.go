@@ -17,6 +17,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/kubetest"
@@ -93,7 +95,7 @@ func TestAStartAsksForFewThings(t *testing.T) {
 	}
 	asked = x.asked()
 	x.check(x.Stop(t.Context(), h, time.Second, false))
-	if got, want := strings.Join(asked(), ", "), "GET jobs, GET pods, GET configmaps, PATCH configmaps, PATCH jobs"; got != want {
+	if got, want := strings.Join(asked(), ", "), "GET configmaps, PATCH configmaps, GET pods, PATCH jobs"; got != want {
 		t.Errorf("a Stop of agents that have not begun asks %s; want %s", got, want)
 	}
 }
@@ -183,6 +185,70 @@ func TestAStartThatWasCutOffIsCompleted(t *testing.T) {
 		x.check(x.Stop(t.Context(), h, 0, true))
 		if left := x.fake.Objects("configmaps"); len(left) > 0 {
 			t.Errorf("cut off after %d requests, and stopped: %v", n, left)
+		}
+	}
+}
+
+// The command line dies in the middle of a removal, before or after any of its requests is carried out,
+// and the command is typed again.
+func TestARemovalThatWasCutOffIsCompleted(t *testing.T) {
+	for n := range 14 {
+		x := newTrial(t)
+		x.fake.Hold()
+		r := x.request()
+		r.Needs.Args = nil
+		h, err := x.Start(t.Context(), r)
+		x.check(err)
+		left := n / 2
+		if n%2 == 0 {
+			x.fake.Refuse(func(string, string) *kubetest.Refusal {
+				if left--; left < 0 {
+					return &kubetest.Refusal{Code: 500, Message: "the network is gone"}
+				}
+				return nil
+			})
+		} else {
+			x.fake.LoseAnswers(func(string, string) bool { left--; return left < 0 })
+		}
+		first := x.Stop(t.Context(), h, time.Minute, true)
+		x.fake.Refuse(nil)
+		x.fake.LoseAnswers(nil)
+		x.check(x.Stop(t.Context(), h, time.Minute, true))
+		for _, resource := range []string{"jobs", "pods", "configmaps", "secrets"} {
+			if all := x.fake.Objects(resource); len(all) > 0 {
+				t.Errorf("cut off at request %d (%v): of the %s there are left: %v", n/2, first, resource, all)
+			}
+		}
+	}
+}
+
+func TestTwoLaptopsAtOnceMakeOneJob(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	other := New(t.TempDir())
+	other.kubeconfig = x.kubeconfig
+	r := x.request()
+	r.Needs.Args = nil
+	at := func(do func(*Driver) error) {
+		t.Helper()
+		all := errgroup.Group{}
+		for _, d := range []*Driver{x.Driver, other} {
+			all.Go(func() error { return do(d) })
+		}
+		x.check(all.Wait())
+	}
+	for p := range 10 {
+		r.Placement = p + 1
+		at(func(d *Driver) error { _, err := d.Start(t.Context(), r); return err })
+		if jobs, pods := x.fake.Objects("jobs"), x.fake.Objects("pods"); len(jobs) != 1 || len(pods) != 2 {
+			t.Fatalf("there are %d Jobs with %d pods", len(jobs), len(pods))
+		}
+		h := driver.Handle{Target: Name, Detail: "train@fake@" + x.fake.URL(), Job: jobID, Placement: r.Placement}
+		at(func(d *Driver) error { return d.Stop(t.Context(), h, 0, true) })
+		for _, resource := range []string{"jobs", "pods", "configmaps", "secrets"} {
+			if all := x.fake.Objects(resource); len(all) > 0 {
+				t.Fatalf("of the %s there are left: %v", resource, all)
+			}
 		}
 	}
 }

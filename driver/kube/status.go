@@ -29,7 +29,7 @@ func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, 
 // statusAt is Status by a client that the caller has.
 func (d *Driver) statusAt(ctx context.Context, c *api.Client, s site, h driver.Handle) ([]driver.Member, error) {
 	const doing = "look at agents"
-	v, err := d.look(ctx, c, s, h, false)
+	v, err := d.look(ctx, c, s, h)
 	if err != nil {
 		return nil, refused(doing, s, err)
 	}

@@ -37,28 +37,21 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	if err != nil {
 		return err
 	}
-	v, err := d.look(ctx, c, s, h, true)
-	if err != nil {
-		return refused(doing, s, err)
-	}
 	defer d.forget(h)
-	if v.none || v.deleted {
-		return nil
-	}
-	if err := orderStop(ctx, c, s, h, v, grace); err != nil {
+	told, owner, err := findOrders(ctx, c, s, h)
+	if err != nil || owner.UID == "" {
 		return refused(doing, s, err)
 	}
-	v.stop = true
-	members := v.members(h)
-	if remove && !folder.AnyAlive(members) {
-		return refused(doing, s, d.takeAway(ctx, c, s, h, v))
+	if err := orderStop(ctx, c, s, h, told, owner, grace); err != nil {
+		return refused(doing, s, err)
 	}
-	patch := object{}
+	v := view{at: time.Now(), stop: true}
+	if v.pods, err = api.ListAll[api.Pod](ctx, c, api.Pods, s.namespace, ofPlacement(h)); err != nil {
+		return refused(doing, s, err)
+	}
+	patch, spec := object{}, object{}
 	if remove {
 		patch["metadata"] = object{"labels": object{labelRemove: "yes"}}
-	}
-	spec := object{}
-	if remove {
 		spec["ttlSecondsAfterFinished"] = ttlAfterRemove
 	}
 	if !slices.ContainsFunc(v.pods, begins) {
@@ -66,13 +59,42 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	}
 	if len(spec) > 0 {
 		patch["spec"] = spec
-	}
-	if len(patch) > 0 {
-		if err := c.Merge(ctx, api.Jobs, s.namespace, objectName(h), patch, nil); err != nil && !api.IsCode(err, http.StatusNotFound) {
+		if err := c.Merge(ctx, api.Jobs, s.namespace, objectName(h), patch, &v.job); err != nil {
+			if api.IsCode(err, http.StatusNotFound) {
+				return nil
+			}
 			return refused(doing, s, err)
+		}
+		if remove && !folder.AnyAlive(v.members(h)) {
+			return refused(doing, s, d.takeAway(ctx, c, s, h, v))
 		}
 	}
 	return refused(doing, s, touch(ctx, c, s, v.pods))
+}
+
+// findOrders finds what the pods of a placement are told, and the Job that it belongs to. told is nil
+// where a Start has not come so far; owner is empty where there is no such placement.
+func findOrders(ctx context.Context, c *api.Client, s site, h driver.Handle) (told *api.ConfigMap, owner api.Owner, err error) {
+	var m api.ConfigMap
+	err = c.Get(ctx, api.ConfigMaps, s.namespace, objectName(h), &m)
+	if err == nil {
+		if own, ok := handleOf(s, m.Metadata.Labels); ok && own == h && len(m.Metadata.OwnerReferences) == 1 {
+			return &m, m.Metadata.OwnerReferences[0], nil
+		}
+		return nil, owner, nil
+	}
+	if !api.IsCode(err, http.StatusNotFound) {
+		return nil, owner, err
+	}
+	var j api.Job
+	err = c.Get(ctx, api.Jobs, s.namespace, objectName(h), &j)
+	if own, ok := handleOf(s, j.Metadata.Labels); err == nil && ok && own == h && j.Metadata.DeletionTimestamp.IsZero() {
+		owner = ownerOf(j)
+	}
+	if api.IsCode(err, http.StatusNotFound) {
+		err = nil
+	}
+	return nil, owner, err
 }
 
 // ttlAfterRemove is how long Kubernetes keeps a Job that is to be removed after it has ended, in
@@ -86,12 +108,11 @@ func begins(p api.Pod) bool {
 }
 
 // orderStop writes the grace into the ConfigMap. Of several Stops the shortest stands.
-func orderStop(ctx context.Context, c *api.Client, s site, h driver.Handle, v view, grace time.Duration) error {
+func orderStop(ctx context.Context, c *api.Client, s site, h driver.Handle, told *api.ConfigMap, owner api.Owner, grace time.Duration) error {
 	name, grace := objectName(h), max(grace, 0)
-	for told := v.told; ; {
+	for {
 		var err error
 		if told == nil { // its Start has not come so far, or died
-			owner := api.Owner{APIVersion: "batch/v1", Kind: "Job", Name: v.job.Metadata.Name, UID: v.job.Metadata.UID}
 			err = c.Create(ctx, api.ConfigMaps, s.namespace, api.ConfigMap{Metadata: api.Meta{Name: name, Labels: labels(h), OwnerReferences: []api.Owner{owner}},
 				Data: map[string]string{pod.StopKey: grace.String()}}, nil)
 		} else {

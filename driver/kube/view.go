@@ -33,10 +33,9 @@ type view struct {
 	deleted bool // it was there, and not drover deleted it
 	job     api.Job
 	pods    []api.Pod
-	told    *api.ConfigMap // what its pods are told; nil: it is not there
-	stop    bool           // a Stop was ordered
-	events  []api.Event    // of the Job where it has no pods, else of a pod that waits
-	waits   bool           // for an agent, of which the Job and events may tell more though no pod changes
+	stop    bool        // a Stop was ordered
+	events  []api.Event // of the Job where it has no pods, else of a pod that waits
+	waits   bool        // for an agent, of which the Job and events may tell more though no pod changes
 }
 
 // goodFor is how long a view may be used again: the larger a placement, the more its list costs.
@@ -50,14 +49,14 @@ func (d *Driver) forget(h driver.Handle) {
 }
 
 // look reads a placement: its Job, its pods, and what they are told.
-func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handle, again bool) (v view, err error) {
+func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handle) (v view, err error) {
 	d.mu.Lock()
 	before, w := d.views[h], d.watches[h]
 	d.mu.Unlock()
 	if w != nil {
 		w.look(false)
 	}
-	if !again && before.good(w) {
+	if before.good(w) {
 		return before, nil
 	}
 	if w != nil {
@@ -89,9 +88,6 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 	if err = c.Get(ctx, api.ConfigMaps, s.namespace, objectName(h), &m); err != nil && !api.IsCode(err, http.StatusNotFound) {
 		return v, err
 	}
-	if err == nil {
-		v.told = &m
-	}
 	_, v.stop = m.Data[pod.StopKey]
 	if object := v.unexplained(); object != "" {
 		// An event says more, and may be missing.
@@ -102,7 +98,7 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.views[h] = v
-	if w := d.watches[h]; !again && (w == nil || w.mayBeginAnew()) && folder.AnyAlive(members) {
+	if w := d.watches[h]; (w == nil || w.mayBeginAnew()) && folder.AnyAlive(members) {
 		d.watches[h] = watchPods(c, s, h, version)
 	}
 	return v, nil
