@@ -136,6 +136,9 @@ type Images struct {
 	// Build makes an image where the targets of this machine find it, unless it is
 	// there, and gives the name by which they do. Nil: nothing is built.
 	Build func(ctx context.Context, o ImageOrder) (reference string, err error)
+	// LookUp asks a registry for an image. That it has none is a fault of kind Missing. Nil:
+	// no registry is asked.
+	LookUp func(ctx context.Context, reference string) error
 }
 
 // ImageOrder is an image that is to be built for a job, by the builder that the drover program
@@ -154,7 +157,7 @@ func (o Options) engineOptions() (p engine.Passes, i session.Images, folders fun
 			return engine.Pass(pass), err
 		}
 	}
-	i.Region, i.Mirror = o.Images.Region, o.Images.Mirror
+	i.Region, i.Mirror, i.LookUp = o.Images.Region, o.Images.Mirror, o.Images.LookUp
 	if pin := o.Images.Pin; pin != nil {
 		i.Pin = func(ctx context.Context, p *image.Plan) error { return pin(ctx, p) }
 	}

@@ -313,11 +313,15 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		Spare:    p.Spec.Rules == job.SSM, // its users name a framework with any Dockerfile
 		Registry: p.Properties.Registry}
 	made, err := image.Resolve(p.Spec.Container, site)
-	if err == nil {
-		err = refuseImage(p.Properties, p.Spec.On, made)
-	}
 	if err != nil {
 		return err
+	}
+	unknown, err := e.Images.CheckImage(ctx, p.Properties, p.Spec.On, made)
+	if err != nil {
+		return err
+	}
+	if unknown != "" {
+		made.Line += ", which this machine has not found: " + unknown
 	}
 	p.Image = Image{PlannedImage: report.PlannedImage{Reference: made.Reference, Why: made.Line}, Built: made.Digest}
 	if made.Recipe != nil {

@@ -1,12 +1,10 @@
 package engine
 
 import (
-	"cmp"
 	"strings"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/store"
 )
 
@@ -41,20 +39,4 @@ func (e planner) refuseStore(d driver.Opened, on string) error {
 	}
 	return fault.New(fault.Invalid, "Name one that they can: "+strings.Join(flags, ", or ")+".",
 		"place job on %s: its agents cannot open the store %s", on, store.Shown(e.Boot.Store))
-}
-
-// refuseImage refuses an image that lies in no registry, for a target that pulls images from
-// registries. An image that is built for a target with a registry is pushed there.
-func refuseImage(p driver.Properties, on string, made *image.Plan) error {
-	switch {
-	case !p.Pulls:
-		return nil
-	case made.Recipe != nil && made.Registry == "":
-		return fault.New(fault.Invalid, "Push it to a registry of yours, then name it with `--image`: `drover image build --push REGISTRY`.",
-			"place job on %s: its machines see no image that is built here", on)
-	case made.Recipe == nil && image.IsOfThisMachine(made.Reference):
-		return fault.New(fault.Invalid, "Push it to a registry, then name it with `--image`: `drover image push "+made.Reference+" "+cmp.Or(p.Registry, "REGISTRY")+"`.",
-			"place job on %s: the image %s lies in no registry", on, made.Reference)
-	}
-	return nil
 }

@@ -130,13 +130,26 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 		return p.Reference, nil
 	}
 	const registry = "123456789012.dkr.ecr.eu-central-1.amazonaws.com"
+	d.Images.LookUp = func(_ context.Context, ref string) error {
+		switch ref {
+		case "ghcr.io/me/x:2":
+			return fault.New(fault.Missing, "Check the name and the tag.", "look up image %s: the registry has no such image", ref)
+		case "ghcr.io/me/private:1":
+			return fault.New(fault.Denied, "Log in: docker login ghcr.io.", "look up image %s: the registry refused: denied", ref)
+		}
+		return nil
+	}
 	for name, c := range map[string]struct {
 		container job.Container
 		registry  string
 		attached  bool
+		line      string
 		why, hint string
 	}{
-		"of a registry":              {container: job.Container{Image: "ghcr.io/me/x:1"}},
+		"of a registry":              {container: job.Container{Image: "ghcr.io/me/x:1"}, line: "ghcr.io/me/x:1"},
+		"of another's":               {container: job.Container{Image: "ghcr.io/me/private:1"}, line: "ghcr.io/me/private:1, which this machine has not found: look up image ghcr.io/me/private:1: the registry refused: denied"},
+		"of no registry":             {container: job.Container{Image: "ghcr.io/me/x:2"}, why: "place job on mem: look up image ghcr.io/me/x:2: the registry has no such image", hint: "Check --image: its name and its tag."},
+		"not asked":                  {container: job.Container{Image: "ghcr.io/me/x:2"}, attached: true},
 		"of Docker Hub":              {container: job.Container{Image: "python:3.12-slim"}, registry: registry},
 		"built, and pushed":          {container: job.Container{Dockerfile: "FROM python:3.12\n"}, registry: registry},
 		"built, beside this machine": {container: job.Container{Dockerfile: "FROM python:3.12\n"}, attached: true},
@@ -158,6 +171,9 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 			continue
 		}
 		d.check(err)
+		if c.line != "" && p.Image.Why != c.line {
+			t.Errorf("%s: the plan says %q", name, p.Image.Why)
+		}
 		if c.container.Dockerfile != "" && strings.HasPrefix(p.Image.Reference, registry+"/drover/") != (c.registry != "") {
 			t.Errorf("%s: it will be named %s", name, p.Image.Reference)
 		}

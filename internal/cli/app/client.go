@@ -172,7 +172,7 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 			b, _, err := a.OpenBucketOf(ctx, url)
 			return b, err
 		},
-		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.Value, Pin: a.pinImage, Build: a.buildJobImage}})
+		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.Value, Pin: a.pinImage, Build: a.buildJobImage, LookUp: build.LookUp}})
 	if err == nil {
 		a.watchStore(ctx, client)
 	}

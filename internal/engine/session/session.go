@@ -14,7 +14,6 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/engine/programs"
-	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc/stdin"
 	"github.com/drover-run/drover/job"
@@ -65,18 +64,6 @@ type Caller struct {
 	// Again is the command as it was typed, with one flag more, to be pasted. Nil: there
 	// is no such line.
 	Again func(flag string) string
-}
-
-// Images says where images come from.
-type Images struct {
-	Region string // the region with the registry of SageMaker's images; "": us-east-1
-	Mirror string // registry prefix that stands for it; "": none
-	// Pin looks up what an image that is to be built begins from, which is part of
-	// its name. Nil: the plan's name may not be the one that Build gives.
-	Pin func(ctx context.Context, p *image.Plan) error
-	// Build makes an image where the targets of this machine find it, unless it is
-	// there, and gives the name by which they do. Nil: nothing is built.
-	Build func(ctx context.Context, p *image.Plan) (reference string, err error)
 }
 
 // PollInterval is how often a live job is read.

@@ -136,6 +136,12 @@ func pullImage(ctx context.Context, ref, platform string) (v1.Image, error) {
 	return img, registryFault(ctx, err, "pull image", ref)
 }
 
+// LookUp asks a registry for an image, with the user's login there.
+func LookUp(ctx context.Context, ref string) error {
+	_, err := headDigest(ctx, ref)
+	return err
+}
+
 func headDigest(ctx context.Context, ref string) (string, error) {
 	r, err := parseReference(ref)
 	if err != nil {

@@ -1,0 +1,56 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/image"
+)
+
+// Images says where images come from.
+type Images struct {
+	Region string // the region with the registry of SageMaker's images; "": us-east-1
+	Mirror string // registry prefix that stands for it; "": none
+	// Pin looks up what an image that is to be built begins from, which is part of
+	// its name. Nil: the plan's name may not be the one that Build gives.
+	Pin func(ctx context.Context, p *image.Plan) error
+	// Build makes an image where the targets of this machine find it, unless it is
+	// there, and gives the name by which they do. Nil: nothing is built.
+	Build func(ctx context.Context, p *image.Plan) (reference string, err error)
+	// LookUp asks a registry for an image. That it has none is a fault of kind Missing. Nil:
+	// no registry is asked.
+	LookUp func(ctx context.Context, reference string) error
+}
+
+// lookUpTime is how long a registry has to answer.
+const lookUpTime = 5 * time.Second
+
+// CheckImage refuses an image that lies in no registry, for a target that pulls images from
+// registries. An image that is built for a target with a registry is pushed there. unknown says why
+// this machine cannot tell whether the registry has it; "": it has, or was not asked.
+func (i Images) CheckImage(ctx context.Context, p driver.Properties, on string, made *image.Plan) (unknown string, err error) {
+	switch {
+	case !p.Pulls:
+		return "", nil
+	case made.Recipe != nil && made.Registry == "":
+		return "", fault.New(fault.Invalid, "Push it to a registry of yours, then name it with `--image`: `drover image build --push REGISTRY`.",
+			"place job on %s: its machines see no image that is built here", on)
+	case made.Recipe == nil && image.IsOfThisMachine(made.Reference):
+		return "", fault.New(fault.Invalid, "Push it to a registry, then name it with `--image`: `drover image push "+made.Reference+" "+cmp.Or(p.Registry, "REGISTRY")+"`.",
+			"place job on %s: the image %s lies in no registry", on, made.Reference)
+	case made.Recipe != nil, made.Reference == "", i.LookUp == nil:
+		return "", nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
+	defer cancel()
+	switch err := i.LookUp(ctx, made.Reference); {
+	case fault.KindOf(err) == fault.Missing:
+		return "", fault.Wrap(err, fault.Invalid, "Check `--image`: its name and its tag.", "place job on %s", on)
+	case err != nil: // the target's machines may have a login, or a network, that this one has not
+		return err.Error(), nil
+	}
+	return "", nil
+}
