@@ -146,6 +146,9 @@ type Offer struct {
 	// Missing are permissions that the caller does not have, in the engine's own words: "patch
 	// pods". An offer that fits works without them, but for what they say.
 	Missing []string
+	// Notes are what the user may not expect of an offer that fits, a sentence each without a full
+	// stop, for the plan: what agents get that was not asked for, or what the target lacks.
+	Notes   []string
 	Machine string // the machine that it would run on, for the plan: "this machine, 8 cores, 32 GB"
 	Price   Price  // of that machine
 	Spot    bool   // it would run on spot capacity

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/nodes"
 	"github.com/drover-run/drover/driver/kube/pod"
+	"github.com/drover-run/drover/driver/kube/program"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -24,7 +25,6 @@ const (
 	managedBy      = "drover"
 	labelJob       = "drover.run/job"
 	labelPlacement = "drover.run/placement"
-	labelProgram   = "drover.run/program" // of the ConfigMaps with the agent's program: its digest
 	labelRemove    = "drover.run/remove"  // the placement goes once nothing of it runs
 	annotationTag  = "drover.run/tag-"    // and a tag's name
 	annotationRead = "drover.run/touched" // changed to have kubelets read the ConfigMap
@@ -58,7 +58,7 @@ type placed struct {
 	handle  driver.Handle
 	options options
 	image   string
-	program program
+	program program.Program
 	on      nodes.Selection
 }
 
@@ -177,7 +177,7 @@ func (p placed) podSpec() object {
 		"automountServiceAccountToken":  false,
 		"enableServiceLinks":            false,
 		"securityContext":               p.podSecurity(),
-		"nodeSelector":                  map[string]string{"kubernetes.io/os": p.program.os(), "kubernetes.io/arch": p.program.arch()},
+		"nodeSelector":                  map[string]string{"kubernetes.io/os": p.program.OS(), "kubernetes.io/arch": p.program.Arch()},
 		"tolerations":                   p.allTolerations(),
 		"volumes":                       p.volumes(),
 		"initContainers":                []object{p.initContainer()},
@@ -279,8 +279,8 @@ func (p placed) volumes() []object {
 	}
 	if p.options.agentImage == "" {
 		var sources []object
-		for k := range p.program.parts {
-			sources = append(sources, object{"configMap": object{"name": p.program.partName(k)}})
+		for k := range p.program.Parts {
+			sources = append(sources, object{"configMap": object{"name": p.program.PartName(k)}})
 		}
 		all = append(all, object{"name": partsVolume, "projected": object{"sources": sources}})
 	}
@@ -316,7 +316,7 @@ func (p placed) initContainer() object {
 		c["volumeMounts"] = []object{mount(workVolume, pod.Work)}
 		return c
 	}
-	c["env"] = []object{{"name": pod.Role, "value": pod.Prepare}, {"name": pod.Digest, "value": p.program.digest}}
+	c["env"] = []object{{"name": pod.Role, "value": pod.Prepare}, {"name": pod.Digest, "value": p.program.Digest}}
 	c["command"] = []string{"sh", "-c", "set -e; cat " + pod.Parts + "/* | gzip -dc > " + pod.Program + "; chmod 755 " + pod.Program + "; exec " + pod.Program + " agent"}
 	c["volumeMounts"] = []object{mount(workVolume, pod.Work), mount(partsVolume, pod.Parts)}
 	return c
@@ -385,7 +385,3 @@ func secretData(secrets, credential []byte) map[string][]byte {
 	}
 	return data
 }
-
-// partNumber is the name of a part in its ConfigMap and so in the folder of all: their order is
-// that of their names.
-func partNumber(k int) string { return "part-" + fmt.Sprintf("%03d", k) }

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"runtime"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/nodes"
+	"github.com/drover-run/drover/driver/kube/program"
 	"github.com/drover-run/drover/driver/kube/words"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -17,18 +19,22 @@ import (
 
 // Offer tries the Job out on the API server, with its policies, and holds the needs against quotas,
 // limits and, where they may be listed, nodes. Nodes never refuse what an autoscaler could add.
-// There is no price. On a machine that knows no cluster it sends nothing, and the fault says so.
+// There is no price. Options that are wrong are a fault of kind Invalid. On a machine that knows no cluster it sends nothing, and the fault says so.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err error) {
 	const doing = "ask Kubernetes"
 	if ctx.Err() != nil {
 		return driver.Offer{}, context.Cause(ctx)
+	}
+	typed, err := parseOptions(n.Args)
+	if err != nil {
+		return driver.Offer{}, err
 	}
 	c, s, err := d.dial(n.Detail, true)
 	if err != nil {
 		return driver.Offer{}, err
 	}
 	o.Detail, o.Machine = s.String(), "kube, "+s.words()
-	p := placed{request: driver.Request{Job: triedJob, Placement: 1, Agents: max(n.Agents, 1), Needs: n}, handle: driver.Handle{Target: Name, Detail: s.String(), Job: triedJob, Placement: 1}}
+	p := placed{request: driver.Request{Job: triedJob, Placement: 1, Agents: max(n.Agents, 1), Needs: n}, handle: driver.Handle{Target: Name, Detail: s.String(), Job: triedJob, Placement: 1}, options: typed}
 	m, err := nodes.Read(ctx, c)
 	if err != nil {
 		return driver.Offer{}, refused(doing, s, err)
@@ -60,6 +66,9 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	if err == nil && len(warnings) == 0 {
 		err = checkNamespace(ctx, c, s, p)
 	}
+	if err == nil && p.options.queue != "" {
+		err = checkQueue(ctx, c, s, p.options.queue)
+	}
 	if len(warnings) > 0 {
 		o.Reason, o.Hint = words.Explain(warnings[0])
 	}
@@ -70,7 +79,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		o.Reason, o.Hint = err.Error(), fault.Hint(err)
 	}
 	if o.Fits = o.Reason == ""; o.Fits {
-		o.Hint = ""
+		o.Hint, o.Notes = "", p.notes()
 	}
 	o.Choices = m.Choices(n, defaultCores)
 	if !o.Fits {
@@ -92,11 +101,10 @@ const (
 
 // check holds a placement against the nodes.
 func (p *placed) check(m nodes.Cluster) (err error) {
-	if p.options, err = parseOptions(p.request.Needs.Args); err != nil {
-		return err
-	}
 	n := p.request.Needs
 	switch {
+	case len(n.Place.Mounts) > 0:
+		return fault.New(fault.Full, "Give it as an input: `-i FOLDER`; or name a volume of the cluster: `--target-arg volume=pvc/NAME:/path`.", "pods see no folder of this machine: --mount %s", n.Place.Mounts[0])
 	case p.request.Agents > mostAgents:
 		return fault.New(fault.Invalid, "Ask for at most 100,000.", "a Job has no more than 100,000 agents")
 	case n.CPUs > mostCores, n.Memory > mostMemory, n.GPUs > mostGPUs:
@@ -104,14 +112,14 @@ func (p *placed) check(m nodes.Cluster) (err error) {
 	case p.options.agentImage == "" && runtime.GOOS != "linux":
 		return fault.New(fault.Full, "Push an image of the agent, and name it: `--target-arg agent-image=REF`; docs/how-to/kube.md has the command.",
 			"pods need drover for Linux, and this is that for "+runtime.GOOS)
-	case p.options.agentImage == "" && p.request.Agents > mostByParts:
+	case p.options.agentImage == "" && p.request.Agents > program.MostAgents:
 		return fault.New(fault.Full, "Push an image of the agent, and name it: `--target-arg agent-image=REF`; docs/how-to/kube.md has the command.",
 			"%d agents need an image of the agent: without one each node reads the program from the API server", p.request.Agents)
 	}
 	if p.image, err = n.Place.ImageOrPython(); err != nil {
 		return err
 	}
-	p.program = program{digest: strings.Repeat("0", 64), system: "linux/" + runtime.GOARCH, parts: 1}
+	p.program = program.Program{Digest: strings.Repeat("0", 64), System: "linux/" + runtime.GOARCH, Parts: 1}
 	if (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) && !m.HasSpot() {
 		return fault.New(fault.Full, "Leave `--spot` out.", "no node of the cluster is spot capacity")
 	}
@@ -119,6 +127,22 @@ func (p *placed) check(m nodes.Cluster) (err error) {
 		return err
 	}
 	return m.Fits(p.cores(), p.memory()+agentMemory, n.GPUs)
+}
+
+// notes are for the plan.
+func (p placed) notes() (all []string) {
+	n := p.request.Needs
+	if n.CPUs == 0 || n.Memory == 0 {
+		noun := "cores"
+		if p.cores() == 1 {
+			noun = "core"
+		}
+		all = append(all, fmt.Sprintf("each agent has %g %s and %s of memory: --cpus and --memory ask for more", p.cores(), noun, job.Bytes(p.memory()).Words()))
+	}
+	if n.Place.Nodes > 1 && p.options.queue == "" {
+		all = append(all, "nodes begin one by one, as there is room: with Kueue, --target-arg queue=NAME starts all or none")
+	}
+	return all
 }
 
 // tryOut has the API server check the Job as if it were to be made, with its policies. Of what the
@@ -168,4 +192,19 @@ func checkNamespace(ctx context.Context, c *api.Client, s site, p placed) error 
 		}
 	}
 	return nil
+}
+
+// checkQueue refuses a queue of Kueue that is not there: a Job of such a queue is suspended for ever.
+// A user that may not look is told so by the Job itself.
+func checkQueue(ctx context.Context, c *api.Client, s site, queue string) error {
+	err := c.Get(ctx, api.LocalQueues, s.namespace, queue, &struct{}{})
+	switch {
+	case api.IsCode(err, http.StatusForbidden):
+		return nil
+	case !api.IsCode(err, http.StatusNotFound):
+		return err
+	case strings.Contains(err.Error(), api.LocalQueues): // the kind of object is known
+		return fault.New(fault.Full, "See them: `kubectl --context "+s.context+" --namespace "+s.namespace+" get localqueues`.", "namespace %s has no LocalQueue %s", s.namespace, queue)
+	}
+	return fault.New(fault.Full, "Leave `--target-arg queue` out.", "the cluster of context %s has no Kueue, and so no queue %s", s.context, queue)
 }

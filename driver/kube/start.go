@@ -10,6 +10,7 @@ import (
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/nodes"
 	"github.com/drover-run/drover/driver/kube/pod"
+	"github.com/drover-run/drover/driver/kube/program"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
@@ -52,7 +53,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 		return driver.Handle{}, err
 	}
 	if p.options.agentImage == "" {
-		if err := p.program.look(ctx, c, s.namespace); err != nil {
+		if err := p.program.Look(ctx, c, s.namespace); err != nil {
 			return driver.Handle{}, refused(doing, s, err)
 		}
 	}
@@ -79,7 +80,7 @@ func (d *Driver) plan(ctx context.Context, c *api.Client, s site, r driver.Reque
 	if p.image, err = r.Needs.Place.ImageOrPython(); err != nil {
 		return p, err
 	}
-	if p.program, err = findProgram(r.Run.Binary); err != nil {
+	if p.program, err = program.Find(r.Run.Binary, labelManaged, managedBy); err != nil {
 		return p, err
 	}
 	var all nodes.Cluster
@@ -119,7 +120,7 @@ func ownerOf(j api.Job) api.Owner {
 // complete makes what the pods of a Job wait for.
 func (d *Driver) complete(ctx context.Context, c *api.Client, s site, p *placed, owner api.Owner, secrets, credential []byte) error {
 	if p.options.agentImage == "" {
-		if err := p.program.store(ctx, c, s.namespace, owner); err != nil {
+		if err := p.program.Store(ctx, c, s.namespace, owner); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package kube
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"flag"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"github.com/drover-run/drover/driver/kube/kubetest"
 	"github.com/drover-run/drover/driver/kube/nodes"
 	"github.com/drover-run/drover/driver/kube/pod"
+	"github.com/drover-run/drover/driver/kube/program"
 	"github.com/drover-run/drover/driver/kube/words"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -429,7 +429,7 @@ func TestAPlacementIsMadeAsRecorded(t *testing.T) {
 		Labels: map[string]string{"team": "Ünïcode, and a comma"}, Place: driver.Place{Image: "train:1", Nodes: 2, Shm: 1 << 30},
 		Args: []string{"service-account=s", "queue=q", "priority=p", "pull-secret=a", "node=disk=ssd", "tolerate=dedicated=gpu", "volume=pvc/data:/data", "volume=hostPath/srv:/srv"}}
 	p := placed{request: r, handle: driver.Handle{Target: Name, Detail: "train@fake@x", Job: jobID, Placement: 1}, image: "train:1",
-		program: program{digest: strings.Repeat("ab", 32), system: "linux/arm64", parts: 2}}
+		program: program.Program{Digest: strings.Repeat("ab", 32), System: "linux/arm64", Parts: 2}}
 	p.options, err = parseOptions(r.Needs.Args)
 	x.check(err)
 	var m nodes.Cluster
@@ -471,16 +471,17 @@ func TestWhatIsNotDroversIsLeft(t *testing.T) {
 		t.Errorf("List gives %v, %v", held, err)
 	}
 
-	p, err := findProgram(x.program)
+	p, err := program.Find(x.program, labelManaged, managedBy)
 	x.check(err)
-	x.fake.Put("configmaps", "train", kubetest.Object{"metadata": kubetest.Object{"name": p.name()}, "data": kubetest.Object{"parts": "1"}})
+	name = strings.TrimSuffix(p.PartName(0), "-000")
+	x.fake.Put("configmaps", "train", kubetest.Object{"metadata": kubetest.Object{"name": name}, "data": kubetest.Object{"parts": "1"}})
 	r := x.request()
 	r.Placement, r.Needs.Args = 2, nil
 	_, err = x.Start(t.Context(), r)
-	refusedWith(t, err, fault.Invalid, "start agents: the ConfigMap "+p.name()+" is not drover's", "Delete it: kubectl delete configmap "+p.name()+".")
-	x.fake.Put("configmaps", "train", kubetest.Object{"metadata": kubetest.Object{"name": p.name(), "labels": kubetest.Object{labelManaged: managedBy}}, "data": kubetest.Object{"parts": "7"}})
+	refusedWith(t, err, fault.Invalid, "start agents: the ConfigMap "+name+" is not drover's", "Delete it: kubectl delete configmap "+name+".")
+	x.fake.Put("configmaps", "train", kubetest.Object{"metadata": kubetest.Object{"name": name, "labels": kubetest.Object{labelManaged: managedBy}}, "data": kubetest.Object{"parts": "7"}})
 	_, err = x.Start(t.Context(), r)
-	refusedWith(t, err, fault.Invalid, "start agents: the ConfigMap "+p.name()+" speaks of 7 parts, and there are 1", "Delete it: kubectl delete configmap "+p.name()+".")
+	refusedWith(t, err, fault.Invalid, "start agents: the ConfigMap "+name+" speaks of 7 parts, and there are 1", "Delete it: kubectl delete configmap "+name+".")
 }
 
 func TestAStartThatCannotBeIsRefused(t *testing.T) {
@@ -549,6 +550,15 @@ func TestAnOfferSaysWhatTheClusterWouldRefuse(t *testing.T) {
 		"limits": {fake: func(s *kubetest.Server) {
 			s.Put("limitranges", "train", kubetest.Object{"metadata": kubetest.Object{"name": "l"}, "spec": kubetest.Object{"limits": []any{kubetest.Object{"type": "Container", "max": kubetest.Object{"cpu": "1"}}}}})
 		}, needs: driver.Needs{Agents: 2, CPUs: 2}, reason: "the limits of namespace train allow 1 of cpu for one container", hint: "Ask for less."},
+		"a folder of this machine": {needs: driver.Needs{Agents: 1, Place: driver.Place{Mounts: []job.Mount{{Source: "/data", Target: "/data"}}}}, reason: "pods see no folder of this machine: --mount /data:/data",
+			hint: "Give it as an input: -i FOLDER; or name a volume of the cluster: --target-arg volume=pvc/NAME:/path."},
+		"no Kueue": {needs: driver.Needs{Agents: 1, Args: []string{"queue=gpus"}}, reason: "the cluster of context fake has no Kueue, and so no queue gpus", hint: "Leave --target-arg queue out."},
+		"no queue": {fake: func(s *kubetest.Server) {
+			s.Put("localqueues", "train", kubetest.Object{"metadata": kubetest.Object{"name": "cpus"}})
+		}, needs: driver.Needs{Agents: 1, Args: []string{"queue=gpus"}}, reason: "namespace train has no LocalQueue gpus", hint: "See them: kubectl --context fake --namespace train get localqueues."},
+		"a queue": {fake: func(s *kubetest.Server) {
+			s.Put("localqueues", "train", kubetest.Object{"metadata": kubetest.Object{"name": "gpus"}})
+		}, needs: driver.Needs{Agents: 1, Args: []string{"queue=gpus"}}},
 		"rights":   {fake: forbidden("jobs"), reason: "ask Kubernetes: Kubernetes says: jobs is forbidden", hint: "Ask for the right to create jobs in namespace train: docs/how-to/kube.md has all that drover needs."},
 		"no nodes": {fake: func(s *kubetest.Server) { s.Remove("nodes", "", "node-1") }, reason: "no node is large enough, and nothing here adds nodes: the cluster has no nodes", hint: "Ask for less: --cpus, --memory, --gpus.", machine: "kube, namespace train of fake, no nodes"},
 	} {
@@ -566,6 +576,15 @@ func TestAnOfferSaysWhatTheClusterWouldRefuse(t *testing.T) {
 		}
 	}
 	x := newTrial(t)
+	o, err := x.Offer(t.Context(), driver.Needs{Agents: 2, Place: driver.Place{Nodes: 2}})
+	x.check(err)
+	want := []string{"each agent has 1 core and 1 GB of memory: --cpus and --memory ask for more", "nodes begin one by one, as there is room: with Kueue, --target-arg queue=NAME starts all or none"}
+	if !slices.Equal(o.Notes, want) {
+		t.Errorf("the notes are %q", o.Notes)
+	}
+	if _, err := x.Offer(t.Context(), driver.Needs{Agents: 1, Args: []string{"queu=x"}}); fault.KindOf(err) != fault.Invalid {
+		t.Errorf("of an option that is unknown: %v", err)
+	}
 	x.fake.Refuse(func(string, string) *kubetest.Refusal { return &kubetest.Refusal{Code: 500} })
 	if _, err := x.Offer(t.Context(), driver.Needs{Agents: 1}); fault.KindOf(err) != fault.Lost {
 		t.Errorf("of a server that fails: %v", err)
@@ -582,21 +601,6 @@ func TestTheKindsOfNodesAreOffered(t *testing.T) {
 		if x.check(err); len(o.Choices) != 1 || o.Choices[0] != want {
 			t.Errorf("%+v, want %+v", o.Choices, want)
 		}
-	}
-}
-
-func TestAProgramThatCannotBeSentIsRefused(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "large")
-	large := make([]byte, (mostParts+1)*partBytes)
-	rand.Read(large)
-	if err := os.WriteFile(path, large, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, err := (&program{path: path}).compress()
-	refusedWith(t, err, fault.Invalid, "start agents: the program is too large for a namespace", "Use an image of the agent: --target-arg agent-image=REF.")
-	_, err = findProgram(t.TempDir())
-	if err == nil || !strings.HasPrefix(err.Error(), "start agents: read /") {
-		t.Errorf("%v", err)
 	}
 }
 

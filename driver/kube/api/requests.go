@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -17,18 +18,18 @@ const (
 	Events         = "events"
 	ResourceQuotas = "resourcequotas"
 	LimitRanges    = "limitranges"
+	LocalQueues    = "localqueues" // of Kueue, where it is installed
 )
+
+// groups are the paths of the resources that are not in the core group.
+var groups = map[string]string{Jobs: "/apis/batch/v1", LocalQueues: "/apis/kueue.x-k8s.io/v1beta1"}
 
 // page is how many objects of a list are read at once.
 const page = 500
 
 // path is that of a resource in a namespace; "" as the name means all of them.
 func path(resource, namespace, name string) string {
-	group := "/api/v1"
-	if resource == Jobs {
-		group = "/apis/batch/v1"
-	}
-	p := group + "/namespaces/" + url.PathEscape(namespace) + "/" + resource
+	p := cmp.Or(groups[resource], "/api/v1") + "/namespaces/" + url.PathEscape(namespace) + "/" + resource
 	if name != "" {
 		p += "/" + url.PathEscape(name)
 	}

@@ -22,6 +22,7 @@ func (s *Server) reconcile() {
 	if s.closed {
 		return
 	}
+	s.collectGarbage()
 	for key, jobs := range s.objects {
 		if resource, namespace, _ := strings.Cut(key, "/"); resource == "jobs" {
 			for _, j := range jobs {
@@ -30,6 +31,25 @@ func (s *Server) reconcile() {
 		}
 	}
 	s.refreshVolumes()
+}
+
+// collectGarbage takes away what was made with owners that are gone by then.
+func (s *Server) collectGarbage() {
+	there := map[string]bool{}
+	for _, held := range s.objects {
+		for _, o := range held {
+			there[text(o, "metadata", "uid")] = true
+		}
+	}
+	for key, held := range s.objects {
+		resource, namespace, _ := strings.Cut(key, "/")
+		for name, o := range held {
+			owners, _ := o["metadata"].(Object)["ownerReferences"].([]any)
+			if len(owners) > 0 && !slices.ContainsFunc(owners, func(o any) bool { return there[text(o.(Object), "uid")] }) {
+				s.drop(resource, namespace, name)
+			}
+		}
+	}
 }
 
 // count is what became of the pods of one index.

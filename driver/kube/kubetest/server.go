@@ -310,6 +310,8 @@ func (s *Server) handle(r *http.Request, a address) (Object, *Refusal) {
 		return s.patch(a, body, r.Header.Get("Content-Type"))
 	case r.Method == http.MethodDelete:
 		return s.remove(a, body)
+	case a.resource == "localqueues" && s.objects["localqueues/"+a.namespace] == nil: // no Kueue
+		return nil, &Refusal{Code: http.StatusNotFound, Reason: "NotFound", Message: "the server could not find the requested resource"}
 	case a.name != "":
 		o := s.objects[a.resource+"/"+a.namespace][a.name]
 		if o == nil {
@@ -355,6 +357,9 @@ func selected(o Object, selector string) bool {
 // create makes an object, unless it is a trial.
 func (s *Server) create(a address, o Object, trial bool) (Object, *Refusal) {
 	a.name = text(o, "metadata", "name")
+	if a.namespace != theNamespace {
+		return nil, &Refusal{Code: http.StatusNotFound, Reason: "NotFound", Message: fmt.Sprintf("namespaces %q not found", a.namespace)}
+	}
 	if s.objects[a.resource+"/"+a.namespace][a.name] != nil {
 		return nil, conflict(a)
 	}
@@ -368,6 +373,9 @@ func (s *Server) create(a address, o Object, trial bool) (Object, *Refusal) {
 	o[warnings] = s.knobs.warnings
 	return o, nil
 }
+
+// theNamespace is the only one.
+const theNamespace = "train"
 
 // warnings is the key under which an answer has what goes into its headers.
 const warnings = "_warnings"

@@ -92,6 +92,9 @@ func useLines(p *drover.Plan) (lines []string) {
 	}
 	lines = append(lines, saidLines(p.Said)...)
 	lines = append(lines, placementLines(p)...)
+	for _, note := range p.Offer.Notes {
+		lines = append(lines, "note     "+terminal.PlainText(note))
+	}
 	for _, in := range p.Spec.Inputs {
 		lines = append(lines, fmt.Sprintf("input    %s from %s", in.Name, in.Path))
 	}

@@ -1,0 +1,76 @@
+package main_test
+
+import (
+	"maps"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/drover-run/drover/driver/kube/kubetest"
+	"github.com/drover-run/drover/store/s3/s3test"
+)
+
+// Scripts with Kubernetes as their target, each with a cluster of its own: a fake, of which pods are
+// processes of this machine. What a real cluster does is asked by make test-kube.
+func TestScriptsOnAFakeOfKubernetes(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "kube", "*.txt"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("there are no scripts", err)
+	}
+	facts := httptest.NewServer(&s3test.Server{Bucket: "facts"})
+	t.Cleanup(facts.Close)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			fake := kubetest.New(t)
+			own := maps.Clone(commands)
+			own["cluster"] = func(ts *testscript.TestScript, neg bool, args []string) { changeCluster(ts, fake, neg, args) }
+			testscript.Run(t, testscript.Params{
+				Files: []string{file}, Cmds: own, RequireExplicitExec: true,
+				Setup: func(env *testscript.Env) error {
+					if err := setUp(env); err != nil {
+						return err
+					}
+					for name, value := range map[string]string{
+						"KUBECONFIG": fake.Kubeconfig(t), "APISERVER": fake.URL(), "DROVER_ON": "kube",
+						"DROVER_STORE": "s3://facts/" + filepath.Base(file), "AWS_ENDPOINT_URL": facts.URL,
+						"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true",
+					} {
+						env.Setenv(name, value)
+					}
+					return nil
+				},
+			})
+		})
+	}
+}
+
+// changeCluster changes a script's cluster:
+//
+//	cluster old               it is Kubernetes 1.28
+//	cluster hold              no pod is scheduled
+//	cluster deny VERB KIND    the user may not do that
+//	cluster quota NAME VALUE  what the namespace may use in all, such as requests.cpu 3
+//	cluster empty KIND        fails unless no object of the kind is there
+func changeCluster(ts *testscript.TestScript, fake *kubetest.Server, neg bool, args []string) {
+	need(ts, neg, args, 1, "cluster WHAT...")
+	switch what := strings.Join(args[:1], ""); {
+	case what == "old":
+		fake.Age()
+	case what == "hold":
+		fake.Hold()
+	case what == "deny" && len(args) == 3:
+		fake.Deny(args[1], args[2])
+	case what == "quota" && len(args) == 3:
+		fake.Put("resourcequotas", "train", kubetest.Object{"metadata": kubetest.Object{"name": "compute"}, "status": kubetest.Object{"hard": kubetest.Object{args[1]: args[2]}}})
+	case what == "empty" && len(args) == 2:
+		if left := fake.Objects(args[1]); len(left) > 0 {
+			ts.Fatalf("there are %d %s: %v", len(left), args[1], left)
+		}
+	default:
+		ts.Fatalf("cluster: %q is not known", args)
+	}
+}
