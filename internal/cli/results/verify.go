@@ -83,7 +83,7 @@ func (a Verify) printVerified(r drover.Verified) {
 			retryCount(r.Extra.Retries), terminal.Count(r.Extra.Interrupted, "interruption"), terminal.Comma(r.Extra.Unexplained))
 		var why []string
 		if r.Losses > 0 {
-			why = append(why, "agents that had taken a chunk were lost "+terminal.Count(r.Losses, "time"))
+			why = append(why, terminal.Count(r.Losses, "chunk")+" had agents that were lost")
 		}
 		if r.Stopped > 0 {
 			why = append(why, terminal.Count(r.Stopped, "run")+" ended when a person stopped agents")
