@@ -116,7 +116,7 @@ func (s *shelf) ship(watch func(report.CopyProgress)) (job.Manifest, error) {
 // 10,000 files of 4 KiB cost as many requests as their bytes need, and an agent that
 // reads them all some forty; a second map sends what has changed.
 func TestSmallFilesOfItemsTravelInPacks(t *testing.T) {
-	const files, size = 10_000, 4 << 10
+	const files, size = 4_000, 4 << 10
 	s := newShelf(t, files, size)
 	m, err := s.ship(nil)
 	s.check(err)
@@ -153,8 +153,8 @@ func TestSmallFilesOfItemsTravelInPacks(t *testing.T) {
 		packs int64
 	}{
 		"nothing": {func() {}, 0},
-		"changed": {func() { s.put("05000.bin", size) }, 1},
-		"more":    {func() { s.put("05000a.bin", size) }, 6},
+		"changed": {func() { s.put("02000.bin", size) }, 1},
+		"more":    {func() { s.put("02000a.bin", size) }, 6},
 		"less":    {func() { s.check(os.Remove(filepath.Join(s.in, "00003.bin"))) }, 6},
 	} {
 		c.do()

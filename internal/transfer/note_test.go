@@ -82,7 +82,7 @@ func holdsObject(t *testing.T, s *store.Store, key, want string) {
 func TestAPutThatWasEndedGoesOnInsideTheFile(t *testing.T) {
 	srv, s := server(t)
 	b := braked(srv)
-	body := noise(48 << 20) // six parts of 8 MiB
+	body := noise(32 << 20) // four parts of 8 MiB
 	dir := write(t, t.TempDir(), map[string]string{"big": body})
 	file, notes := filepath.Join(dir, "big"), filepath.Join(t.TempDir(), "state", "uploads")
 

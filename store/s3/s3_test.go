@@ -67,7 +67,7 @@ func TestBucketKeepsEveryPromise(t *testing.T) {
 			storetest.Run(t, handles)
 			storetest.RunPieces(t, handles)
 			if url != "s3://facts" { // once: it takes long
-				storetest.RunResumes(t, handles, 1<<20, storetest.MostResumed)
+				storetest.RunResumes(t, handles, 1<<20, 28<<20)
 			}
 		})
 	}

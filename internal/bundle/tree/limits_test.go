@@ -292,7 +292,7 @@ func live() int64 {
 
 // Not parallel: it measures the heap.
 func TestTheMemoryOfAListIsBounded(t *testing.T) {
-	const n = 200_000
+	const n = 40_000
 	var tree Tree
 	for i := range n {
 		tree.Files = append(tree.Files, File{Path: fmt.Sprintf("outputs/of/a/program/%03d/file-number-%07d.json", i/1000, i), Size: 1, Mode: 0o644, SHA256: store.Digest(fmt.Sprintf("%064x", i)), Time: 1})
@@ -306,7 +306,7 @@ func TestTheMemoryOfAListIsBounded(t *testing.T) {
 	// While the list is stored: one entry at a time.
 	var during int64
 	before := live()
-	sink := &watching{Blobs: hashOnly{}, at: 10 << 20, do: func() { during = live() - before }}
+	sink := &watching{Blobs: hashOnly{}, at: 2 << 20, do: func() { during = live() - before }}
 	if _, err := PutTree(t.Context(), sink, tree); err != nil {
 		t.Fatal(err)
 	}
@@ -349,7 +349,7 @@ func (w *watching) PutBlob(ctx context.Context, body io.ReadSeeker) (store.Diges
 
 // Not parallel: it measures the heap.
 func TestTheMemoryOfASaveIsBounded(t *testing.T) {
-	const n = 20_000
+	const n = 8_000
 	dir := t.TempDir()
 	for i := range n {
 		bundletest.WriteFiles(t, dir, map[string]string{fmt.Sprintf("%03d/file-number-%07d.json", i/1000, i): "x"})
