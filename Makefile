@@ -38,7 +38,7 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build programs demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real test-kube bench bench-peers scale scale-real chaos chaos-net fuzz pictures clean
+.PHONY: help build programs demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real test-kube bench bench-kube bench-peers scale scale-real chaos chaos-net fuzz pictures clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -184,6 +184,9 @@ test-kube: ## the tests on a real Kubernetes: needs root, openssl, busybox-stati
 
 bench: build ## time whole commands beside their peers; BENCH=regexp ROUNDS=n BENCHFLAGS='-items 200'
 	$(GO) run ./bench -drover bin/drover -python $(PYTHON) -run '$(BENCH)' -rounds $(ROUNDS) $(BENCHFLAGS)
+
+bench-kube: build ## time drover beside bare Jobs on a real Kubernetes of this machine; needs what test-kube does
+	bash driver/kube/testdata/cluster/bench.sh bin/drover
 
 # 350 MB, and never made by a test: without them bench says what it did not measure
 bench-peers: ## Ray, Dask and HyperQueue from the package index, for bench to measure beside

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,11 +34,10 @@ func realCluster(t *testing.T) cluster {
 	run(t, "testdata/cluster/kube.sh", "build", filepath.Dir(c.program))
 	t.Cleanup(func() { run(t, "testdata/cluster/kube.sh", "down", c.dir) })
 	run(t, "testdata/cluster/kube.sh", "up", c.dir, c.program)
-	run(t, "testdata/cluster/kube.sh", "node", c.dir, c.program, "node-1")
-	for _, image := range []string{"pause", "busybox"} {
+	for _, image := range images {
 		run(t, "testdata/cluster/images.sh", image, filepath.Join(c.dir, image+".tar"))
-		run(t, "testdata/cluster/kube.sh", "load", c.dir, "node-1", filepath.Join(c.dir, image+".tar"))
 	}
+	c.addNode(t, 0, "node-1")
 	err = os.Mkdir(c.marks, 0o777)
 	if err == nil {
 		err = os.Chmod(c.marks, 0o777) // agents run as another user
@@ -72,6 +72,18 @@ func realCluster(t *testing.T) cluster {
 	}
 	t.Setenv("KUBECONFIG", config)
 	return c
+}
+
+// images are those that nodes have.
+var images = []string{"pause", "busybox"}
+
+// addNode starts a node, of which each has another number.
+func (c cluster) addNode(t *testing.T, number int, name string) {
+	t.Helper()
+	run(t, "testdata/cluster/kube.sh", "node", c.dir, c.program, name, strconv.Itoa(number))
+	for _, image := range images {
+		run(t, "testdata/cluster/kube.sh", "load", c.dir, name, filepath.Join(c.dir, image+".tar"))
+	}
 }
 
 // kubectl runs kubectl as the cluster's administrator, and gives its output.

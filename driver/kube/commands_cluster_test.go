@@ -132,15 +132,23 @@ func (s shell) pods(t *testing.T, phase string) []string {
 	return strings.Fields(s.kubectl(t, args...))
 }
 
-// status is drover status --json of the newest job.
-func (s shell) status(t *testing.T) (st struct {
+// jobStatus is what the tests read of drover status --json.
+type jobStatus struct {
 	ID            string
 	State         string
 	Interruptions int
 	Items         struct{ Items, Succeeded, Failed int }
-}) {
+}
+
+// status is that of the newest job.
+func (s shell) status(t *testing.T) jobStatus {
 	t.Helper()
-	if err := json.Unmarshal([]byte(s.output(t, "", "status", "last", "--json")), &st); err != nil {
+	return s.statusOf(t, "last")
+}
+
+func (s shell) statusOf(t *testing.T, id string) (st jobStatus) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(s.output(t, "", "status", id, "--json")), &st); err != nil {
 		t.Fatal(err)
 	}
 	return st
@@ -194,6 +202,7 @@ func (s shell) keepsPromises(t *testing.T) {
 		{"a Job that was deleted goes on by resume", s.resumesDeleted},
 		{"an image that is not there is said", s.saysNoImage},
 		{"a right that is lacking is named", s.namesRights},
+		{"a machine that loses its power is replaced", s.losesPower},
 		{"down leaves nothing", s.goesDown},
 	} {
 		if !t.Run(promise.name, promise.keep) { // and nothing of it disturbs the next one
@@ -239,6 +248,51 @@ func (s shell) mapsThroughTrouble(t *testing.T) {
 	s.output(t, "", "gc", "--yes") // as no command was attached that would have taken the Job away
 	s.until(t, "gc takes the Job away", func() bool { return len(s.pods(t, "")) == 0 })
 	t.Logf("10,000 items in %s with an eviction, a kill and a drained node: %+v\n%s", time.Since(begun).Round(time.Second), st.Items, verified)
+}
+
+// losesPower has two maps on machines that go without a word. The command that follows the first has it
+// finished elsewhere; the other, which no command follows, goes on when the administrator deletes the
+// Node.
+func (s shell) losesPower(t *testing.T) {
+	s.addNode(t, 1, "node-2")
+	s.addNode(t, 2, "node-3")
+	items := func(task string, more ...string) []string {
+		return append(append(small("map", "-t", task, "--workers", "1", "--slots", "1", "--grace", "1s", "--from", "1-20"), more...), "--", "./work.sh", "{}")
+	}
+	isAtWork := func(task string) func() bool {
+		return func() bool { return s.statusOf(t, "project/"+task).Items.Succeeded > 1 }
+	}
+	const work = `sleep 1; echo "$1"`
+	s.kubectl(t, "cordon", "node-1", "node-3")
+	_, end := s.begin(t, work, items("followed")...)
+	s.until(t, "the first is at work", func() bool { return len(s.pods(t, "Running")) == 1 })
+	s.kubectl(t, "uncordon", "node-3")
+	s.kubectl(t, "cordon", "node-2")
+	s.output(t, work, items("alone", "--detach")...)
+	s.until(t, "the other is at work", isAtWork("alone"))
+	s.until(t, "the first has results", isAtWork("followed"))
+	for _, node := range []string{"node-2", "node-3"} {
+		run(t, "testdata/cluster/kube.sh", "powercut", s.dir, node)
+	}
+	s.kubectl(t, "uncordon", "node-1")
+	s.kubectl(t, "delete", "node", "node-3")
+	cut := time.Now()
+
+	if out, err := end(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	t.Logf("finished elsewhere %s after the power was cut", time.Since(cut).Round(time.Second))
+	s.until(t, "the other map ends", func() bool { return s.statusOf(t, "project/alone").State == "SUCCEEDED" })
+	t.Logf("the one without a command ended %s after the power was cut", time.Since(cut).Round(time.Second))
+	for _, task := range []string{"alone", "followed"} {
+		st := s.statusOf(t, "project/"+task)
+		if st.Items.Succeeded != 20 || st.Items.Failed != 0 {
+			t.Errorf("%+v", st)
+		}
+		t.Log(s.output(t, "", "verify", st.ID))
+	}
+	s.kubectl(t, "delete", "node", "node-2")
+	s.output(t, "", "gc", "--yes")
 }
 
 // small are the options of an agent that takes little of the machine.

@@ -89,6 +89,11 @@ func TestAPodOfASilentNodeIsTaken(t *testing.T) {
 	if m := (view{}).judge(p); m.State != driver.Taken || m.Reason != "node node-1 is silent since 10:31" {
 		t.Errorf("%+v", m)
 	}
+	v := attempts(t, [3]string{"0", "", running})
+	v.pods[0].Metadata.DeletionTimestamp = p.Metadata.DeletionTimestamp
+	if all := v.members(driver.Handle{}); len(all) != 1 || all[0].State != driver.Taken {
+		t.Errorf("Kubernetes starts no other before the Node is deleted: %+v", all)
+	}
 	p.Metadata.DeletionTimestamp = time.Now().Add(time.Hour)
 	if m := (view{}).judge(p); m.State != driver.Running || m.Reason != "its pod is to go" {
 		t.Errorf("%+v", m)

@@ -196,13 +196,16 @@ func attempt(p api.Pod) (n, ignored int) {
 func (v view) membersOf(h driver.Handle, i int, pods []api.Pod, completed, failed bool) (all []driver.Member) {
 	agents := v.job.Spec.Completions
 	byAttempt := map[int]driver.Member{}
-	newest, ignored := -1, 0
+	newest, ignored, silent := -1, 0, false
 	slices.SortFunc(pods, func(a, b api.Pod) int { return a.Metadata.CreationTimestamp.Compare(b.Metadata.CreationTimestamp) })
 	for _, p := range pods { // of two with the same number, as after a suspension, the newer one stands
 		n, ign := attempt(p)
 		m := v.judge(p)
 		m.Index, m.Enter = pod.Number(i, agents, n), v.enter(h, p, m, pod.Number(i, agents, n))
 		byAttempt[n] = m
+		if n >= newest {
+			silent = !m.State.Alive() && (p.Status.Phase == "Pending" || p.Status.Phase == "Running") && containerOf(p.Status.ContainerStatuses, agentContainer).State.Terminated == nil
+		}
 		newest, ignored = max(newest, n), max(ignored, ign)
 	}
 	gone := func(n int, m driver.Member) driver.Member { m.Index, m.Code = pod.Number(i, agents, n), -1; return m }
@@ -230,7 +233,7 @@ func (v view) membersOf(h driver.Handle, i int, pods []api.Pod, completed, faile
 	}
 	last := byAttempt[newest]
 	all = append(all, last)
-	if v.replaces(last, completed || failed) {
+	if !silent && v.replaces(last, completed || failed) { // in the place of a silent one only when its Node is deleted
 		all = append(all, gone(newest+1, driver.Member{State: driver.Waiting, Reason: "Kubernetes starts another pod in its place"}))
 	}
 	return all

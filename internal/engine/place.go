@@ -321,7 +321,7 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		return err
 	}
 	if unknown != "" {
-		made.Line += ", which this machine has not found: " + unknown
+		made.Line += ", which this machine may not see: " + unknown
 	}
 	p.Image = Image{PlannedImage: report.PlannedImage{Reference: made.Reference, Why: made.Line}, Built: made.Digest}
 	if made.Recipe != nil {

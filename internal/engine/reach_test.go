@@ -147,7 +147,7 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 		why, hint string
 	}{
 		"of a registry":              {container: job.Container{Image: "ghcr.io/me/x:1"}, line: "ghcr.io/me/x:1"},
-		"of another's":               {container: job.Container{Image: "ghcr.io/me/private:1"}, line: "ghcr.io/me/private:1, which this machine has not found: look up image ghcr.io/me/private:1: the registry refused: denied"},
+		"of another's":               {container: job.Container{Image: "ghcr.io/me/private:1"}, line: "ghcr.io/me/private:1, which this machine may not see: look up image ghcr.io/me/private:1: the registry refused: denied"},
 		"of no registry":             {container: job.Container{Image: "ghcr.io/me/x:2"}, why: "place job on mem: look up image ghcr.io/me/x:2: the registry has no such image", hint: "Check --image: its name and its tag."},
 		"not asked":                  {container: job.Container{Image: "ghcr.io/me/x:2"}, attached: true},
 		"of Docker Hub":              {container: job.Container{Image: "python:3.12-slim"}, registry: registry},

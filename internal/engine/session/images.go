@@ -30,7 +30,7 @@ const lookUpTime = 5 * time.Second
 
 // CheckImage refuses an image that lies in no registry, for a target that pulls images from
 // registries. An image that is built for a target with a registry is pushed there. unknown says why
-// this machine cannot tell whether the registry has it; "": it has, or was not asked.
+// this machine may not know whether the registry has it; "": it has, or did not answer.
 func (i Images) CheckImage(ctx context.Context, p driver.Properties, on string, made *image.Plan) (unknown string, err error) {
 	switch {
 	case !p.Pulls:
@@ -49,7 +49,7 @@ func (i Images) CheckImage(ctx context.Context, p driver.Properties, on string, 
 	switch err := i.LookUp(ctx, made.Reference); {
 	case fault.KindOf(err) == fault.Missing:
 		return "", fault.Wrap(err, fault.Invalid, "Check `--image`: its name and its tag.", "place job on %s", on)
-	case err != nil: // the target's machines may have a login, or a network, that this one has not
+	case fault.KindOf(err) == fault.Denied: // the target's machines may have a login that this one has not
 		return err.Error(), nil
 	}
 	return "", nil

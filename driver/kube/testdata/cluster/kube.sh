@@ -3,7 +3,8 @@
 #
 #   kube.sh build OUT                 OUT/hyperkube: etcd, apiserver, controller-manager, scheduler, kubelet, kubectl in one program
 #   kube.sh up DIR BIN [PORT]         control plane on loopback and this machine's address; prints the admin kubeconfig's path
-#   kube.sh node DIR BIN NAME         one real node: a containerd of its own, a kubelet, pods on a bridge 10.88.0.0/16
+#   kube.sh node DIR BIN NAME [N]     one real node: a containerd of its own, a kubelet, pods on a bridge 10.88.0.0/16; N (0): one for each node
+#   kube.sh powercut DIR NAME         ends all processes of a node at once: none of them tells the API server
 #   kube.sh load DIR NAME TAR...      images (docker archives, image.py makes them) into that node
 #   kube.sh nodedown DIR NAME
 #   kube.sh down DIR
@@ -97,14 +98,20 @@ up() {
 }
 
 node() {
-	local D B NAME N
-	D=$(cd "$1" && pwd) B=$2 NAME=$3
+	local D B NAME N NUMBER ROOT c
+	D=$(cd "$1" && pwd) B=$2 NAME=$3 NUMBER=${4:-0}
 	N=$D/node-$NAME
+	ROOT=/
+	if [ "$NUMBER" -gt 0 ]; then # a kubelet ends what it does not know below its cgroup
+		ROOT=/drover-$NAME
+		for c in /sys/fs/cgroup /sys/fs/cgroup/*; do [ -f "$c/cgroup.procs" ] && [ "$(basename "$c")" != "drover-$NAME" ] && mkdir -p "$c$ROOT"; done
+		[ ! -f "/sys/fs/cgroup$ROOT/cgroup.subtree_control" ] || echo "+cpu +memory +pids" >"/sys/fs/cgroup$ROOT/cgroup.subtree_control"
+	fi
 	mkdir -p "$N"/{containerd,run,cni,kubelet,podlogs}
 	cat >"$N/cni/10-bridge.conflist" <<-J
 		{"cniVersion":"0.4.0","name":"drover","plugins":[
 		 {"type":"bridge","bridge":"cni-drover","isGateway":true,"ipMasq":true,"hairpinMode":true,
-		  "ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/16"}]],"routes":[{"dst":"0.0.0.0/0"}],"dataDir":"$N/ipam"}},
+		  "ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/16"}]],"routes":[{"dst":"0.0.0.0/0"}],"dataDir":"$D/ipam"}},
 		 {"type":"portmap","capabilities":{"portMappings":true}}]}
 	J
 	# restrict_oom_score_adj: a machine without CAP_SYS_RESOURCE may not lower it, and runc then dies with a misleading word
@@ -137,7 +144,7 @@ node() {
 		authorization: {mode: AlwaysAllow}
 		oomScoreAdj: 0
 		cgroupDriver: cgroupfs
-		cgroupRoot: /
+		cgroupRoot: $ROOT
 		enforceNodeAllocatable: []
 		failCgroupV1: false
 		failSwapOn: false
@@ -152,8 +159,8 @@ node() {
 		syncFrequency: ${KUBELET_SYNC:-1m}
 		nodeStatusUpdateFrequency: 5s
 		localStorageCapacityIsolation: false
-		port: 10250
-		healthzPort: 10248
+		port: $((10250 + 10 * NUMBER))
+		healthzPort: $((10248 + 10 * NUMBER))
 	Y
 	start "$D" "kubelet-$NAME" "$B" kubelet --config "$N/kubelet.yaml" --kubeconfig "$D/admin.kubeconfig" --root-dir "$N/kubelet" --hostname-override "$NAME" --node-labels=type=real
 	# shellcheck disable=SC2016
@@ -168,6 +175,16 @@ load() {
 	local N=$1/node-$2
 	shift 2
 	for tar in "$@"; do ctr -a "$N/containerd.sock" -n k8s.io images import "$tar" >/dev/null; done
+}
+
+powercut() {
+	local N=$1/node-$2 pid
+	for pid in "kubelet-$2" "containerd-$2"; do kill -9 "$(cat "$1/run/$pid.pid")"; done
+	# the shims, and what is below them
+	for pid in $(pgrep -f -- "-address $N/containerd.sock"); do
+		pgrep -P "$pid" | xargs -r kill -9
+		kill -9 "$pid" || true
+	done
 }
 
 nodedown() {
@@ -187,7 +204,7 @@ nodedown() {
 	iptables -D FORWARD -s 10.88.0.0/16 -j ACCEPT 2>/dev/null || true
 	iptables -D FORWARD -d 10.88.0.0/16 -j ACCEPT 2>/dev/null || true
 	# the shims end with their tasks; cgroups of pods stay empty behind
-	for c in /sys/fs/cgroup/*/kubepods /sys/fs/cgroup/kubepods; do [ -d "$c" ] && find "$c" -depth -type d -exec rmdir {} + 2>/dev/null; done || true
+	for c in /sys/fs/cgroup/*/kubepods /sys/fs/cgroup/kubepods "/sys/fs/cgroup/drover-$2" /sys/fs/cgroup/*/"drover-$2"; do [ -d "$c" ] && find "$c" -depth -type d -exec rmdir {} + 2>/dev/null; done || true
 }
 
 down() {
@@ -198,6 +215,6 @@ down() {
 }
 
 case ${1-} in
-build | up | node | load | nodedown | down) "$@" ;;
-*) sed -n '2,12p' "$0" >&2; exit 2 ;;
+build | up | node | load | powercut | nodedown | down) "$@" ;;
+*) sed -n '2,13p' "$0" >&2; exit 2 ;;
 esac
