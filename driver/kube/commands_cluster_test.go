@@ -499,6 +499,12 @@ func (s shell) namesRights(t *testing.T) {
 		}
 		s.kubectl(t, "apply", "-f", file)
 	}
+	for _, beyond := range beyondRole {
+		out, _ := exec.Command(s.program, "kubectl", "--kubeconfig", os.Getenv("KUBECONFIG"), "auth", "can-i", beyond.verb, beyond.resource).Output() // status 1 says no
+		if answer := strings.TrimSpace(string(out)); answer != "no" {
+			t.Errorf("may the user %s %s? %q", beyond.verb, beyond.resource, answer)
+		}
+	}
 	defer put(role)
 	for _, r := range rights {
 		before := fmt.Sprintf("resources: [%s], verbs: [%s]", r.resource, strings.Join(r.verbs, ", "))
@@ -511,7 +517,15 @@ func (s shell) namesRights(t *testing.T) {
 			})
 		}
 	}
+}
 
+// beyondRole is what drover's Role does not grant.
+var beyondRole = []struct{ verb, resource string }{
+	{"get", "secrets"}, {"list", "secrets"}, {"watch", "secrets"}, {"delete", "secrets"}, {"update", "secrets"},
+	{"list", "configmaps"}, {"watch", "configmaps"}, {"delete", "configmaps"}, {"update", "configmaps"},
+	{"create", "pods"}, {"delete", "pods"}, {"update", "pods"}, {"get", "pods/log"}, {"create", "pods/eviction"}, {"create", "pods/portforward"}, {"patch", "pods/status"},
+	{"update", "jobs"}, {"watch", "jobs"}, {"deletecollection", "jobs"}, {"patch", "jobs/status"}, {"create", "cronjobs"}, {"create", "deployments"}, {"create", "services"},
+	{"create", "serviceaccounts/token"}, {"create", "roles"}, {"create", "rolebindings"}, {"delete", "resourcequotas"}, {"create", "events"}, {"list", "namespaces"}, {"create", "customresourcedefinitions"},
 }
 
 func (s shell) goesDown(t *testing.T) {

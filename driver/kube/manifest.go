@@ -28,6 +28,8 @@ const (
 	labelRemove    = "drover.run/remove"  // the placement goes once nothing of it runs
 	annotationTag  = "drover.run/tag-"    // and a tag's name
 	annotationRead = "drover.run/touched" // changed to have kubelets read the ConfigMap
+	// annotationStarting is on a Job that has no pods yet, as what they wait for is still being sent
+	annotationStarting = "drover.run/starting"
 )
 
 // What a pod gets where the job does not say it. Namespaces with a quota refuse pods without.
@@ -105,19 +107,26 @@ func (p placed) shm() int64 {
 	return max(p.memory()/2, 64<<20)
 }
 
-// job is the Job of a placement.
+// job is the Job of a placement. It has no pods at first: a kubelet that does not find what a pod
+// mounts looks again after half a second, one second, two. A Job for Kueue, which holds the pods
+// back itself, has them from the beginning, as Kueue counts them.
 func (p placed) job() object {
-	n := p.request.Agents
+	n, parallelism := p.request.Agents, 0
 	template := object{"metadata": object{"labels": labels(p.handle), "annotations": p.podAnnotations()}, "spec": p.podSpec()}
 	annotations := map[string]string{}
 	for name, value := range p.request.Needs.Labels {
 		annotations[annotationTag+name] = value
 	}
+	if p.options.queue != "" {
+		parallelism = n
+	} else {
+		annotations[annotationStarting] = "yes"
+	}
 	return object{
 		"apiVersion": "batch/v1", "kind": "Job",
 		"metadata": object{"name": objectName(p.handle), "labels": p.jobLabels(), "annotations": annotations},
 		"spec": object{
-			"completions": n, "parallelism": n, "completionMode": "Indexed",
+			"completions": n, "parallelism": parallelism, "completionMode": "Indexed",
 			"backoffLimitPerIndex": mostReplaced,
 			"podReplacementPolicy": "Failed",
 			"podFailurePolicy":     object{"rules": failureRules()},

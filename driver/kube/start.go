@@ -18,9 +18,9 @@ import (
 // mostAgents is the most completions that an Indexed Job may have.
 const mostAgents = 100_000
 
-// Start makes the Job, by a name that only one of several Starts can make, and after it what its
-// pods wait for. A Start that finds the Job makes what is missing, and hands a newer credential to
-// the pods.
+// Start makes the Job, by a name that only one of several Starts can make, after it what its pods
+// wait for, and then the pods. A Start that finds the Job makes what is missing, and hands a newer
+// credential to the pods.
 func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, error) {
 	const doing = "start agents"
 	switch {
@@ -57,9 +57,12 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 			return driver.Handle{}, refused(doing, s, err)
 		}
 	}
-	owner, err := d.ensureJob(ctx, c, s, p)
+	j, err := d.ensureJob(ctx, c, s, p)
 	if err == nil {
-		err = d.complete(ctx, c, s, &p, owner, secrets, credential)
+		err = d.complete(ctx, c, s, &p, ownerOf(j), secrets, credential)
+	}
+	if err == nil && isStarting(j) {
+		err = d.startPods(ctx, c, s, p)
 	}
 	if err != nil {
 		return driver.Handle{}, refused(doing, s, err)
@@ -94,27 +97,36 @@ func (d *Driver) plan(ctx context.Context, c *api.Client, s site, r driver.Reque
 }
 
 // ensureJob makes the Job, or finds the one of its name.
-func (d *Driver) ensureJob(ctx context.Context, c *api.Client, s site, p placed) (owner api.Owner, err error) {
-	var j api.Job
+func (d *Driver) ensureJob(ctx context.Context, c *api.Client, s site, p placed) (j api.Job, err error) {
 	err = c.Create(ctx, api.Jobs, s.namespace, p.job(), &j)
 	if api.IsCode(err, http.StatusConflict) {
 		err = c.Get(ctx, api.Jobs, s.namespace, objectName(p.handle), &j)
 	}
 	if err != nil {
-		return owner, err
+		return j, err
 	}
 	if h, ok := handleOf(s, j.Metadata.Labels); !ok || h != p.handle {
-		return owner, fault.New(fault.Invalid, "Rename or delete it: kubectl delete job "+objectName(p.handle)+".", "start agents: the Job %s is not drover's", objectName(p.handle))
+		return j, fault.New(fault.Invalid, "Rename or delete it: kubectl delete job "+objectName(p.handle)+".", "start agents: the Job %s is not drover's", objectName(p.handle))
 	}
 	if !j.Metadata.DeletionTimestamp.IsZero() {
-		return owner, fault.New(fault.Full, "Type the command again in a moment.", "start agents: the Job %s is just being removed", objectName(p.handle))
+		return j, fault.New(fault.Full, "Type the command again in a moment.", "start agents: the Job %s is just being removed", objectName(p.handle))
 	}
-	return ownerOf(j), nil
+	return j, nil
 }
 
 // ownerOf is a Job as the owner of what goes with it.
 func ownerOf(j api.Job) api.Owner {
 	return api.Owner{APIVersion: "batch/v1", Kind: "Job", Name: j.Metadata.Name, UID: j.Metadata.UID}
+}
+
+// isStarting says whether a Job has no pods yet, as its Start has not come to its end.
+func isStarting(j api.Job) bool { return j.Metadata.Annotations[annotationStarting] != "" }
+
+// startPods has Kubernetes start the pods of a Job for which all is there. After a Stop that came
+// meanwhile they end by its order.
+func (d *Driver) startPods(ctx context.Context, c *api.Client, s site, p placed) error {
+	patch := object{"metadata": object{"annotations": object{annotationStarting: nil}}, "spec": object{"parallelism": p.request.Agents}}
+	return c.Merge(ctx, api.Jobs, s.namespace, objectName(p.handle), patch, nil)
 }
 
 // complete makes what the pods of a Job wait for.

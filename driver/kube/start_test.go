@@ -90,7 +90,7 @@ func TestAStartAsksForFewThings(t *testing.T) {
 	asked := x.asked()
 	h, err := x.Start(t.Context(), x.request())
 	x.check(err)
-	if got, want := strings.Join(asked(), ", "), "POST jobs, POST configmaps, POST secrets"; got != want {
+	if got, want := strings.Join(asked(), ", "), "POST jobs, POST configmaps, POST secrets, PATCH jobs"; got != want {
 		t.Errorf("it asks %s; want %s", got, want)
 	}
 	asked = x.asked()
@@ -111,7 +111,7 @@ func TestTheProgramIsStoredOnceForANamespace(t *testing.T) {
 	r.Placement = 2
 	_, err = x.Start(t.Context(), r)
 	x.check(err)
-	if got, want := strings.Join(asked(), ", "), "GET configmaps, POST jobs, PATCH configmaps, POST configmaps, POST secrets"; got != want {
+	if got, want := strings.Join(asked(), ", "), "GET configmaps, POST jobs, PATCH configmaps, POST configmaps, POST secrets, PATCH jobs"; got != want {
 		t.Errorf("the second Start asks %s; want %s", got, want)
 	}
 	for p := 1; p <= 2; p++ {

@@ -49,16 +49,17 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 	if v.pods, err = api.ListAll[api.Pod](ctx, c, api.Pods, s.namespace, ofPlacement(h)); err != nil {
 		return refused(doing, s, err)
 	}
-	patch, spec := object{}, object{}
+	meta, spec := object{}, object{}
 	if remove {
-		patch["metadata"] = object{"labels": object{labelRemove: "yes"}}
+		meta["labels"] = object{labelRemove: "yes"}
 		spec["ttlSecondsAfterFinished"] = ttlAfterRemove
 	}
 	if !slices.ContainsFunc(v.pods, begins) {
 		spec["parallelism"] = 0 // and no pod that waits is left
+		meta["annotations"] = object{annotationStarting: nil}
 	}
 	if len(spec) > 0 {
-		patch["spec"] = spec
+		patch := object{"metadata": meta, "spec": spec}
 		if err := c.Merge(ctx, api.Jobs, s.namespace, objectName(h), patch, &v.job); err != nil {
 			if api.IsCode(err, http.StatusNotFound) {
 				return nil

@@ -255,6 +255,8 @@ func (v view) unstarted(completed, failed bool) driver.Member {
 	switch {
 	case v.gaveUp() != "":
 		return v.neverUp()
+	case isStarting(v.job) && !v.stop && v.job.Metadata.Labels[labelRemove] == "":
+		return driver.Member{State: driver.Waiting, Reason: "what its pods need is being sent"}
 	case v.stop || v.job.Spec.Parallelism == 0 || v.job.Metadata.Labels[labelRemove] != "":
 		return driver.Member{State: driver.Ended, Reason: "stopped before it began"}
 	case completed:
