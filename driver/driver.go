@@ -199,6 +199,9 @@ type Boot struct {
 	// Programs stores the agent's program for other systems, for a target with machines that
 	// do not see this one. Nil: there is no other program than Binary.
 	Programs Programs
+	// ProgramFile finds the agent's program for another system on this machine, for a target that
+	// sends it itself. Nil: there is no other program than Binary.
+	ProgramFile func(system string) (path string, err error)
 	// Folders are the folders of this machine that an agent beside the command line reads
 	// and writes under their own names, also when it runs in a container: its store, when
 	// that is a folder. They exist.

@@ -60,6 +60,7 @@ type Driver struct {
 	clients map[site]*api.Client
 	views   map[driver.Handle]view // what Status has seen a moment ago
 	watches map[driver.Handle]*watch
+	systems map[string]string // of agents, by systemKey
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -67,7 +68,7 @@ var _ driver.Driver = (*Driver)(nil)
 // New is the driver, with what it must remember in the folder state. The clusters are those of the
 // kubeconfig; New reads nothing and sends nothing.
 func New(state string) *Driver {
-	return &Driver{state: state, clients: map[site]*api.Client{}, views: map[driver.Handle]view{}, watches: map[driver.Handle]*watch{}}
+	return &Driver{state: state, clients: map[site]*api.Client{}, views: map[driver.Handle]view{}, watches: map[driver.Handle]*watch{}, systems: map[string]string{}}
 }
 
 // dial gives a client for what a target's detail means now.

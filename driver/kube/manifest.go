@@ -186,7 +186,7 @@ func (p placed) podSpec() object {
 		"automountServiceAccountToken":  false,
 		"enableServiceLinks":            false,
 		"securityContext":               p.podSecurity(),
-		"nodeSelector":                  map[string]string{"kubernetes.io/os": p.program.OS(), "kubernetes.io/arch": p.program.Arch()},
+		"nodeSelector":                  p.nodeSelector(),
 		"tolerations":                   p.allTolerations(),
 		"volumes":                       p.volumes(),
 		"initContainers":                []object{p.initContainer()},
@@ -211,6 +211,14 @@ func (p placed) podSpec() object {
 		spec["imagePullSecrets"] = all
 	}
 	return spec
+}
+
+// nodeSelector keeps pods to the nodes that can run the agent's program. Images of it may be for several.
+func (p placed) nodeSelector() map[string]string {
+	if p.options.agentImage != "" {
+		return map[string]string{"kubernetes.io/os": "linux"}
+	}
+	return map[string]string{"kubernetes.io/os": p.program.OS(), "kubernetes.io/arch": p.program.Arch()}
 }
 
 // podSecurity is what a namespace that enforces "restricted" asks for.

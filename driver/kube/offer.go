@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -58,6 +57,12 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		o.Fits, o.Choices = true, m.Choices(n, defaultCores)
 		return o, nil
 	}
+	if typed.agentImage == "" {
+		p.program = program.Program{Digest: strings.Repeat("0", 64), System: d.noteSystem(s, n, m), Parts: 1}
+		if p.program.System != thisSystem {
+			o.System = p.program.System
+		}
+	}
 	err = p.check(m)
 	var warnings []string
 	if err == nil {
@@ -109,9 +114,6 @@ func (p *placed) check(m nodes.Cluster) (err error) {
 		return fault.New(fault.Invalid, "Ask for at most 100,000.", "a Job has no more than 100,000 agents")
 	case n.CPUs > mostCores, n.Memory > mostMemory, n.GPUs > mostGPUs:
 		return fault.New(fault.Full, "Ask for less.", "no machine has so much")
-	case p.options.agentImage == "" && runtime.GOOS != "linux":
-		return fault.New(fault.Full, "Push an image of the agent, and name it: `--target-arg agent-image=REF`; docs/how-to/kube.md has the command.",
-			"pods need drover for Linux, and this is that for "+runtime.GOOS)
 	case p.options.agentImage == "" && p.request.Agents > program.MostAgents:
 		return fault.New(fault.Full, "Push an image of the agent, and name it: `--target-arg agent-image=REF`; docs/how-to/kube.md has the command.",
 			"%d agents need an image of the agent: without one each node reads the program from the API server", p.request.Agents)
@@ -119,7 +121,6 @@ func (p *placed) check(m nodes.Cluster) (err error) {
 	if p.image, err = n.Place.ImageOrPython(); err != nil {
 		return err
 	}
-	p.program = program.Program{Digest: strings.Repeat("0", 64), System: "linux/" + runtime.GOARCH, Parts: 1}
 	if (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) && !m.HasSpot() {
 		return fault.New(fault.Full, "Leave `--spot` out.", "no node of the cluster is spot capacity")
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/nodes"
 	"github.com/drover-run/drover/driver/kube/pod"
-	"github.com/drover-run/drover/driver/kube/program"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
@@ -83,14 +82,19 @@ func (d *Driver) plan(ctx context.Context, c *api.Client, s site, r driver.Reque
 	if p.image, err = r.Needs.Place.ImageOrPython(); err != nil {
 		return p, err
 	}
-	if p.program, err = program.Find(r.Run.Binary, labelManaged, managedBy); err != nil {
-		return p, err
-	}
+	system, known := d.systemOf(s, r.Needs)
 	var all nodes.Cluster
-	if nodes.AsksFor(r.Needs) {
+	if nodes.AsksFor(r.Needs) || !known && p.options.agentImage == "" {
 		if all, err = nodes.Read(ctx, c); err != nil {
 			return p, err
 		}
+		system = d.noteSystem(s, r.Needs, all)
+	}
+	if p.options.agentImage == "" {
+		p.program, err = findProgram(r.Run, system)
+	}
+	if err != nil {
+		return p, err
 	}
 	p.on, err = all.Select(r.Needs, p.options.nodes)
 	return p, err

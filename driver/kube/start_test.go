@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -276,6 +277,45 @@ func TestADeletedJobsAgentsHaveEnded(t *testing.T) {
 	}
 }
 
+// A laptop of one kind, and nodes of another: the agents' program is that of the nodes.
+func TestAgentsAreForTheNodesProcessor(t *testing.T) {
+	x := newTrial(t)
+	x.fake.Hold()
+	node := func(name, arch string) {
+		x.fake.Put("nodes", "", kubetest.Object{"metadata": kubetest.Object{"name": name, "labels": kubetest.Object{"kubernetes.io/arch": arch}}, "status": kubetest.Object{"allocatable": kubetest.Object{"cpu": "8", "memory": "32Gi"}}})
+	}
+	x.fake.Remove("nodes", "", "node-1")
+	node("a", "s390x")
+	node("b", "riscv64")
+	node("c", "riscv64")
+	needs := driver.Needs{Agents: 1, Place: driver.Place{Image: "busybox:1"}}
+	o, err := x.Offer(t.Context(), needs)
+	if x.check(err); !o.Fits || o.System != "linux/riscv64" {
+		t.Errorf("%+v", o)
+	}
+	r := x.request()
+	r.Needs.Args = nil
+	_, err = x.Start(t.Context(), r)
+	refusedWith(t, err, fault.Missing, "start agents: there is no program for linux/riscv64 here", "Push an image of the agent, and name it: --target-arg agent-image=REF; docs/how-to/kube.md has the command.")
+	var asked string
+	r.Run.ProgramFile = func(system string) (string, error) { asked = system; return x.program, nil }
+	other := New(x.state) // a process that has made no offer asks for the nodes itself
+	other.kubeconfig = x.kubeconfig
+	_, err = other.Start(t.Context(), r)
+	x.check(err)
+	text, err := json.Marshal(x.fake.Objects("pods"))
+	if x.check(err); asked != "linux/riscv64" || !bytes.Contains(text, []byte(`"kubernetes.io/arch":"riscv64"`)) {
+		t.Errorf("asked for %q: %s", asked, text)
+	}
+	if o, err := x.Offer(t.Context(), driver.Needs{Agents: 1, Args: []string{"agent-image=a:1"}, Place: needs.Place}); err != nil || o.System != "" {
+		t.Errorf("with an image of the agent: %+v, %v", o, err)
+	}
+	node("d", runtime.GOARCH)
+	if o, err := x.Offer(t.Context(), needs); err != nil || o.System != "" {
+		t.Errorf("with a node like this machine: %+v, %v", o, err)
+	}
+}
+
 func TestTheShorterOfTwoStopsStands(t *testing.T) {
 	x := newTrial(t)
 	x.fake.Hold()
@@ -471,7 +511,7 @@ func TestWhatIsNotDroversIsLeft(t *testing.T) {
 		t.Errorf("List gives %v, %v", held, err)
 	}
 
-	p, err := program.Find(x.program, labelManaged, managedBy)
+	p, err := program.Find(x.program, thisSystem, labelManaged, managedBy)
 	x.check(err)
 	name = strings.TrimSuffix(p.PartName(0), "-000")
 	x.fake.Put("configmaps", "train", kubetest.Object{"metadata": kubetest.Object{"name": name}, "data": kubetest.Object{"parts": "1"}})

@@ -112,7 +112,7 @@ func (e *Engine) makeBoot(ctx context.Context, d driver.Opened, j job.Job) (b dr
 			return p.File, err
 		}
 	}
-	b.Programs = e.Programs.Stored(e.World.Store)
+	b.Programs, b.ProgramFile = e.Programs.Stored(e.World.Store), e.Programs.Find
 	b.Job, b.Secrets = j.Path().String(), maps.Clone(j.Spec.Secrets)
 	for _, name := range indexes {
 		if _, ok := b.Secrets[name]; !ok && hasVariable(e.Caller.Environ, name) {

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 
@@ -75,9 +74,10 @@ func (p Program) PartName(k int) string { return fmt.Sprintf("%s-%03d", p.name()
 // that of their names.
 func partNumber(k int) string { return fmt.Sprintf("part-%03d", k) }
 
-// Find reads the program on this machine. key and value are the label of all objects of drover's.
-func Find(path, key, value string) (Program, error) {
-	p := Program{path: path, System: "linux/" + runtime.GOARCH, managed: label{key, value}}
+// Find reads a program for a system on this machine. key and value are the label of all objects of
+// drover's.
+func Find(path, system, key, value string) (Program, error) {
+	p := Program{path: path, System: system, managed: label{key, value}}
 	f, err := os.Open(path)
 	if err != nil {
 		return p, fault.Wrap(err, fault.Invalid, "", "start agents")

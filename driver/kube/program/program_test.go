@@ -23,7 +23,7 @@ func TestAProgramThatCannotBeSentIsRefused(t *testing.T) {
 	if fault.KindOf(err) != fault.Invalid || err.Error() != "start agents: the program is too large for a namespace" || fault.Hint(err) != "Use an image of the agent: --target-arg agent-image=REF." {
 		t.Errorf("%v, %q", err, fault.Hint(err))
 	}
-	_, err = Find(t.TempDir(), "", "")
+	_, err = Find(t.TempDir(), "linux/arm64", "", "")
 	if err == nil || !strings.HasPrefix(err.Error(), "start agents: read /") {
 		t.Errorf("%v", err)
 	}

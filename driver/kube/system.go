@@ -1,0 +1,55 @@
+package kube
+
+import (
+	"cmp"
+	"runtime"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/kube/nodes"
+	"github.com/drover-run/drover/driver/kube/program"
+	"github.com/drover-run/drover/fault"
+)
+
+// thisSystem is that of this program.
+const thisSystem = runtime.GOOS + "/" + runtime.GOARCH
+
+// systemKey is where the system of agents with these needs is noted.
+func systemKey(s site, n driver.Needs) string { return s.String() + " " + n.Where.String() }
+
+// noteSystem is the system that agents are for, such as linux/arm64, by the nodes that may be
+// listed. Where none tells, it is this machine's, or from a machine without Linux linux/amd64.
+func (d *Driver) noteSystem(s site, n driver.Needs, m nodes.Cluster) string {
+	arch := m.Arch(runtime.GOARCH, n.Where)
+	if arch == "" && runtime.GOOS != "linux" {
+		arch = "amd64"
+	}
+	system := "linux/" + cmp.Or(arch, runtime.GOARCH)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.systems[systemKey(s, n)] = system
+	return system
+}
+
+// systemOf is the system that noteSystem has found for such agents, if it has.
+func (d *Driver) systemOf(s site, n driver.Needs) (system string, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	system, known = d.systems[systemKey(s, n)]
+	return system, known
+}
+
+// findProgram finds the agent's program for a system on this machine.
+func findProgram(b driver.Boot, system string) (program.Program, error) {
+	path := b.Binary
+	if system != thisSystem {
+		if b.ProgramFile == nil {
+			return program.Program{}, fault.New(fault.Missing, "Push an image of the agent, and name it: `--target-arg agent-image=REF`; docs/how-to/kube.md has the command.",
+				"start agents: there is no program for %s here", system)
+		}
+		var err error
+		if path, err = b.ProgramFile(system); err != nil {
+			return program.Program{}, err
+		}
+	}
+	return program.Find(path, system, labelManaged, managedBy)
+}
