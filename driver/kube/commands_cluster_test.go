@@ -500,7 +500,8 @@ func (s shell) namesRights(t *testing.T) {
 		s.kubectl(t, "apply", "-f", file)
 	}
 	for _, beyond := range beyondRole {
-		out, _ := exec.Command(s.program, "kubectl", "--kubeconfig", os.Getenv("KUBECONFIG"), "auth", "can-i", beyond.verb, beyond.resource).Output() // status 1 says no
+		resource, part, _ := strings.Cut(beyond.resource, "/")
+		out, _ := exec.Command(s.program, "kubectl", "--kubeconfig", os.Getenv("KUBECONFIG"), "auth", "can-i", beyond.verb, resource, "--subresource="+part).Output() // status 1 says no
 		if answer := strings.TrimSpace(string(out)); answer != "no" {
 			t.Errorf("may the user %s %s? %q", beyond.verb, beyond.resource, answer)
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,10 +167,10 @@ func TestAStartThatWasCutOffIsCompleted(t *testing.T) {
 		if n%2 == 0 {
 			r.Needs.Args = nil
 		}
-		left := n
+		var asked atomic.Int64
 		x.fake.Hold()
 		x.fake.Refuse(func(string, string) *kubetest.Refusal {
-			if left--; left < 0 {
+			if asked.Add(1) > int64(n) {
 				return &kubetest.Refusal{Code: 500, Message: "the network is gone"}
 			}
 			return nil
@@ -200,16 +201,17 @@ func TestARemovalThatWasCutOffIsCompleted(t *testing.T) {
 		r.Needs.Args = nil
 		h, err := x.Start(t.Context(), r)
 		x.check(err)
-		left := n / 2
+		var asked atomic.Int64
+		late := func() bool { return asked.Add(1) > int64(n/2) }
 		if n%2 == 0 {
 			x.fake.Refuse(func(string, string) *kubetest.Refusal {
-				if left--; left < 0 {
+				if late() {
 					return &kubetest.Refusal{Code: 500, Message: "the network is gone"}
 				}
 				return nil
 			})
 		} else {
-			x.fake.LoseAnswers(func(string, string) bool { left--; return left < 0 })
+			x.fake.LoseAnswers(func(string, string) bool { return late() })
 		}
 		first := x.Stop(t.Context(), h, time.Minute, true)
 		x.fake.Refuse(nil)

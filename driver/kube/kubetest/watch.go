@@ -48,7 +48,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, a address) {
 		select {
 		case <-r.Context().Done():
 			return
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
