@@ -38,7 +38,7 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build programs demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real test-kube bench bench-kube bench-peers scale scale-real chaos chaos-net fuzz pictures clean
+.PHONY: help build programs demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real test-kube kube-scale bench bench-kube bench-peers scale scale-real chaos chaos-net fuzz pictures clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -183,6 +183,12 @@ test-kube: ## the tests on a real Kubernetes: needs root, openssl, busybox-stati
 	@mkdir -p bin
 	CGO_ENABLED=0 DROVER_TEST_KUBE=1 $(RUNNER) --format testname --jsonfile bin/.kube -- ./driver/kube -count=1 -parallel 4 -timeout 40m -run '^TestKubeCluster$$'
 	@if grep '"Action":"skip".*"Test":"TestKubeCluster' bin/.kube; then echo "skipped, and here a skip is a failure"; exit 1; fi
+
+# By hand: kwok takes minutes to build, and the test ten
+kube-scale: ## 10,000 pods on 1,000 nodes that kwok plays, by a real API server; needs what test-kube does
+	bash driver/kube/testdata/cluster/kube.sh build bin/kube
+	GOBIN=$(CURDIR)/bin/kube CGO_ENABLED=0 $(GO) install -trimpath -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwok@v0.8.0
+	DROVER_TEST_KWOK=$(CURDIR)/bin/kube/kwok $(GO) test ./driver/kube -count=1 -v -timeout 40m -run '^TestKubeScale$$'
 
 bench: build ## time whole commands beside their peers; BENCH=regexp ROUNDS=n BENCHFLAGS='-items 200'
 	$(GO) run ./bench -drover bin/drover -python $(PYTHON) -run '$(BENCH)' -rounds $(ROUNDS) $(BENCHFLAGS)
