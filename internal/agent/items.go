@@ -33,19 +33,11 @@ func (a *agent) workItems(ctx context.Context, drop context.CancelCauseFunc) (in
 	var hands sync.WaitGroup
 	defer hands.Wait()
 	defer drop(errors.New("the agent ends"))
-	notice, kit, done := make(chan maprunner.Notice, 1), make(chan maprunner.Prepared, 1), make(chan struct{})
-	defer close(done)
-	hands.Go(func() { // ends with done
-		select {
-		case n := <-a.Machine.Notice:
-			notice <- maprunner.Notice{Asked: n.Asked, Why: n.Why, Signal: stopSignal(a.Job.Spec, n)}
-		case <-done:
-		}
-	})
-	hands.Go(func() { kit <- a.prepareItems(ctx, <-a.prepared) }) // ends with prepare; both channels have room
+	kit := make(chan maprunner.Prepared, 1)
+	hands.Go(func() { kit <- a.prepareItems(ctx, <-a.prepared) }) // ends with prepare; the channel has room
 	return maprunner.Run(ctx, maprunner.Config{World: a.World, Job: a.Job, ID: a.ID, Self: a.Machine.Self, Slots: a.Slots, Near: a.Machine.Near,
 		Root: a.Own, Token: token, Out: a.Out, Redact: a.Redact, Note: a.Out.Note, ChangeHeartbeat: a.Heartbeats.ChangeHeartbeat, Log: a.Log,
-		Notice: notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Prepared: kit, Patience: a.Machine.Patience, MaxStored: a.MaxStoredBytes(), OpenPlace: a.Machine.OpenPlace, JobRemoved: func() { a.Vanish(node.ErrRemoved) }, NoteLeftovers: a.space.Leftovers, WriteNotice: a.warnItems,
+		Notice: a.Machine.Notice, Struck: a.Machine.Struck, Sooner: a.Machine.Sooner, Prepared: kit, Patience: a.Machine.Patience, MaxStored: a.MaxStoredBytes(), OpenPlace: a.Machine.OpenPlace, JobRemoved: func() { a.Vanish(node.ErrRemoved) }, NoteLeftovers: a.space.Leftovers, WriteNotice: a.warnItems,
 		CancelPreparation: func() { drop(errors.New("no item runs any more")) }})
 }
 

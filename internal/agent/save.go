@@ -14,8 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/agent/workspace"
@@ -44,19 +42,10 @@ func (a *agent) haltProgram(ctx context.Context, o runagent.Order) error {
 	return a.recordExit(ctx, p.notBlamed(exit))
 }
 
-// stopSignal is what a program gets before SIGTERM when a person asks it to end, and there is
-// time for both; 0: nothing.
-func stopSignal(spec job.Spec, n node.Notice) syscall.Signal {
-	if sig := unix.SignalNum(spec.FirstSignal()); n.Asked && n.Left >= spec.StopTime() && sig != syscall.SIGTERM {
-		return sig
-	}
-	return 0
-}
-
 // interruptProgram gives the program its stop signal, as Ctrl-C does at a terminal, and waits
 // until it has ended, its grace is over, or there is no time left for that.
 func (a *agent) interruptProgram(n node.Notice) {
-	sig := stopSignal(a.Job.Spec, n)
+	sig := n.FirstSignal(a.Job.Spec)
 	if sig == 0 {
 		return
 	}

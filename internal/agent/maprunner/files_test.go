@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
@@ -412,7 +413,7 @@ func TestAnAgentThatMustGoLeavesNoFiles(t *testing.T) {
 	s := newSite(t, spec, d.uris(10)...)
 	a := s.start(2, nil)
 	d.hears(fetchesAtOnce) // two of them for free slots
-	a.notice <- Notice{Why: "the machine goes away"}
+	a.notice <- node.Notice{Why: "the machine goes away"}
 	a.leave(75)
 	close(d.open)
 	s.run(2)

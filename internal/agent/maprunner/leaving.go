@@ -14,7 +14,7 @@ import (
 // grace: the notice may not leave time for all of it.
 func (c *mapRunner) leaveEarly(ctx context.Context) (status int, err error) {
 	n := c.notice
-	if status = fault.ExitLater; n.Asked || n.ForGood {
+	if status = fault.ExitLater; n.Asked || c.forGood {
 		status = fault.ExitOK
 	}
 	c.Note("leaving: " + n.Why)
@@ -25,10 +25,10 @@ func (c *mapRunner) leaveEarly(ctx context.Context) (status int, err error) {
 	all := func(*try) bool { return true }
 	var sooner <-chan struct{}
 	var late <-chan time.Time
-	if n.Signal == 0 {
+	if first := n.FirstSignal(c.Job.Spec); first == 0 {
 		c.dispatch.killTries(all)
 	} else {
-		c.dispatch.signalTries(n.Signal, all)
+		c.dispatch.signalTries(first, all)
 		sooner, late = c.Sooner, time.After(c.gracePeriod())
 	}
 	c.attempts.releaseHeldBack(true)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/views"
@@ -28,7 +29,7 @@ func (s *site) open() (n int) {
 
 func TestAnAgentThatMustGoGivesBackWhatItHas(t *testing.T) {
 	t.Parallel()
-	for name, n := range map[string]Notice{"by a person": {Asked: true, Why: "asked to stop"}, "by its machine": {Why: "the machine goes"}} {
+	for name, n := range map[string]node.Notice{"by a person": {Asked: true, Why: "asked to stop"}, "by its machine": {Why: "the machine goes"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newRange(t, shell(`[ $1 -lt 100 ] || [ -n "$FAST" ] || { : >hangs; trap 'exit 0' TERM; while :; do sleep 0.01; done; }; echo $1`), 300, 300)

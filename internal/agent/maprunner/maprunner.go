@@ -24,12 +24,12 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"syscall"
 	"time"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/maprunner/pace"
 	"github.com/drover-run/drover/internal/agent/maprunner/upload"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
@@ -62,7 +62,7 @@ type Config struct {
 	Log             *slog.Logger
 
 	// Notice says that the agent must go. One value.
-	Notice <-chan Notice
+	Notice <-chan node.Notice
 	// Struck is closed when an engine has sent SIGTERM to all processes of this
 	// machine, before Notice says why: see struck. Nil: it never does.
 	Struck <-chan struct{}
@@ -89,16 +89,6 @@ type Config struct {
 
 	open  func(context.Context, proc.SpawnerConfig) (processExecutor, error) // tests; nil: proc.OpenSpawner
 	pause func(context.Context, time.Duration) error                         // tests; nil: between two requests for a file, by the clock
-}
-
-// Notice is why an agent must leave before its job has ended.
-type Notice struct {
-	Asked bool   // by a person, not by the machine
-	Why   string // one sentence
-	// Signal is what items get before SIGTERM, which follows after the grace; 0: nothing.
-	Signal syscall.Signal
-	// ForGood says that no engine is to start another agent in its place.
-	ForGood bool
 }
 
 // Prepared is what items are run with.
@@ -139,7 +129,8 @@ type mapRunner struct {
 	uploads  *uploads
 	warning  *warning
 
-	notice              Notice        // valid when mustGo is closed
+	notice              node.Notice   // valid when mustGo is closed, or the map runner leaves by itself
+	forGood             bool          // no engine is to start another agent in this one's place
 	leavesWhenIdle      bool          // it leaves once nothing runs: see mustLeave
 	nextPoll, nextClaim time.Duration // when these are due next
 }
@@ -191,9 +182,9 @@ func (c *mapRunner) watchNotice() {
 	select {
 	case c.notice = <-c.Notice:
 		c.leaving.Store(true)
-		left := c.gracePeriod()
-		if c.notice.Signal != 0 {
-			left *= 2
+		left := c.notice.TermTime(c.gracePeriod())
+		if c.notice.FirstSignal(c.Job.Spec) != 0 {
+			left += c.gracePeriod()
 		}
 		c.warning.warnPrograms(cmp.Or(c.notice.Why, "the agent leaves"), left)
 		close(c.mustGo)

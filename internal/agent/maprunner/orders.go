@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/tasks"
@@ -25,11 +26,11 @@ func (c *mapRunner) pollOrder(ctx context.Context) (gone bool, err error) {
 	if c.order.Do != before && c.order.Why != "" {
 		c.Note(c.order.Why)
 	}
-	var goes Notice
-	if goes, c.leavesWhenIdle = c.mustLeave(); c.leavesWhenIdle {
+	var why string
+	if why, c.leavesWhenIdle = c.mustLeave(); c.leavesWhenIdle {
 		c.dispatch.recallQueued()
 		if len(c.attempts.tries) == 0 {
-			c.notice = goes
+			c.notice, c.forGood = node.Notice{Why: why}, c.order.Do == mapagent.Quit
 			c.order.Status, err = c.leaveEarly(ctx)
 			return true, err
 		}
@@ -65,14 +66,14 @@ func (c *mapRunner) pollOrder(ctx context.Context) (gone bool, err error) {
 
 // mustLeave says that this agent is to leave once nothing runs here, and why: it has old
 // code, or was drained.
-func (c *mapRunner) mustLeave() (n Notice, yes bool) {
+func (c *mapRunner) mustLeave() (why string, yes bool) {
 	switch {
 	case c.codeIsOutdated():
-		return Notice{Why: "the job has new code"}, true
+		return "the job has new code", true
 	case c.order.Do == mapagent.Quit:
-		return Notice{Why: c.order.Why, ForGood: true}, true
+		return c.order.Why, true
 	}
-	return n, false
+	return "", false
 }
 
 // codeIsOutdated says that items are to be run with other code than this agent has. It

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/items"
 	"github.com/drover-run/drover/internal/ledger/chunks"
 	"github.com/drover-run/drover/internal/ledger/liveness"
@@ -172,7 +173,7 @@ type agent struct {
 	s      *site
 	c      Config
 	kit    chan Prepared
-	notice chan Notice
+	notice chan node.Notice
 	ended  chan struct{}
 	status int
 	err    error
@@ -229,7 +230,7 @@ func lookPath(t testing.TB, name string) string {
 func (s *site) start(slots int, change func(*Config, *Prepared)) *agent {
 	s.t.Helper()
 	s.agents++
-	a := &agent{s: s, kit: make(chan Prepared, 1), notice: make(chan Notice, 1), ended: make(chan struct{}), code: s.t.TempDir()}
+	a := &agent{s: s, kit: make(chan Prepared, 1), notice: make(chan node.Notice, 1), ended: make(chan struct{}), code: s.t.TempDir()}
 	id := liveness.NewAgentID(s.World, 1, s.agents)
 	out, err := record.NewWriter(record.Options{Store: s.Store, Prefix: protocol.LogsPrefix(s.job.Path()), Rank: s.agents, ID: fmt.Sprintf("w%d", s.agents)})
 	s.check(err)

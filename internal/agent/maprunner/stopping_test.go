@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/ledger/control"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -61,7 +62,7 @@ func (a *agent) begans(what string) int {
 
 func TestAProgramThatStaysEndsWhenItsAgentMustGo(t *testing.T) {
 	t.Parallel()
-	for name, n := range map[string]Notice{"by a person": {Asked: true, Why: "asked to stop"}, "by its machine": {Why: "the machine goes"}} {
+	for name, n := range map[string]node.Notice{"by a person": {Asked: true, Why: "asked to stop"}, "by its machine": {Why: "the machine goes"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newRange(t, python(unhurried), 300, 300)
@@ -132,7 +133,7 @@ for item in drover.items():
 `), 5, 5)
 	a := s.start(1, told(t))
 	a.begun("began")
-	a.notice <- Notice{Why: "the machine goes"}
+	a.notice <- node.Notice{Why: "the machine goes"}
 	a.leave(75)
 	interruptions := 0
 	for _, r := range s.results() {
@@ -164,7 +165,7 @@ if ask({"done": [{"n": n}], "want": 5}).get("end"): open("told", "w").close()
 `), 50, 50)
 	a := s.start(1, told(t))
 	a.begun("began")
-	a.notice <- Notice{Why: "the machine goes"}
+	a.notice <- node.Notice{Why: "the machine goes"}
 	a.leave(75)
 	if _, err := os.Stat(filepath.Join(a.code, "told")); err != nil {
 		t.Errorf("it was not told of the end: %v", err)
@@ -275,7 +276,7 @@ func TestWhatHadEndedIsRecordedByAnAgentThatMustGo(t *testing.T) {
 			}
 			s.check(os.WriteFile(filepath.Join(a.code, "go"), nil, 0o600))
 			a.wait(func() bool { return !slices.ContainsFunc(items, runs) })
-			a.notice <- Notice{Asked: true, Why: "asked to stop"}
+			a.notice <- node.Notice{Asked: true, Why: "asked to stop"}
 			<-heard
 			dark.on.Store(false)
 			a.leave(0)

@@ -3,7 +3,10 @@ package node
 import (
 	"context"
 	"log/slog"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/proc"
@@ -138,6 +141,15 @@ func (n Notice) TermTime(grace time.Duration) time.Duration {
 		return grace
 	}
 	return min(grace, n.Left-min(n.Left/5, 3*time.Second))
+}
+
+// FirstSignal is what a program gets before SIGTERM when a person asks it to end, and there is time for
+// both; 0: nothing.
+func (n Notice) FirstSignal(spec job.Spec) syscall.Signal {
+	if sig := unix.SignalNum(spec.FirstSignal()); n.Asked && n.Left >= spec.StopTime() && sig != syscall.SIGTERM {
+		return sig
+	}
+	return 0
 }
 
 // VerdictOnProgram is the one on a program that is ended by n.
