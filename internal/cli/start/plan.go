@@ -185,6 +185,9 @@ func (a Planner) showPlan(p *drover.Plan) error {
 		if price := p.Price(); price != nil {
 			plan["price"] = price
 		}
+		if len(p.Offer.Notes) > 0 {
+			plan["target_notes"] = p.Offer.Notes
+		}
 		if a.Conf != nil {
 			plan["settings"] = a.Conf.Used
 		}
