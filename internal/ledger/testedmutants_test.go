@@ -144,7 +144,7 @@ var testedMutants = []testedMutant{
 	{mutant{"driver", "a Job of the same name that is not drover's is taken for the placement", "driver/kube/start.go",
 		"!ok || h != p.handle {", "!ok && h == p.handle {"}, kubeTests, "TestWhatIsNotDroversIsLeft"},
 	{mutant{"driver", "a Start that finds its Job makes nothing that is missing", "driver/kube/start.go",
-		"	owner, err := d.ensureJob(ctx, c, s, p)\n\tif err == nil {", "	owner, err := d.ensureJob(ctx, c, s, p)\n\tif err == nil && len(d.views) > 0 {"}, kubeTests, "TestAStartThatWasCutOffIsCompleted"},
+		"	j, err := d.ensureJob(ctx, c, s, p)\n\tif err == nil {", "	j, err := d.ensureJob(ctx, c, s, p)\n\tif err == nil && len(d.views) > 0 {"}, kubeTests, "TestAStartThatWasCutOffIsCompleted"},
 	{mutant{"driver", "the second placement does not own the program", "driver/kube/program/program.go",
 		"err := c.AddOwner(ctx, api.ConfigMaps, namespace, p.name(), owner)\n\t\tif !api", "err := error(nil)\n\t\tif !api"}, kubeTests, "TestTheProgramIsStoredOnceForANamespace"},
 	{mutant{"driver", "a newer credential is not handed over", "driver/kube/start.go",
