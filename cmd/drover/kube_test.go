@@ -1,12 +1,15 @@
 package main_test
 
 import (
+	"io"
+	"log"
 	"maps"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/drover-run/drover/driver/kube/kubetest"
@@ -22,6 +25,8 @@ func TestScriptsOnAFakeOfKubernetes(t *testing.T) {
 	}
 	facts := httptest.NewServer(&s3test.Server{Bucket: "facts"})
 	t.Cleanup(facts.Close)
+	images := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(images.Close)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 			t.Parallel()
@@ -36,6 +41,7 @@ func TestScriptsOnAFakeOfKubernetes(t *testing.T) {
 					}
 					for name, value := range map[string]string{
 						"KUBECONFIG": fake.Kubeconfig(t), "APISERVER": fake.URL(), "DROVER_ON": "kube",
+						"REGISTRY": strings.TrimPrefix(images.URL, "http://"),
 						"DROVER_STORE": "s3://facts/" + filepath.Base(file), "AWS_ENDPOINT_URL": facts.URL,
 						"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true",
 					} {

@@ -115,7 +115,7 @@ func (p *placed) check(m nodes.Cluster) (err error) {
 	case n.CPUs > mostCores, n.Memory > mostMemory, n.GPUs > mostGPUs:
 		return fault.New(fault.Full, "Ask for less.", "no machine has so much")
 	case p.options.agentImage == "" && p.request.Agents > program.MostAgents:
-		return fault.New(fault.Full, "Push an image of the agent, and name it: `--target-arg agent-image=REF`; docs/how-to/kube.md has the command.",
+		return fault.New(fault.Full, pushAgent,
 			"%d agents need an image of the agent: without one each node reads the program from the API server", p.request.Agents)
 	}
 	if p.image, err = n.Place.ImageOrPython(); err != nil {

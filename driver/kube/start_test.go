@@ -298,7 +298,7 @@ func TestAgentsAreForTheNodesProcessor(t *testing.T) {
 	r := x.request()
 	r.Needs.Args = nil
 	_, err = x.Start(t.Context(), r)
-	refusedWith(t, err, fault.Missing, "start agents: there is no program for linux/riscv64 here", "Push an image of the agent, and name it: --target-arg agent-image=REF; docs/how-to/kube.md has the command.")
+	refusedWith(t, err, fault.Missing, "start agents: there is no program for linux/riscv64 here", "Push an image of the agent with drover image agent REGISTRY, and name it: --target-arg agent-image=REF.")
 	var asked string
 	r.Run.ProgramFile = func(system string) (string, error) { asked = system; return x.program, nil }
 	other := New(x.state) // a process that has made no offer asks for the nodes itself
@@ -570,7 +570,7 @@ func TestAnOfferSaysWhatTheClusterWouldRefuse(t *testing.T) {
 		machine      string
 	}{
 		"fits":            {machine: "kube, namespace train of fake, one node, 8 cores, 32 GB"},
-		"many agents":     {needs: driver.Needs{Agents: 101}, reason: "101 agents need an image of the agent: without one each node reads the program from the API server", hint: "Push an image of the agent, and name it: --target-arg agent-image=REF; docs/how-to/kube.md has the command."},
+		"many agents":     {needs: driver.Needs{Agents: 101}, reason: "101 agents need an image of the agent: without one each node reads the program from the API server", hint: "Push an image of the agent with drover image agent REGISTRY, and name it: --target-arg agent-image=REF."},
 		"too many":        {needs: driver.Needs{Agents: 100_001}, reason: "a Job has no more than 100,000 agents", hint: "Ask for at most 100,000."},
 		"no such machine": {needs: driver.Needs{Agents: 1, CPUs: 1e6}, reason: "no machine has so much", hint: "Ask for less."},
 		"two nodes": {fake: func(s *kubetest.Server) {

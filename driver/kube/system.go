@@ -13,6 +13,9 @@ import (
 // thisSystem is that of this program.
 const thisSystem = runtime.GOOS + "/" + runtime.GOARCH
 
+// pushAgent is the next step for agents that need an image of the agent.
+const pushAgent = "Push an image of the agent with `drover image agent REGISTRY`, and name it: `--target-arg agent-image=REF`."
+
 // systemKey is where the system of agents with these needs is noted.
 func systemKey(s site, n driver.Needs) string { return s.String() + " " + n.Where.String() }
 
@@ -43,7 +46,7 @@ func findProgram(b driver.Boot, system string) (program.Program, error) {
 	path := b.Binary
 	if system != thisSystem {
 		if b.ProgramFile == nil {
-			return program.Program{}, fault.New(fault.Missing, "Push an image of the agent, and name it: `--target-arg agent-image=REF`; docs/how-to/kube.md has the command.",
+			return program.Program{}, fault.New(fault.Missing, pushAgent,
 				"start agents: there is no program for %s here", system)
 		}
 		var err error

@@ -19,7 +19,7 @@ type shower struct{ name, text string }
 
 // showers are all of them, scripts first.
 func showers(root string) (list []shower, err error) {
-	scripts, err := filepath.Glob(filepath.Join(root, "cmd/drover/testdata/script/*.txt"))
+	scripts, err := filepath.Glob(filepath.Join(root, "cmd/drover/testdata/*/*.txt"))
 	if err != nil {
 		return nil, err
 	}

@@ -200,7 +200,7 @@ func compress(path string, most int) (parts [][]byte, err error) {
 		parts = append(parts, rest[:min(len(rest), partBytes)])
 	}
 	if len(parts) > most {
-		return nil, fault.New(fault.Invalid, "Use an image of the agent: `--target-arg agent-image=REF`.", "start agents: the program is too large for a namespace")
+		return nil, fault.New(fault.Invalid, "Push an image of the agent with `drover image agent REGISTRY`, and name it: `--target-arg agent-image=REF`.", "start agents: the program is too large for a namespace")
 	}
 	return parts, nil
 }

@@ -20,7 +20,7 @@ func TestAProgramThatCannotBeSentIsRefused(t *testing.T) {
 		t.Errorf("%d parts, %v", len(parts), err)
 	}
 	_, err := compress(path, 2)
-	if fault.KindOf(err) != fault.Invalid || err.Error() != "start agents: the program is too large for a namespace" || fault.Hint(err) != "Use an image of the agent: --target-arg agent-image=REF." {
+	if fault.KindOf(err) != fault.Invalid || err.Error() != "start agents: the program is too large for a namespace" || fault.Hint(err) != "Push an image of the agent with drover image agent REGISTRY, and name it: --target-arg agent-image=REF." {
 		t.Errorf("%v, %q", err, fault.Hint(err))
 	}
 	_, err = Find(t.TempDir(), "linux/arm64", "", "")

@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/terminal"
+	"github.com/drover-run/drover/internal/engine/programs"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/image/build"
 	"github.com/drover-run/drover/job"
@@ -28,7 +29,7 @@ func NewImage(a *app.App) Image { return Image{a} }
 func (a Image) Command() *cobra.Command {
 	c := &cobra.Command{Use: "image", Short: "Build container images, list what was built, push it to a registry", Args: app.Exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.printImages(cmd.Context()) }}
-	c.AddCommand(a.buildCommand(), a.listCommand(), a.pushCommand())
+	c.AddCommand(a.buildCommand(), a.listCommand(), a.pushCommand(), a.agentCommand())
 	return c
 }
 
@@ -201,6 +202,47 @@ func (a Image) pushCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		return a.printBuilt(build.Built{Reference: ref})
+	}
+	return c
+}
+
+// systems are those of machines that run agents.
+var systems = []string{"linux/amd64", "linux/arm64"}
+
+func (a Image) agentCommand() *cobra.Command {
+	c := &cobra.Command{Use: "agent REGISTRY", Short: "Push an image of drover's agent, for targets that want one", Args: app.Exactly(1)}
+	a.AddJSONFlag(c)
+	c.Flags().BoolVarP(&a.Quiet, "quiet", "q", false, "only the image's name")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		find, found := programs.Finder{Self: self, Folders: a.Dirs.Programs()}, map[string]string{}
+		var missing error
+		for _, system := range systems {
+			file, err := find.Find(system)
+			switch {
+			case err == nil:
+				found[system] = file
+			case fault.KindOf(err) != fault.Missing:
+				return err
+			default:
+				missing = err
+				a.Note("not in it: %s, as there is no program for it here", system)
+			}
+		}
+		if len(found) == 0 {
+			return missing
+		}
+		ref, err := build.PushAgent(ctx, found, args[0], a.Version)
+		if err != nil {
+			return err
+		}
+		a.Note("for Kubernetes: --target-arg agent-image=%s", ref)
 		return a.printBuilt(build.Built{Reference: ref})
 	}
 	return c
