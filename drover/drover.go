@@ -130,6 +130,9 @@ type Pass struct {
 type Images struct {
 	Region string // the region with the registry of SageMaker's images; "": us-east-1
 	Mirror string // registry prefix that stands for it; "": none
+	// Registry is the prefix to push images to that are built for targets that pull images and
+	// name no registry themselves; "": there is none.
+	Registry string
 	// Pin looks up what an image that is to be built begins from, which is part of
 	// its name. Nil: the plan's name may not be the one that Build gives.
 	Pin func(ctx context.Context, o ImageOrder) error
@@ -157,7 +160,7 @@ func (o Options) engineOptions() (p engine.Passes, i session.Images, folders fun
 			return engine.Pass(pass), err
 		}
 	}
-	i.Region, i.Mirror, i.LookUp = o.Images.Region, o.Images.Mirror, o.Images.LookUp
+	i.Region, i.Mirror, i.Registry, i.LookUp = o.Images.Region, o.Images.Mirror, o.Images.Registry, o.Images.LookUp
 	if pin := o.Images.Pin; pin != nil {
 		i.Pin = func(ctx context.Context, p *image.Plan) error { return pin(ctx, p) }
 	}

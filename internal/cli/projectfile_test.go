@@ -171,6 +171,7 @@ func TestKeysOfAProjectFileThatMustBeConfirmed(t *testing.T) {
 		{"store", "store: away/store\n", "", []string{"status"}, nil}, // by a link
 		{"store_endpoint", "store_endpoint: http://127.0.0.1:1\n", "store: s3://own/x\n", []string{"status", run}, []string{"status --store-endpoint http://127.0.0.1:2", "status --store /own"}},
 		{"image_mirror", "image_mirror: example.com/x\n", "", []string{"run --on mem --framework pytorch --plan x.py", "image build --framework pytorch --plan"}, []string{run, "status"}},
+		{"image_registry", "image_registry: example.com/x\n", "", []string{"run --on mem --dockerfile . --plan x.py"}, []string{run, "status"}},
 		{"agent_role", "agent_role: arn:aws:iam::1:role/x\n", "store: s3://own/x\n", []string{run, "resume"}, []string{"status", "run --store /own --on mem --plan x.py"}},
 		{"agent_profile", "agent_profile: admin\n", "store: s3://own/x\n", []string{run, "retry"}, []string{"status", "run --agent-profile narrow --on mem --plan x.py"}},
 		{"output", "output: ../elsewhere\n", "", []string{run}, []string{"status", "run -o out --on mem --plan x.py"}},

@@ -64,7 +64,7 @@ func TestSettingsSayWhatTheyMean(t *testing.T) {
 	d.refuses("", refusal{"config set targets.big.mops 3", fault.Invalid, `find setting: there is no "targets.big.mops"`,
 		"Limits of a queue are targets.local.queues.NAME.cpus, .memory and .gpus; a target of your own has targets.NAME.on, .args, .workers, .cpus, .memory, .gpus, .timeout, .store, .machine, .where and .spot."})
 	for key, want := range map[string]string{
-		"project": "-", "python": "is a program that runs", "image_mirror": "is where images that run come from", "agent_role": "is whom agents act as",
+		"project": "-", "python": "is a program that runs", "image_mirror": "is where images that run come from", "image_registry": "receives images with your code", "agent_role": "is whom agents act as",
 		"output": "receives results", "targets.big.args": "holds options of the target's engine", "store": "receives code, results and your credentials",
 	} {
 		if got := config.WhatFor("/home/ann/project", key, "/elsewhere"); got != want {

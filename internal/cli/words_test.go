@@ -108,7 +108,7 @@ func TestAMistypedCommandLineIsOneErrorWithTheNextStep(t *testing.T) {
 		{"config get", "drover config get takes 1 argument, not 0", "Write it as drover config get KEY"},
 		{"config set store", "drover config set takes 2 arguments, not 1", "Write it as drover config set KEY VALUE"},
 		{"config get stroe", `there is no "stroe"`, "Did you mean store?"},
-		{"config explain colour", `there is no "colour"`, "The keys are project, store, store_endpoint, agent_profile, agent_role, on, machine, where, spot, python, output, image_mirror, region."},
+		{"config explain colour", `there is no "colour"`, "The keys are project, store, store_endpoint, agent_profile, agent_role, on, machine, where, spot, python, output, image_mirror, image_registry, region."},
 		{"logs last", "there are none yet", "Start one: drover run train.py."},
 		{"get nothing", `no job "nothing"`, "drover status lists what there is."},
 	} {

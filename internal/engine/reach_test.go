@@ -143,6 +143,7 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 		container job.Container
 		registry  string
 		attached  bool
+		own       string // the caller's registry
 		line      string
 		why, hint string
 	}{
@@ -152,9 +153,11 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 		"not asked":                  {container: job.Container{Image: "ghcr.io/me/x:2"}, attached: true},
 		"of Docker Hub":              {container: job.Container{Image: "python:3.12-slim"}, registry: registry},
 		"built, and pushed":          {container: job.Container{Dockerfile: "FROM python:3.12\n"}, registry: registry},
+		"built, for the caller's":    {container: job.Container{Dockerfile: "FROM python:3.12\n"}, own: "ghcr.io/me"},
+		"built, for the target's":    {container: job.Container{Dockerfile: "FROM python:3.12\n"}, own: "ghcr.io/me", registry: registry},
 		"built, beside this machine": {container: job.Container{Dockerfile: "FROM python:3.12\n"}, attached: true},
 		"built, and pushed nowhere": {container: job.Container{Dockerfile: "FROM python:3.12\n"}, why: "place job on mem: its machines see no image that is built here",
-			hint: "Push it to a registry of yours, then name it with --image: drover image build --push REGISTRY."},
+			hint: "Name a registry of yours, once: drover config set image_registry ghcr.io/me; or push the image and name it with --image: drover image build --push REGISTRY."},
 		"built before": {container: job.Container{Image: "drover/demo-1:2"}, registry: registry, why: "place job on mem: the image drover/demo-1:2 lies in no registry",
 			hint: "Push it to a registry, then name it with --image: drover image push drover/demo-1:2 " + registry + "."},
 		"an id": {container: job.Container{Image: "sha256:12ab"}, why: "place job on mem: the image sha256:12ab lies in no registry",
@@ -162,7 +165,7 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 	} {
 		o := far(d.mem)
 		o.Registry, o.Attached, o.Pulls = c.registry, c.attached, !c.attached
-		d.Drivers[mem.Name] = o
+		d.Drivers[mem.Name], d.Images.Registry = o, c.own
 		p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: "train.sh", On: mem.Name, Container: c.container}, false)
 		if c.why != "" {
 			if fault.KindOf(err) != fault.Invalid || err.Error() != c.why || fault.Hint(err) != c.hint {
@@ -175,6 +178,9 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 			t.Errorf("%s: the plan says %q", name, p.Image.Why)
 		}
 		if c.container.Dockerfile != "" && strings.HasPrefix(p.Image.Reference, registry+"/drover/") != (c.registry != "") {
+			t.Errorf("%s: it will be named %s", name, p.Image.Reference)
+		}
+		if c.own != "" && c.registry == "" && !strings.HasPrefix(p.Image.Reference, c.own+"/drover/") {
 			t.Errorf("%s: it will be named %s", name, p.Image.Reference)
 		}
 	}

@@ -167,12 +167,16 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 	if c.Refuses("image_mirror", mirror) { // jobs with a framework were refused: mayUse
 		mirror.Value = ""
 	}
+	registry := c.Get("image_registry")
+	if c.Refuses("image_registry", registry) { // likewise of jobs with an image that is built
+		registry.Value = ""
+	}
 	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Programs: a.Dirs.Programs(), Version: a.Version, State: a.Dirs.State, Again: a.commandWithFlag, Near: near, Stdin: a.given, Terminal: a.relay.Open, Passes: r.Passes, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
 		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
 			b, _, err := a.OpenBucketOf(ctx, url)
 			return b, err
 		},
-		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.Value, Pin: a.pinImage, Build: a.buildJobImage, LookUp: build.LookUp}})
+		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.Value, Registry: registry.Value, Pin: a.pinImage, Build: a.buildJobImage, LookUp: build.LookUp}})
 	if err == nil {
 		a.watchStore(ctx, client)
 	}

@@ -44,6 +44,7 @@ var Known = []Setting{
 	{"python", "DROVER_PYTHON", "interpreter for scripts"},
 	{"output", "DROVER_OUTPUT", "folder that receives outputs, as -o"},
 	{"image_mirror", "DROVER_IMAGE_MIRROR", "registry prefix that holds the framework images, instead of AWS's own"},
+	{"image_registry", "DROVER_IMAGE_REGISTRY", "registry prefix to push images to that are built here for machines elsewhere, such as ghcr.io/me"},
 	{"region", "AWS_REGION", "AWS region, whose registry has the framework images"},
 }
 

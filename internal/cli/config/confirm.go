@@ -174,6 +174,8 @@ func WhatFor(folder, key, value string) string {
 		return "is a program that runs"
 	case key == "image_mirror":
 		return "is where images that run come from"
+	case key == "image_registry":
+		return "receives images with your code"
 	case key == "agent_profile", key == "agent_role":
 		return "is whom agents act as"
 	case key == "output":

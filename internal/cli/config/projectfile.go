@@ -156,7 +156,7 @@ func PlainCause(err error) string {
 // numbers and folders inside the project could not.
 func needsConfirmation(folder, key, value string) bool {
 	switch key {
-	case "python", "store_endpoint", "image_mirror", "agent_profile", "agent_role":
+	case "python", "store_endpoint", "image_mirror", "image_registry", "agent_profile", "agent_role":
 		return true
 	case "store", "output":
 		return !inFolder(folder, value)

@@ -149,13 +149,18 @@ func (a SpecReader) readSpec(cmd *cobra.Command, s *startFlags, verb job.Verb, a
 }
 
 // CheckSettings refuses a job that would act on a setting that was not confirmed: its target's
-// options, the registry of its framework's image, the identity of its agents.
+// options, the registries of its images, the identity of its agents.
 func (a SpecReader) CheckSettings(c *config.Config, spec job.Spec) error {
 	if err := c.MayTarget(spec.On); err != nil {
 		return err
 	}
 	if spec.Framework != "" {
 		if _, err := c.Use("image_mirror"); err != nil {
+			return err
+		}
+	}
+	if spec.Dockerfile != "" {
+		if _, err := c.Use("image_registry"); err != nil {
 			return err
 		}
 	}

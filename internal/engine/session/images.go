@@ -14,6 +14,9 @@ import (
 type Images struct {
 	Region string // the region with the registry of SageMaker's images; "": us-east-1
 	Mirror string // registry prefix that stands for it; "": none
+	// Registry is the prefix to push images to that are built for targets that pull images and
+	// name no registry themselves; "": there is none.
+	Registry string
 	// Pin looks up what an image that is to be built begins from, which is part of
 	// its name. Nil: the plan's name may not be the one that Build gives.
 	Pin func(ctx context.Context, p *image.Plan) error
@@ -23,6 +26,14 @@ type Images struct {
 	// LookUp asks a registry for an image. That it has none is a fault of kind Missing. Nil:
 	// no registry is asked.
 	LookUp func(ctx context.Context, reference string) error
+}
+
+// RegistryOf is where images for a target are pushed; "": nowhere.
+func (i Images) RegistryOf(p driver.Properties) string {
+	if p.Registry == "" && p.Pulls {
+		return i.Registry
+	}
+	return p.Registry
 }
 
 // lookUpTime is how long a registry has to answer.
@@ -36,10 +47,10 @@ func (i Images) CheckImage(ctx context.Context, p driver.Properties, on string, 
 	case !p.Pulls:
 		return "", nil
 	case made.Recipe != nil && made.Registry == "":
-		return "", fault.New(fault.Invalid, "Push it to a registry of yours, then name it with `--image`: `drover image build --push REGISTRY`.",
+		return "", fault.New(fault.Invalid, "Name a registry of yours, once: `drover config set image_registry ghcr.io/me`; or push the image and name it with `--image`: `drover image build --push REGISTRY`.",
 			"place job on %s: its machines see no image that is built here", on)
 	case made.Recipe == nil && image.IsOfThisMachine(made.Reference):
-		return "", fault.New(fault.Invalid, "Push it to a registry, then name it with `--image`: `drover image push "+made.Reference+" "+cmp.Or(p.Registry, "REGISTRY")+"`.",
+		return "", fault.New(fault.Invalid, "Push it to a registry, then name it with `--image`: `drover image push "+made.Reference+" "+cmp.Or(i.RegistryOf(p), "REGISTRY")+"`.",
 			"place job on %s: the image %s lies in no registry", on, made.Reference)
 	case made.Recipe != nil, made.Reference == "", i.LookUp == nil:
 		return "", nil
