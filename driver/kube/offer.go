@@ -18,7 +18,8 @@ import (
 
 // Offer tries the Job out on the API server, with its policies, and holds the needs against quotas,
 // limits and, where they may be listed, nodes. Nodes never refuse what an autoscaler could add.
-// There is no price. Options that are wrong are a fault of kind Invalid. On a machine that knows no cluster it sends nothing, and the fault says so.
+// There is no price. Options that are wrong are a fault of kind Invalid. On a machine that knows no
+// cluster it sends nothing, and the fault says so.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err error) {
 	const doing = "ask Kubernetes"
 	if ctx.Err() != nil {

@@ -1,7 +1,7 @@
 package kube
 
 import (
-	"cmp"
+	"fmt"
 	"runtime"
 
 	"github.com/drover-run/drover/driver"
@@ -17,16 +17,18 @@ const thisSystem = runtime.GOOS + "/" + runtime.GOARCH
 const pushAgent = "Push an image of the agent with `drover image agent REGISTRY`, and name it: `--target-arg agent-image=REF`."
 
 // systemKey is where the system of agents with these needs is noted.
-func systemKey(s site, n driver.Needs) string { return s.String() + " " + n.Where.String() }
+func systemKey(s site, n driver.Needs) string {
+	return fmt.Sprint(s, n.Where, n.Machine)
+}
 
 // noteSystem is the system that agents are for, such as linux/arm64, by the nodes that may be
 // listed. Where none tells, it is this machine's, or from a machine without Linux linux/amd64.
 func (d *Driver) noteSystem(s site, n driver.Needs, m nodes.Cluster) string {
-	arch := m.Arch(runtime.GOARCH, n.Where)
-	if arch == "" && runtime.GOOS != "linux" {
-		arch = "amd64"
+	own := runtime.GOARCH
+	if runtime.GOOS != "linux" {
+		own = "amd64"
 	}
-	system := "linux/" + cmp.Or(arch, runtime.GOARCH)
+	system := "linux/" + m.Arch(own, n)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.systems[systemKey(s, n)] = system

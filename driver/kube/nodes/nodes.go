@@ -303,15 +303,9 @@ type Selection struct {
 // Select turns what is asked of machines, and conditions of the user's own, into conditions on nodes.
 // It refuses what no node can meet, where nothing adds nodes.
 func (c Cluster) Select(n driver.Needs, own []Requirement) (s Selection, err error) {
-	expr := n.Where
-	if len(n.Machine) > 0 {
-		types, err := where.OneOf(where.Type, n.Machine...)
-		if err != nil {
-			return s, err
-		}
-		if expr, err = where.All(expr, types); err != nil {
-			return s, err
-		}
+	expr, err := condition(n)
+	if err != nil {
+		return s, err
 	}
 	var terms []Term
 	clauses := expr.Normal()
@@ -336,6 +330,18 @@ func (c Cluster) Select(n driver.Needs, own []Requirement) (s Selection, err err
 	s.Required = terms
 	s.buy(n.Spot)
 	return s, nil
+}
+
+// condition is what each machine must meet.
+func condition(n driver.Needs) (where.Expr, error) {
+	if len(n.Machine) == 0 {
+		return n.Where, nil
+	}
+	types, err := where.OneOf(where.Type, n.Machine...)
+	if err != nil {
+		return n.Where, err
+	}
+	return where.All(n.Where, types)
 }
 
 // AsksFor says whether needs ask for particular machines: only then are the nodes looked at.
