@@ -24,8 +24,26 @@ func TestMain(m *testing.M) {
 // TestKubeCluster is what is seen on a real cluster: one, as it takes a minute to come up.
 func TestKubeCluster(t *testing.T) {
 	c := realCluster(t)
+	t.Run("a Job has only fields that Kubernetes knows", c.knowsGoldenJob)
 	t.Run("a user's promises", func(t *testing.T) { newShell(t, c).keepsPromises(t) })
 	t.Run("a driver", c.isADriver)
+}
+
+// knowsGoldenJob has the API server check the Job of the golden file by its own types.
+func (c cluster) knowsGoldenJob(t *testing.T) {
+	text, err := os.ReadFile("testdata/job.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "job.json")
+	known := strings.Replace(string(text), `"priorityClassName": "p"`, `"priorityClassName": "system-node-critical"`, 1) // "p" is not there
+	if known == string(text) {
+		t.Fatal("the golden Job has no priority class")
+	}
+	if err := os.WriteFile(file, []byte(known), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.kubectl(t, "--namespace", "kube-system", "create", "--dry-run=server", "--validate=strict", "-f", file)
 }
 
 func (c cluster) isADriver(t *testing.T) {
