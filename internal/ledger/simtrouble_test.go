@@ -294,11 +294,12 @@ func (s *scene) onRecord(key string, part []string) {
 	rank, err := strconv.Atoi(part[6])
 	must(err)
 	st := s.storyOf(m.job)
-	if k < len(st.attempts) || st.settled != nil {
+	late := k < len(st.attempts) || st.settled != nil
+	if late {
 		s.seen["late "+part[5]]++
 	}
 	if part[5] == "join" {
-		if m.joined == 0 {
+		if m.joined == 0 && !late { // it takes part in nothing by a late one
 			m.joined = s.now
 		}
 		s.checkJoin(m, st, k, rank)
