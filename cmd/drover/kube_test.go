@@ -41,7 +41,7 @@ func TestScriptsOnAFakeOfKubernetes(t *testing.T) {
 					}
 					for name, value := range map[string]string{
 						"KUBECONFIG": fake.Kubeconfig(t), "APISERVER": fake.URL(), "DROVER_ON": "kube",
-						"REGISTRY": strings.TrimPrefix(images.URL, "http://"),
+						"REGISTRY":     strings.TrimPrefix(images.URL, "http://"),
 						"DROVER_STORE": "s3://facts/" + filepath.Base(file), "AWS_ENDPOINT_URL": facts.URL,
 						"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true",
 					} {
