@@ -142,6 +142,7 @@ ALONE := ./cmd/drover ./internal/house ./internal/verify ./internal/price ./inte
 	./internal/env/... ./internal/items/manifest ./internal/record/metric ./internal/record/redact ./internal/engine/programs ./internal/agent/module ./internal/proc/wire ./store/dir
 # A program with the race detector sleeps for a second before it exits, unless GORACE says less: the
 # suites of drivers start hundreds.
+RACE := GORACE=atexit_sleep_ms=50
 # Each commit plays worlds that no other has played, and plants one third of the mutants.
 COMMIT := $(shell git rev-parse --short=8 HEAD 2>/dev/null || echo 0)
 FRESH := $(shell printf '%d' 0x$(COMMIT))
@@ -153,7 +154,7 @@ test: ## every test; needs python3 and no network
 	$(RUNNER) --format pkgname --jsonfile bin/.simulated -- -timeout 15m $(SIMULATED) -share $(SHARE)
 	$(RUNNER) --format pkgname --jsonfile bin/.fresh -- -timeout 15m -run '^(TestSimulation|TestMapSimulation)$$' ./internal/ledger -from $(FRESH) -seeds 4000 -mapfrom $(FRESH) -mapseeds 4000
 	$(RUNNER) --format pkgname --jsonfile bin/.alone -- -p 3 -timeout 25m $(ALONE)
-	GORACE=atexit_sleep_ms=50 $(RUNNER) --format pkgname --jsonfile bin/.race -- -race -p 3 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE) $(SIMULATED))")
+	$(RACE) $(RUNNER) --format pkgname --jsonfile bin/.race -- -race -p 3 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE) $(SIMULATED))")
 
 test-long: ## many more worlds of the simulations, rare mutants, power cuts: an hour and a half
 	$(RUNNER) --format pkgname -- -timeout 30m -run '^TestSimulation$$' ./internal/ledger -from $(FRESH) -seeds 200000

@@ -74,6 +74,10 @@ type Config struct {
 	Work string
 }
 
+// AgentImageProgram is where an image of the agent has its program: drover image agent makes it, for
+// targets that take the program out of an image.
+const AgentImageProgram = "/drover-agent"
+
 // OpenStore opens one store, each time that it is called.
 type OpenStore func(context.Context) (*store.Store, error)
 

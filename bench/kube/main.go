@@ -27,9 +27,9 @@ const (
 	maxStartImage = 2 * time.Second
 	maxStartParts = 4500 * time.Millisecond // without an image of the agent: the program is compressed and sent first
 	maxItem       = 0.03                    // what an item takes, beside a pod for each item
-	// items and pods are for that: the pods of an Indexed Job are counted up to the items
-	items, pods = 2000, 200
-	agents      = 4
+	items         = 2000                    // of the map
+	pods          = 200                     // of the Indexed Job beside it, one for each item: 2,000 would take half an hour
+	agents        = 4                       // and pods at a time
 )
 
 // limit is far above what one command takes.
@@ -48,12 +48,16 @@ func main() {
 	defer stop()
 	b := bench{out: os.Stdout}
 	flag.StringVar(&b.drover, "drover", "bin/drover", "the program to measure")
-	flag.StringVar(&b.kubectl, "kubectl", "kubectl", "kubectl, with the context and the rights to make Jobs")
-	flag.StringVar(&b.namespace, "namespace", "train", "where")
+	flag.StringVar(&b.kubectl, "kubectl", "", "kubectl, with the context and the rights to make Jobs")
+	flag.StringVar(&b.namespace, "namespace", "", "a namespace of the bench's own: it removes all Jobs there")
 	flag.StringVar(&b.image, "image", "", "an image with a shell that nodes have")
 	flag.StringVar(&b.agentImage, "agent-image", "", "an image of the agent that nodes have")
 	rounds := flag.Int("rounds", 5, "how often each start is measured, after one for nothing")
 	flag.Parse()
+	if b.kubectl == "" || b.namespace == "" || b.image == "" || b.agentImage == "" || *rounds < 1 {
+		fmt.Fprintln(os.Stderr, "bench: say -kubectl, -namespace, -image and -agent-image, as make bench-kube does; the bench removes all Jobs of the namespace")
+		os.Exit(2)
+	}
 	if err := b.measure(ctx, *rounds); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
@@ -120,7 +124,7 @@ func again(argv []string, round int) []string {
 }
 
 // untilRunning runs a command, and gives the time until a container of a pod runs that was not there
-// before. It then waits until the namespace has no Job any more.
+// before. It then clears the namespace.
 func (b *bench) untilRunning(ctx context.Context, argv []string, stdin string) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

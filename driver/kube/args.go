@@ -14,7 +14,7 @@ import (
 
 // options are what --target-arg says.
 type options struct {
-	agentImage     string // has the agent at pod.AgentImageProgram
+	agentImage     string // has the agent at driver.AgentImageProgram
 	serviceAccount string
 	queue          string // of Kueue
 	priority       string

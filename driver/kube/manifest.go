@@ -329,7 +329,7 @@ func (p placed) initContainer() object {
 		"terminationMessagePolicy": lastOutput,
 	}
 	if p.options.agentImage != "" {
-		c["image"], c["command"] = p.options.agentImage, []string{pod.AgentImageProgram, "agent"}
+		c["image"], c["command"] = p.options.agentImage, []string{driver.AgentImageProgram, "agent"}
 		c["volumeMounts"] = []object{mount(workVolume, pod.Work)}
 		return c
 	}

@@ -204,7 +204,7 @@ func (v view) membersOf(h driver.Handle, i int, pods []api.Pod, completed, faile
 		m.Index, m.Enter = pod.Number(i, agents, n), v.enter(h, p, m, pod.Number(i, agents, n))
 		byAttempt[n] = m
 		if n >= newest {
-			silent = !m.State.Alive() && (p.Status.Phase == "Pending" || p.Status.Phase == "Running") && containerOf(p.Status.ContainerStatuses, agentContainer).State.Terminated == nil
+			silent = !m.State.Alive() && isOpen(p)
 		}
 		newest, ignored = max(newest, n), max(ignored, ign)
 	}
@@ -237,6 +237,11 @@ func (v view) membersOf(h driver.Handle, i int, pods []api.Pod, completed, faile
 		all = append(all, gone(newest+1, driver.Member{State: driver.Waiting, Reason: "Kubernetes starts another pod in its place"}))
 	}
 	return all
+}
+
+// isOpen says whether a pod has not ended as far as Kubernetes knows: its node may be silent.
+func isOpen(p api.Pod) bool {
+	return (p.Status.Phase == "Pending" || p.Status.Phase == "Running") && containerOf(p.Status.ContainerStatuses, agentContainer).State.Terminated == nil
 }
 
 // replaces says whether Kubernetes will start another agent in the place of one.

@@ -29,8 +29,6 @@ const (
 	Orders  = "/drover-orders"
 	Secrets = "/drover-secrets"
 	Program = Work + "/drover"
-	// AgentImageProgram is where an image of the agent has the program.
-	AgentImageProgram = "/drover-agent"
 )
 
 // The variables that tell a process of drover what it is in its pod.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/terminal"
@@ -238,7 +239,7 @@ func (a Image) agentCommand() *cobra.Command {
 		if len(found) == 0 {
 			return missing
 		}
-		ref, err := build.PushAgent(ctx, found, args[0], a.Version)
+		ref, err := build.PushAgent(ctx, driver.AgentImageProgram, found, args[0], a.Version)
 		if err != nil {
 			return err
 		}

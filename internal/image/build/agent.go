@@ -20,21 +20,18 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// agentProgram is where an image of the agent has the program.
-const agentProgram = "drover-agent"
-
 // PushAgent pushes an image of the agent below a registry's prefix, without Docker, and gives its name
-// with its digest. programs are the files of the agent's program, by system, such as linux/arm64;
-// the image has nothing else.
-func PushAgent(ctx context.Context, programs map[string]string, registry, version string) (string, error) {
-	to := strings.TrimSuffix(registry, "/") + "/" + agentProgram + ":" + tagOf(version)
+// with its digest: it is called as the program in it, of which at is the path. programs are the files of
+// the program by system, such as linux/arm64; the image has nothing else.
+func PushAgent(ctx context.Context, at string, programs map[string]string, registry, version string) (string, error) {
+	to := strings.TrimSuffix(registry, "/") + at + ":" + tagOf(version)
 	r, err := parseReference(to)
 	if err != nil {
 		return "", err
 	}
 	var index v1.ImageIndex = empty.Index
 	for _, system := range slices.Sorted(maps.Keys(programs)) {
-		img, err := agentImage(system, programs[system])
+		img, err := agentImage(system, at, programs[system])
 		if err != nil {
 			return "", fault.Wrap(err, fault.Invalid, "", "make image of the agent for %s", system)
 		}
@@ -52,14 +49,14 @@ func PushAgent(ctx context.Context, programs map[string]string, registry, versio
 }
 
 // agentImage is the image for one system: the program, and no file of this machine's own time or user.
-func agentImage(system, file string) (v1.Image, error) {
+func agentImage(system, at, file string) (v1.Image, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
-	if err := w.WriteHeader(&tar.Header{Name: agentProgram, Mode: 0o755, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Name: strings.TrimPrefix(at, "/"), Mode: 0o755, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
 		return nil, err
 	}
 	if _, err := w.Write(text); err != nil {
@@ -79,7 +76,7 @@ func agentImage(system, file string) (v1.Image, error) {
 	if img, err = mutate.AppendLayers(img, l); err != nil {
 		return nil, err
 	}
-	return mutate.Config(img, v1.Config{Entrypoint: []string{"/" + agentProgram}})
+	return mutate.Config(img, v1.Config{Entrypoint: []string{at}})
 }
 
 // tagOf is a version as a tag, which allows fewer letters.

@@ -28,4 +28,4 @@ ROOT_ACCESS_KEY=$AWS_ACCESS_KEY_ID ROOT_SECRET_KEY=$AWS_SECRET_ACCESS_KEY "$gate
 server=$!
 export KUBECONFIG=$dir/admin.kubeconfig DROVER_STORE=s3://drover/bench
 cd "$root"
-go run ./bench/kube -drover "$drover" -kubectl "$dir/kubectl" -image drover.test/busybox:1 -agent-image drover.test/agent:1
+go run ./bench/kube -drover "$drover" -kubectl "$dir/kubectl" -namespace train -image drover.test/busybox:1 -agent-image drover.test/agent:1
