@@ -1,15 +1,21 @@
 package drover
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/mem"
+	"github.com/drover-run/drover/internal/ledger/liveness"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/record"
 	"github.com/drover-run/drover/store"
+	storemem "github.com/drover-run/drover/store/mem"
 )
 
 // TestTheLastLinesOfAMapThatGoesOn: with and without follow, each line once, and only the
@@ -62,5 +68,44 @@ func TestTheLastLinesOfAMapThatGoesOn(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"1 line 48", "1 line 49", "3 three", "2 half and half", "1 the end"}, followed); diff != "" {
 		t.Errorf("followed (-want +got):\n%s", diff)
+	}
+}
+
+// A look at a job that goes on shows what a store far away has, of agents too whose sockets are on
+// other machines.
+func TestALookShowsWhatIsStoredOfAnAgentElsewhere(t *testing.T) {
+	t.Parallel()
+	d, ctx := newDesk(t), t.Context()
+	c, err := Open(ctx, Options{Bucket: storemem.New(), Drivers: map[string]driver.Opened{mem.Name: mem.Open(d.mem)}, Folder: t.TempDir(), Cache: t.TempDir()})
+	d.check(err)
+	d.Client = c
+	j := d.submit("demo", "run", 1)
+	d.members(j)
+	agent := liveness.NewAgentID(d.world, 1, 0)
+	beat, err := json.Marshal(protocol.Heartbeat{V: protocol.Format, Agent: agent, Counter: 1, At: time.Now(), Phase: "running", Attempt: 1, Live: "/run/on/another/machine"})
+	d.check(err)
+	d.check(d.world.Store.Put(ctx, protocol.AgentKey(j.path, agent), beat))
+	w, err := record.NewWriter(record.Options{Store: d.world.Store, Prefix: protocol.LogsPrefix(j.path), Attempt: 1, ID: "w", Clock: store.System})
+	d.check(err)
+	_, err = w.Copy(record.Stdout, 0, strings.NewReader("hello\n"))
+	d.check(err)
+	d.check(w.Flush(ctx))
+	var text string
+	for out, err := range j.Logs(ctx, LogOptions{}) {
+		d.check(err)
+		text += string(out.Data)
+	}
+	if text != "hello\n" {
+		t.Errorf("it shows %q", text)
+	}
+	for _, o := range []LogOptions{{}, {Tail: 1}} {
+		text = ""
+		for l, err := range j.Lines(ctx, o) {
+			d.check(err)
+			text += l.Text
+		}
+		if text != "hello" {
+			t.Errorf("%+v shows %q", o, text)
+		}
 	}
 }

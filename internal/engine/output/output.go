@@ -151,6 +151,9 @@ func (x Reader) searchOutput(ctx context.Context, rep views.Report, o report.Log
 		var then func(map[string]uint64) iter.Seq2[record.Frame, error]
 		if !x.allIsStored(rep, o.Follow) {
 			then = func(known map[string]uint64) iter.Seq2[record.Frame, error] {
+				if !o.Follow {
+					return x.newestFrames(ctx, rep, f, known, nil)
+				}
 				return x.followFrames(ctx, f, known, nil, o)
 			}
 		}
@@ -183,10 +186,18 @@ func plain(l line.Line) report.Line {
 // readFrames reads stored output. A live job's newest output is not stored yet, so
 // then, and to follow, its agents are asked as well.
 func (x Reader) readFrames(ctx context.Context, rep views.Report, f record.Filter, o report.LogOptions) iter.Seq2[record.Frame, error] {
-	if x.allIsStored(rep, o.Follow) {
+	switch {
+	case x.allIsStored(rep, o.Follow):
 		return record.Read(ctx, x.session.World.Store, protocol.LogsPrefix(x.path), f)
+	case o.Follow:
+		return x.followFrames(ctx, f, nil, nil, o)
 	}
-	return x.followFrames(ctx, f, nil, nil, o)
+	return func(yield func(record.Frame, error) bool) {
+		r := record.Reader{Store: x.session.World.Store, Prefix: protocol.LogsPrefix(x.path), Filter: f}
+		if goOn, _ := r.Scan(ctx, false, yield); goOn { // however long a store far away takes
+			x.newestFrames(ctx, rep, f, r.ReachedSeqs(), nil)(yield)
+		}
+	}
 }
 
 // allIsStored says that nothing is looked at but what is stored.
@@ -194,21 +205,31 @@ func (x Reader) allIsStored(rep views.Report, follow bool) bool {
 	return rep.Run.Settled != nil || !follow && len(sockets(rep)) == 0
 }
 
+// followOptions are those of what is not known yet.
+func (x Reader) followOptions(f record.Filter, known map[string]uint64, objects map[string]int) record.FollowOptions {
+	return record.FollowOptions{Store: x.session.World.Store, Prefix: protocol.LogsPrefix(x.path), Filter: f, After: known, Objects: objects, Every: x.session.PollInterval(), Live: x.liveSockets}
+}
+
+// newestFrames gives what is not stored yet, as far as agents on this machine have it: all frames but
+// those that are known, and those in objects before the ones that are named.
+func (x Reader) newestFrames(ctx context.Context, rep views.Report, f record.Filter, known map[string]uint64, objects map[string]int) iter.Seq2[record.Frame, error] {
+	o := x.followOptions(f, known, objects)
+	if !x.session.Near {
+		o.Quick = func() []string { return append(sockets(rep), x.local(x.path.Job)...) }
+	}
+	return untilQuiet(ctx, o)
+}
+
 // followFrames gives what the job has printed and prints, but the frames that are known, and
 // those in objects before the ones that are named.
 func (x Reader) followFrames(ctx context.Context, f record.Filter, known map[string]uint64, objects map[string]int, l report.LogOptions) iter.Seq2[record.Frame, error] {
-	w := x.session.World
-	ended := make(chan struct{})
-	o := record.FollowOptions{Store: w.Store, Prefix: protocol.LogsPrefix(x.path), Filter: f, After: known, Objects: objects, Every: x.session.PollInterval(), Ended: ended,
-		Live: x.liveSockets}
+	o, ended := x.followOptions(f, known, objects), make(chan struct{})
+	o.Ended = ended
 	if !x.session.Near {
 		o.Heard, o.Quick = protocol.HeartbeatEvery, func() []string { return x.local(x.path.Job) }
 		if l.Settled != nil {
 			o.Every = protocol.Poll // the caller has just started the job, as a rule
 		}
-	}
-	if !l.Follow {
-		return untilQuiet(ctx, o)
 	}
 	return func(yield func(record.Frame, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

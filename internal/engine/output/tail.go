@@ -32,7 +32,7 @@ func (x Reader) lastLines(ctx context.Context, rep views.Report, f record.Filter
 		for fr, err := range stored {
 			there = append(there, frame{fr, err})
 		}
-		now := line.Lines(there.followedBy(x.followFrames(ctx, f, after, objects, report.LogOptions{})))
+		now := line.Lines(there.followedBy(x.newestFrames(ctx, rep, f, after, objects)))
 		if !o.Follow {
 			line.Tail(now, o.Tail)(yield)
 			return
