@@ -1,6 +1,7 @@
 package drover
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -238,6 +239,28 @@ func TestWhyAJobStandsWhereItDoes(t *testing.T) {
 				t.Errorf("detail (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// A target may start agents again by itself, as Kubernetes does: then no command is asked for.
+func TestWhySaysWhatWillGoOnByItself(t *testing.T) {
+	t.Parallel()
+	before := Reason{ID: "7fk2", Answer: "node 0 was interrupted: spot", Next: "drover resume 7fk2"}
+	for name, row := range map[string]struct {
+		members []driver.Member
+		err     error
+		want    Reason
+	}{
+		"ended":    {members: []driver.Member{{State: driver.Taken, Reason: "spot"}}, want: before},
+		"not told": {err: context.DeadlineExceeded, want: before},
+		"waits again": {members: []driver.Member{{State: driver.Taken, Reason: "spot"}, {State: driver.Waiting, Reason: "Kueue holds the Job back", Hint: "Wait."}},
+			want: Reason{ID: "7fk2", Answer: "Kueue holds the Job back", Detail: []string{"Wait.", "node 0 was interrupted: spot", "it goes on by itself: the target starts agents again"}, Next: "drover status --watch 7fk2"}},
+	} {
+		w := before
+		w.explainReplacement(row.members, row.err)
+		if diff := cmp.Diff(row.want, w); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ func (k mapKind) explainState(ctx context.Context) (Reason, error) {
 		}
 	case job.Interrupted:
 		w.mapInterrupted(s, r.Heartbeats)
+		w.explainReplacement(j.listMembers(ctx, rec, r.Map.Placed))
 	default:
 		w.mapWaiting(s, len(r.Map.Placed) > 0, r.Living)
 		if s.Workers == 0 {

@@ -53,6 +53,7 @@ func (k runKind) explainState(ctx context.Context) (Reason, error) {
 	case job.Interrupted:
 		w.explainInterruption(rep)
 		w.Next = "drover resume " + s.ID
+		w.explainReplacement(j.listMembers(ctx, rep.Job, rep.Run.Placed))
 	default:
 		w.explainWaiting(rep)
 		if len(rep.Living) == 0 {
@@ -190,6 +191,17 @@ func (w *Reason) explainMembers(members []driver.Member, err error) {
 			w.Detail = append(w.Detail, why.Hint)
 		}
 	}
+}
+
+// explainReplacement says of a job that no agent works on that its target is to start others by itself.
+func (w *Reason) explainReplacement(members []driver.Member, err error) {
+	if err != nil || len(waiting.Of(members)) == 0 {
+		return
+	}
+	before := w.Answer
+	w.explainMembers(members, nil)
+	w.Detail = append(w.Detail, before, "it goes on by itself: the target starts agents again")
+	w.Next = "drover status --watch " + w.ID
 }
 
 // idleLooks is how often in a row a job must be seen without agents before that

@@ -4,17 +4,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 
 	"github.com/drover-run/drover/driver"
 )
@@ -36,6 +40,10 @@ func newShell(t *testing.T, c cluster) shell {
 		t.Fatal(err)
 	}
 	s := shell{cluster: c, drover: filepath.Join(t.TempDir(), "drover"), home: t.TempDir()}
+	kubectl := filepath.Join(filepath.Dir(s.drover), "kubectl")
+	if err := os.WriteFile(kubectl, []byte(fmt.Sprintf("#!/bin/sh\nexec %q kubectl \"$@\"\n", c.program)), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	run(t, "go", "build", "-C", root, "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", s.drover, "./cmd/drover")
 	server := strings.TrimSpace(run(t, filepath.Join(root, "store", "testdata", "servers.sh"), "versitygw"))
 	free, err := net.Listen("tcp4", ":0")
@@ -55,7 +63,7 @@ func newShell(t *testing.T, c cluster) shell {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	address := strings.Fields(run(t, "hostname", "-I"))[0]
-	s.env = []string{"HOME=" + s.home, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + os.Getenv("KUBECONFIG"), "AWS_ACCESS_KEY_ID=canarykeyid", "AWS_SECRET_ACCESS_KEY=canarykeysecret",
+	s.env = []string{"HOME=" + s.home, "PATH=" + filepath.Dir(s.drover) + ":" + os.Getenv("PATH"), "KUBECONFIG=" + os.Getenv("KUBECONFIG"), "AWS_ACCESS_KEY_ID=canarykeyid", "AWS_SECRET_ACCESS_KEY=canarykeysecret",
 		"AWS_REGION=us-east-1", fmt.Sprintf("AWS_ENDPOINT_URL=http://%s:%d", address, port), "DROVER_STORE=s3://drover/test", "DROVER_ON=kube", "CANARY=canaryvalue"}
 	s.until(t, "the S3 server listens", func() bool {
 		conn, err := net.Dial("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
@@ -195,6 +203,8 @@ func (s shell) keepsPromises(t *testing.T) {
 	}{
 		{"a map outlives an eviction a kill a drained node and its command line", s.mapsThroughTrouble},
 		{"nodes of a run find each other", s.runsTwoNodes},
+		{"a job is followed watched and entered", s.follows},
+		{"pods go to the nodes that were asked for", s.choosesNodes},
 		{"a shorter cancel ends what a longer one left", s.cancels},
 		{"a quota that is exhausted is waited for", s.waitsForQuota},
 		{"a Job that was suspended goes on", s.suspends},
@@ -311,6 +321,89 @@ exit 1`
 	}
 }
 
+// follows has a job that no command started here still follows: its lines, its place on the screen, and
+// a command beside its program.
+func (s shell) follows(t *testing.T) {
+	s.output(t, `echo began; until [ -e /state/go ]; do sleep 0.2; done; echo went on`, small("run", "--detach", "work.sh")...)
+	_, followed := s.begin(t, "", "logs", "-f", "last")
+	s.until(t, "the program has begun", func() bool { return strings.Contains(s.output(t, "", "logs", "last"), "began") })
+
+	top := s.command(t, "", "top")
+	top.Env = append(top.Env, "TERM=xterm-256color")
+	terminal, err := pty.StartWithSize(top, &pty.Winsize{Cols: 100, Rows: 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	t.Cleanup(func() { _ = top.Process.Kill() })
+	if err := terminal.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	shown, id := make([]byte, 0, 1<<20), s.status(t).ID
+	for !bytes.Contains(shown, []byte(id)) || !bytes.Contains(shown, []byte("RUNNING")) {
+		n, err := terminal.Read(shown[len(shown):cap(shown)])
+		if shown = shown[:len(shown)+n]; err != nil {
+			t.Fatalf("drover top: %v\n%s", err, shown)
+		}
+	}
+	if _, err := terminal.WriteString("q"); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, terminal) }()
+	if err := top.Wait(); err != nil {
+		t.Errorf("drover top: %v", err)
+	}
+
+	const beside = `echo "$(whoami 2>/dev/null || id -u) in $(pwd), rank $DROVER_RANK"; touch /state/go; exit 7`
+	attach := s.command(t, "", "attach", "last", "--", "sh", "-c", beside)
+	out, err := attach.CombinedOutput()
+	if attach.ProcessState.ExitCode() != 7 || !strings.Contains(string(out), "10001 in /opt/ml/code, rank 0") {
+		t.Errorf("drover attach: %v\n%s", err, out)
+	}
+	if out, err := followed(); err != nil || !strings.HasSuffix(out, "began\nwent on\n") {
+		t.Errorf("drover logs -f: %v\n%s", err, out)
+	}
+	s.output(t, "", "gc", "--yes")
+}
+
+// spotNodes are the labels and taints of a spot node of each provider.
+var spotNodes = map[string]string{
+	"karpenter": `"labels":{"karpenter.sh/capacity-type":"spot",%s}},"spec":{}`,
+	"eks":       `"labels":{"eks.amazonaws.com/capacityType":"SPOT",%s}},"spec":{}`,
+	"gke":       `"labels":{"cloud.google.com/gke-spot":"true",%s}},"spec":{"taints":[{"key":"cloud.google.com/gke-spot","value":"true","effect":"NoSchedule"}]}`,
+	"aks":       `"labels":{"kubernetes.azure.com/scalesetpriority":"spot",%s}},"spec":{"taints":[{"key":"kubernetes.azure.com/scalesetpriority","value":"spot","effect":"NoSchedule"}]}`,
+}
+
+// choosesNodes has the real scheduler choose among nodes that are objects alone: no kubelet is there.
+func (s shell) choosesNodes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "node.json")
+	for provider, form := range spotNodes {
+		node := fmt.Sprintf(`{"apiVersion":"v1","kind":"Node","metadata":{"name":%[1]q,%[2]s,"status":{"allocatable":{"cpu":"8","memory":"32Gi","pods":"110"},"capacity":{"cpu":"8","memory":"32Gi","pods":"110"}}}`,
+			provider, fmt.Sprintf(form, fmt.Sprintf(`"kubernetes.io/os":"linux","kubernetes.io/arch":%q,"kubernetes.io/hostname":%q,"node.kubernetes.io/instance-type":"p3.%s"`, runtime.GOARCH, provider, provider)))
+		if err := os.WriteFile(file, []byte(node), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s.kubectl(t, "create", "-f", file)
+		t.Cleanup(func() { s.kubectl(t, "delete", "node", provider) })
+	}
+	jobs := map[string]string{}
+	for provider := range spotNodes {
+		s.output(t, "echo never", small("run", "-t", provider, "--detach", "--spot", "--where", "attribute:ecs.instance-type =~ p3."+provider[:2]+"*", "work.sh")...)
+		jobs["drover-"+s.jobID(t, "project/"+provider)+"-1"] = provider
+	}
+	for job, provider := range jobs {
+		s.until(t, "the pod of "+job+" has a node", func() bool {
+			at := strings.TrimSpace(s.kubectl(t, "--namespace", "train", "get", "pods", "-l", "batch.kubernetes.io/job-name="+job, "-o", "jsonpath={.items[*].spec.nodeName}"))
+			if at != "" && at != provider {
+				t.Fatalf("asked for spot capacity of %s, got %s", provider, at)
+			}
+			return at != ""
+		})
+	}
+	s.output(t, "", "down", "kube", "--yes")
+	s.kubectl(t, "--namespace", "train", "delete", "pods", "--all", "--force", "--grace-period=0") // as no kubelet would ever answer
+}
+
 // stubborn is a program that does not end when it is asked to.
 const stubborn = `trap '' TERM; echo began; while :; do sleep 1; done`
 
@@ -409,9 +502,10 @@ func (s shell) suspends(t *testing.T) {
 		out, err := s.command(t, "", "status", "last", "--json").Output()
 		return err == nil && bytes.Contains(out, []byte(`"items":150`)) && len(s.pods(t, "Running")) == 2 && s.status(t).Items.Succeeded > 20
 	})
-	job := "drover-" + s.jobID(t) + "-1"
+	job := "drover-" + s.jobID(t, "last") + "-1"
 	s.kubectl(t, "--namespace", "train", "patch", "job", job, "--type=merge", "-p", `{"spec":{"suspend":true}}`)
 	s.until(t, "no pod runs", func() bool { return len(s.pods(t, "Running")) == 0 })
+	s.until(t, "why tells", func() bool { return strings.Contains(s.output(t, "", "why", "last"), "the Job is suspended") })
 	s.kubectl(t, "--namespace", "train", "patch", "job", job, "--type=merge", "-p", `{"spec":{"suspend":false}}`)
 	out, err := end()
 	if st := s.status(t); err != nil || st.Items.Succeeded != 150 || st.Items.Failed != 0 {
@@ -420,11 +514,11 @@ func (s shell) suspends(t *testing.T) {
 	s.output(t, "", "verify", "last")
 }
 
-// jobID is the id of the newest job in full.
-func (s shell) jobID(t *testing.T) string {
+// jobID is the id in full of the job that a reference, such as last, names.
+func (s shell) jobID(t *testing.T, ref string) string {
 	t.Helper()
 	var st struct{ Job string }
-	if err := json.Unmarshal([]byte(s.output(t, "", "status", "last", "--json")), &st); err != nil {
+	if err := json.Unmarshal([]byte(s.output(t, "", "status", ref, "--json")), &st); err != nil {
 		t.Fatal(err)
 	}
 	return st.Job[strings.LastIndex(st.Job, "/")+1:]
@@ -467,7 +561,7 @@ func (s shell) resumesDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = end()
-	s.kubectl(t, "--namespace", "train", "delete", "job", "drover-"+s.jobID(t)+"-1")
+	s.kubectl(t, "--namespace", "train", "delete", "job", "drover-"+s.jobID(t, "last")+"-1")
 	out := s.output(t, "", "resume", "last")
 	if s.status(t).State != "SUCCEEDED" {
 		t.Errorf("%s", out)

@@ -166,6 +166,12 @@ func TestAnIndexWithoutAPodIsWhatItsJobSays(t *testing.T) {
 			v.job.Spec.Suspend = true
 			v.job.Status.Conditions = []api.Condition{{Type: "Suspended", Status: "True", Message: "Job\nsuspended"}}
 		}, driver.Waiting, "the Job is suspended: Job suspended"},
+		"suspended by Kueue": {func(v *view) {
+			v.job.Spec.Suspend, v.job.Metadata.Name, v.job.Metadata.Labels = true, "drover-x-1", map[string]string{labelQueue: "gpus"}
+			v.events = make([]api.Event, 2)
+			v.events[0].About.Name, v.events[0].Message = "job-drover-x-1-e32cb", "insufficient unused quota for cpu in flavor default,\n200m more needed" // words of Kueue 0.14.0
+			v.events[1].About.Name, v.events[1].Message = "job-drover-y-1-0bdde", "of another Job"
+		}, driver.Waiting, "Kueue holds the Job back in queue gpus: insufficient unused quota for cpu in flavor default, 200m more needed"},
 		"given up": {func(v *view) {
 			v.job.Spec.Parallelism, v.job.Metadata.Annotations = 0, map[string]string{annotationGaveUp: "no PriorityClass with name nope was found"}
 		}, driver.Ended, "never came up: no PriorityClass with name nope was found"},

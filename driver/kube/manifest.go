@@ -25,7 +25,8 @@ const (
 	managedBy      = "drover"
 	labelJob       = "drover.run/job"
 	labelPlacement = "drover.run/placement"
-	labelRemove    = "drover.run/remove"  // the placement goes once nothing of it runs
+	labelRemove    = "drover.run/remove" // the placement goes once nothing of it runs
+	labelQueue     = "kueue.x-k8s.io/queue-name"
 	annotationTag  = "drover.run/tag-"    // and a tag's name
 	annotationRead = "drover.run/touched" // changed to have kubelets read the ConfigMap
 	// annotationStarting is on a Job that has no pods yet, as what they wait for is still being sent
@@ -138,7 +139,7 @@ func (p placed) job() object {
 func (p placed) jobLabels() map[string]string {
 	all := labels(p.handle)
 	if p.options.queue != "" {
-		all["kueue.x-k8s.io/queue-name"] = p.options.queue
+		all[labelQueue] = p.options.queue
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drover-run/drover/driver"
@@ -34,7 +35,7 @@ type view struct {
 	job     api.Job
 	pods    []api.Pod
 	stop    bool        // a Stop was ordered
-	events  []api.Event // of the Job where it has no pods, else of a pod that waits
+	events  []api.Event // of the Job where it has no pods or is suspended, else of a pod that waits
 	waits   bool        // for an agent, of which the Job and events may tell more though no pod changes
 }
 
@@ -89,9 +90,9 @@ func (d *Driver) look(ctx context.Context, c *api.Client, s site, h driver.Handl
 		return v, err
 	}
 	_, v.stop = m.Data[pod.StopKey]
-	if object := v.unexplained(); object != "" {
+	if selector := v.eventSelector(); selector != "" {
 		// An event says more, and may be missing.
-		v.events, _ = api.ListAll[api.Event](ctx, c, api.Events, s.namespace, map[string][]string{"fieldSelector": {"involvedObject.name=" + object}})
+		v.events, _ = api.ListAll[api.Event](ctx, c, api.Events, s.namespace, map[string][]string{"fieldSelector": {selector}})
 	}
 	members := v.members(h)
 	v.waits = slices.ContainsFunc(members, func(m driver.Member) bool { return m.State == driver.Waiting })
@@ -138,18 +139,23 @@ func (d *Driver) viewWithoutJob(h driver.Handle, before view) view {
 // eventsAfter is how long something may wait before events are read to explain it.
 const eventsAfter = 15 * time.Second
 
-// unexplained names the object that waits for something that only events tell; "": none does.
-func (v view) unexplained() string {
+// eventSelector selects the events that tell what an object waits for which does not say it itself; "":
+// none does.
+func (v view) eventSelector() string {
+	const object = "involvedObject.name="
+	if v.job.Spec.Suspend && v.job.Metadata.Labels[labelQueue] != "" {
+		return "involvedObject.kind=Workload,reason=Pending" // Kueue's own object for a Job has a name that Kueue chooses
+	}
 	if len(v.pods) == 0 {
 		if v.ended() || v.job.Spec.Suspend || v.job.Spec.Parallelism == 0 || time.Since(v.job.Metadata.CreationTimestamp) < eventsAfter/3 {
 			return ""
 		}
-		return v.job.Metadata.Name
+		return object + v.job.Metadata.Name
 	}
 	for _, p := range v.pods {
 		if since := api.Since(p.Status.Conditions, "PodScheduled"); p.Status.Phase == "Pending" && !since.IsZero() && time.Since(since) > eventsAfter &&
 			waitsFor(p, nil).reason == startsOn(p) {
-			return p.Metadata.Name
+			return object + p.Metadata.Name
 		}
 	}
 	return ""
@@ -277,6 +283,11 @@ func (v view) unstarted(completed, failed bool) driver.Member {
 
 // suspended says why a Job is suspended: Kueue holds it back until its queue has room.
 func (v view) suspended() string {
+	for _, e := range slices.Backward(v.events) {
+		if strings.HasPrefix(e.About.Name, "job-"+v.job.Metadata.Name+"-") {
+			return "Kueue holds the Job back in queue " + v.job.Metadata.Labels[labelQueue] + ": " + words.OneLine(e.Message)
+		}
+	}
 	if c, ok := api.Find(v.job.Status.Conditions, "Suspended"); ok && c.Message != "" {
 		return "the Job is suspended: " + words.OneLine(c.Message)
 	}
