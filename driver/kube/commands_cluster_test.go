@@ -340,7 +340,7 @@ func (s shell) follows(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown, id := make([]byte, 0, 1<<20), s.status(t).ID
-	for !bytes.Contains(shown, []byte(id)) || !bytes.Contains(shown, []byte("RUNNING")) {
+	for !bytes.Contains(shown, []byte(id)) || !bytes.Contains(shown, []byte("running")) {
 		n, err := terminal.Read(shown[len(shown):cap(shown)])
 		if shown = shown[:len(shown)+n]; err != nil {
 			t.Fatalf("drover top: %v\n%s", err, shown)

@@ -127,27 +127,33 @@ func TestStoreErrorsAreTriedAgainUntilTheyEnd(t *testing.T) {
 }
 
 func TestAPartOfALineIsStoredInTime(t *testing.T) {
-	for _, hurry := range []bool{false, true} {
+	for name, row := range map[string]struct {
+		prompt, hurry bool
+		age, late     time.Duration
+	}{
+		"of a map":                 {age: 7 * time.Hour, late: flushEvery},
+		"while a reader follows":   {hurry: true, age: 7 * time.Hour, late: flushHurried},
+		"of a run, at first":       {prompt: true, late: flushHurried},
+		"of a run, after minutes":  {prompt: true, age: 5 * time.Minute, late: 33 * time.Second},
+		"of a run, after hours":    {prompt: true, age: 7 * time.Hour, late: flushEvery},
+		"of a run that is watched": {prompt: true, hurry: true, age: 7 * time.Hour, late: flushHurried},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := recordtest.NewStore(mem.New())
-			w := newWriter(t, d, 1, 0, "a")
+			w := makeWriter(t, Options{Store: d, Attempt: 1, ID: "a", Clock: recordtest.BubbleClock, Prompt: row.prompt})
 			defer recordtest.CloseWriter(t, w)
-			w.Hurry(hurry)
-			late := flushEvery
-			if hurry {
-				late = flushHurried
-			}
-			time.Sleep(7 * time.Hour)
+			w.Hurry(row.hurry)
+			time.Sleep(row.age)
 			recordtest.WriteAll(t, w, Stdout, 0, []byte("Continue? [y/n] "))
-			time.Sleep(late - tick)
+			time.Sleep(row.late - tick)
 			synctest.Wait()
 			if n := len(recordtest.AllFrames(t, Read(t.Context(), d, recordtest.Prefix, Filter{}))); n != 0 {
-				t.Errorf("hurry %v: stored before it was due", hurry)
+				t.Errorf("%s: stored before it was due", name)
 			}
 			time.Sleep(2 * tick)
 			synctest.Wait()
 			if n := len(recordtest.AllFrames(t, Read(t.Context(), d, recordtest.Prefix, Filter{}))); n != 1 {
-				t.Errorf("hurry %v: not stored after %s", hurry, late+tick)
+				t.Errorf("%s: not stored after %s", name, row.late+tick)
 			}
 		})
 	}

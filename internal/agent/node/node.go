@@ -62,7 +62,7 @@ func (n *Node) CheckRemoved(ctx context.Context) {
 func (n *Node) NewWriter(ctx context.Context, prefix string, attempt, rank int) (*record.Writer, error) {
 	_, random, _ := strings.Cut(strings.TrimPrefix(n.ID, fmt.Sprintf("%d-", n.Placement)), "-")
 	w, err := record.NewWriter(record.Options{Store: n.World.Store, Prefix: prefix,
-		Attempt: attempt, Rank: rank, ID: random, Clock: n.World.Store.Clock(), Redact: n.Redact,
+		Attempt: attempt, Rank: rank, ID: random, Clock: n.World.Store.Clock(), Redact: n.Redact, Prompt: !n.IsMap(),
 		OnError: func(err error) {
 			n.Log.Warn("record not stored yet", "prefix", prefix, "err", err)
 			n.CheckRemoved(ctx)
