@@ -71,7 +71,7 @@ func TestTheLastLinesOfAMapThatGoesOn(t *testing.T) {
 	}
 }
 
-// A look at a job that goes on shows what a store far away has, of agents too whose sockets are on
+// A look at a job that goes on shows what a store far away has, also of agents that serve their sockets on
 // other machines.
 func TestALookShowsWhatIsStoredOfAnAgentElsewhere(t *testing.T) {
 	t.Parallel()
