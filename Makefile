@@ -132,29 +132,30 @@ shell:
 # every failure again at the end, whole, where it is looked for
 RUNNER  := $(GO) tool gotestsum --hide-summary=skipped
 
-# The simulations, and the mutants that they and other tests must notice. They play one process
-# at a time, so the race detector has nothing to find.
-SIMULATED := ./internal/ledger ./internal/engine/gc
 # The packages whose tests the race detector would make much longer and finds nothing in: they
-# start no goroutines, and the scripts are about whole programs, with goroutines that the suites
-# of their packages meet. test-long has the scripts with it.
-ALONE := ./cmd/drover ./internal/house ./internal/verify ./internal/price ./internal/jobfile ./job/... ./fault/... ./internal/cli/... \
-	./internal/env/... ./internal/items/manifest ./internal/record/metric ./internal/record/redact ./internal/engine/programs ./internal/agent/module ./internal/proc/wire ./store/dir
+# play one process at a time, or start no goroutines, and the scripts are about whole programs, with
+# goroutines that the suites of their packages meet. The longest come first. test-long has the scripts
+# with it.
+ALONE := ./cmd/drover ./internal/ledger ./internal/env/... ./internal/engine/gc ./internal/house ./internal/verify ./internal/price ./internal/jobfile ./job/... ./fault/... ./internal/cli/... \
+	./internal/items/manifest ./internal/record/metric ./internal/record/redact ./internal/engine/programs ./internal/agent/module ./internal/proc/wire ./store/dir
 # A program with the race detector sleeps for a second before it exits, unless GORACE says less: the
 # suites of drivers start hundreds.
 RACE := GORACE=atexit_sleep_ms=50
-# Each commit plays worlds that no other has played, and plants one third of the mutants.
+# Each commit plays worlds that no other has played, plants one third of the mutants
+# (internal/commitseed), and has the race detector with one half of the other packages.
 COMMIT := $(shell git rev-parse --short=8 HEAD 2>/dev/null || echo 0)
 FRESH := $(shell printf '%d' 0x$(COMMIT))
-SHARE := $(shell echo $$((0x$(COMMIT) % 3 + 1)))
+OTHERS = $(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE))"
+HALF := $(shell echo $$((0x$(COMMIT) % 2)))
 
 test: ## every test; needs python3 and no network
 	@$(PYTHON) -c 'import venv, ensurepip, pip' || { echo "the tests run real Python programs: install python3 with venv and pip, or say PYTHON=..."; exit 1; }
 	@mkdir -p bin
-	$(RUNNER) --format pkgname --jsonfile bin/.simulated -- -timeout 15m $(SIMULATED) -share $(SHARE)
-	$(RUNNER) --format pkgname --jsonfile bin/.fresh -- -timeout 15m -run '^(TestSimulation|TestMapSimulation)$$' ./internal/ledger -from $(FRESH) -seeds 4000 -mapfrom $(FRESH) -mapseeds 4000
-	$(RUNNER) --format pkgname --jsonfile bin/.alone -- -p 3 -timeout 25m $(ALONE)
-	$(RACE) $(RUNNER) --format pkgname --jsonfile bin/.race -- -race -p 3 -timeout 25m $$($(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE) $(SIMULATED))")
+	DROVER_TEST_COMMIT=$(COMMIT) $(RUNNER) --format pkgname --jsonfile bin/.plain -- -p 3 -timeout 25m $(ALONE) $$($(OTHERS) | awk 'NR % 2 != $(HALF)')
+	$(RACE) $(RUNNER) --format pkgname --jsonfile bin/.race -- -race -p 3 -timeout 25m $$($(OTHERS) | awk 'NR % 2 == $(HALF)')
+
+test-race: ## all packages with the race detector that make test has with it by turns
+	$(RACE) $(RUNNER) --format pkgname -- -race -p 3 -timeout 25m $$($(OTHERS))
 
 test-long: ## many more worlds of the simulations, rare mutants, power cuts: an hour and a half
 	$(RUNNER) --format pkgname -- -timeout 30m -run '^TestSimulation$$' ./internal/ledger -from $(FRESH) -seeds 200000

@@ -18,13 +18,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/drover-run/drover/internal/commitseed"
 )
 
 var rareToo = flag.Bool("rare", false, "play the mutants, too, that need many worlds: an hour")
 
-// share picks a third of the mutants, so that each commit plants others: make test gives it what
-// follows from the commit.
-var share = flag.Int("share", 0, "of all mutants plant only those of one third: 1, 2 or 3; 0: all")
+// share picks a third of the mutants, so that each commit plants others.
+var share = flag.Int("share", commitseed.Third(), "of all mutants plant only those of one third: 1, 2 or 3; 0: all")
 
 // isShared says whether a mutant, by its number, is of the share.
 func isShared(n int) bool { return *share == 0 || n%3 == *share%3 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/commitseed"
 	"github.com/drover-run/drover/store/flaky"
 )
 
@@ -44,6 +45,27 @@ func TestSimulation(t *testing.T) {
 	if *from == 0 && *seeds >= normalSeeds {
 		seen.check(t)
 	}
+}
+
+// freshWorlds is how many worlds of runs, and of maps, a commit plays that no other one does.
+const freshWorlds = 4000
+
+// TestFreshWorlds plays worlds that begin at the number of the commit.
+func TestFreshWorlds(t *testing.T) {
+	first, ok := commitseed.Number()
+	if !ok {
+		t.Skip("make test plays it")
+	}
+	playWorlds(t, first, freshWorlds, func(seed uint64) coverage {
+		s := simulate(seed, false)
+		reportBroken(t, seed, s.broken)
+		return s.seen
+	})
+	playWorlds(t, first, freshWorlds, func(seed uint64) coverage {
+		s := simulateMap(seed, false)
+		reportMap(t, seed, s.broken)
+		return s.seen
+	})
 }
 
 func reportBroken(t *testing.T, seed uint64, broken []string) {

@@ -196,7 +196,7 @@ func TestTestedMutants(t *testing.T) {
 }
 
 // fails demands that its test passes without the mutant, and fails with it. A test that
-// waits for what never comes with it is given up after many times what it takes without.
+// waits for what never comes with it is given up after three times what it takes without.
 func (m testedMutant) fails(t *testing.T, bin string, n int) {
 	t.Helper()
 	run := func(planted int, limit time.Duration) (out []byte, err error) {
@@ -208,7 +208,7 @@ func (m testedMutant) fails(t *testing.T, bin string, n int) {
 	if out, err := run(0, 5*time.Minute); err != nil {
 		t.Errorf("without the mutant: %s: %v\n%.2000s", m.test, err, out)
 	}
-	if out, err := run(n, 5*time.Second+10*time.Since(begin)); err == nil {
+	if out, err := run(n, 5*time.Second+3*time.Since(begin)); err == nil {
 		t.Errorf("with mutant %d: %s passes\n%.2000s", n, m.test, out)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/drover-run/drover/internal/commitseed"
 )
 
 // gcMutants are rules taken out of the real source: each edit puts a condition
@@ -68,7 +70,7 @@ var gcNoticedBy = map[string]int{
 }
 
 // gcShare picks a third of the mutants, so that each commit plants others.
-var gcShare = flag.Int("share", 0, "of all mutants plant only those of one third: 1, 2 or 3; 0: all")
+var gcShare = flag.Int("share", commitseed.Third(), "of all mutants plant only those of one third: 1, 2 or 3; 0: all")
 
 // TestGCMutants plants the mutants into a copy of the source, all in one build, and
 // demands that the simulation finds each.
@@ -88,7 +90,7 @@ func TestGCMutants(t *testing.T) {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("DROVER_MUTANT=%d", n))
 		return cmd.CombinedOutput()
 	}
-	if out, err := play(0, 0, gcNormal); err != nil {
+	if out, err := play(0, 0, gcNormal/10); err != nil {
 		t.Fatalf("without a mutant: %v\n%.2000s", err, out)
 	}
 	found := regexp.MustCompile(`seed (\d+): [^\n]*`)
