@@ -142,7 +142,7 @@ ALONE := ./cmd/drover ./internal/ledger ./internal/env/... ./internal/engine/gc 
 # suites of drivers start hundreds.
 RACE := GORACE=atexit_sleep_ms=50
 # Each commit plays worlds that no other has played, plants one third of the mutants
-# (internal/commitseed), and has the race detector with one half of the other packages.
+# (internal/ledger/commitseed), and has the race detector with one half of the other packages.
 COMMIT := $(shell git rev-parse --short=8 HEAD 2>/dev/null || echo 0)
 FRESH := $(shell printf '%d' 0x$(COMMIT))
 OTHERS = $(GO) list ./... | grep -vxF "$$($(GO) list $(ALONE))"

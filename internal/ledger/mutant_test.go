@@ -19,7 +19,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/drover-run/drover/internal/commitseed"
+	"github.com/drover-run/drover/internal/ledger/commitseed"
 )
 
 var rareToo = flag.Bool("rare", false, "play the mutants, too, that need many worlds: an hour")

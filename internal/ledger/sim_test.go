@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/drover-run/drover/internal/commitseed"
+	"github.com/drover-run/drover/internal/ledger/commitseed"
 	"github.com/drover-run/drover/store/flaky"
 )
 
@@ -48,7 +48,7 @@ func TestSimulation(t *testing.T) {
 }
 
 // freshWorlds is how many worlds of runs, and of maps, a commit plays that no other one does.
-const freshWorlds = 4000
+const freshWorlds = 2000
 
 // TestFreshWorlds plays worlds that begin at the number of the commit.
 func TestFreshWorlds(t *testing.T) {

@@ -61,10 +61,11 @@ func (e *ending) Read(p []byte) (int, error) {
 
 func (e *ending) recordBegun(at string) error { e.at = at; return nil }
 
-// end interrupts a PutOn of body in the middle, and gives the at for the next one.
-func (r resumer) end(t *testing.T, b store.Bucket, body []byte) (at string) {
+// end interrupts a PutOn of body in the middle, and gives the at for the next one. Parts that are on
+// their way have so long to arrive.
+func (r resumer) end(t *testing.T, b store.Bucket, body []byte, arrive time.Duration) (at string) {
 	t.Helper()
-	e := &ending{Reader: bytes.NewReader(body), until: r.endedAt(), stop: func() {}}
+	e := &ending{Reader: bytes.NewReader(body), until: r.endedAt(), stop: func() { <-time.After(arrive) }}
 	_, err := b.(store.Resumer).PutOn(t.Context(), "a/long", e, "", e.recordBegun)
 	if !errors.Is(err, errEnded) || e.at == "" {
 		t.Fatalf("a write that is ended: %v, to go on with %q", err, e.at)
@@ -101,11 +102,12 @@ func (r resumer) promises() []promise {
 			body := r.long()
 			var at string
 			for try := 0; ; try++ {
-				at = r.end(t, first, body)
+				wait := time.Duration(try) * 200 * time.Millisecond
+				at = r.end(t, first, body, wait)
 				if try == 0 {
 					absent(t, second, "a/long")
 				}
-				<-time.After(time.Duration(try) * 200 * time.Millisecond)
+				<-time.After(wait)
 				there := on(t, second, body, at)
 				if there >= r.least && there <= r.endedAt() {
 					break
@@ -130,18 +132,18 @@ func (r resumer) promises() []promise {
 		}},
 		{"of a write that was ended nothing goes into another one", func(t *testing.T, first, second store.Bucket) {
 			body := r.long()
-			at := r.end(t, first, body)
+			at := r.end(t, first, body, 0)
 			body[0] ^= 1 // in the bytes that were sent first
 			if there := on(t, second, body, at); there >= r.endedAt() {
 				t.Errorf("%d bytes of it were there", there)
 			}
-			at = r.end(t, first, body)
+			at = r.end(t, first, body, 0)
 			on(t, second, body[:r.size/2], at)
 		}},
 		{"what was dropped is gone, and what says nothing begins anew", func(t *testing.T, first, second store.Bucket) {
 			body := r.long()
 			for try := 0; ; try++ {
-				at := r.end(t, first, body)
+				at := r.end(t, first, body, 0)
 				// The server may not have seen yet that its writer has gone: bytes that it stores
 				// after Drop stay, and would make the test fail.
 				<-time.After(time.Duration(try) * 200 * time.Millisecond)

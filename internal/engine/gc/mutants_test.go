@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/drover-run/drover/internal/commitseed"
+	"github.com/drover-run/drover/internal/ledger/commitseed"
 )
 
 // gcMutants are rules taken out of the real source: each edit puts a condition
