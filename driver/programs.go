@@ -1,6 +1,10 @@
 package driver
 
-import "context"
+import (
+	"context"
+
+	"github.com/drover-run/drover/store"
+)
 
 // Program is this program, built for the machines of a target, as it lies in the store of the
 // jobs. Machines that do not see this one fetch it from there.
@@ -8,11 +12,9 @@ type Program struct {
 	System string // "linux/arm64"
 	SHA256 string // of its content, in hex
 	Size   int64  // bytes
-	// Downloads are commands for sh, the best ones first. Each writes
-	// the program to its standard output, by means that many images have: curl, wget, python3,
-	// the tool of the store's cloud. One that is not there fails. They may contain an address
-	// that is as good as a credential for this one object, until it ends.
-	Downloads []string
+	// Downloads are ways to read the program by means that many images have, the best ones first.
+	// One whose tool is not there fails.
+	Downloads []store.Download
 }
 
 // Programs stores the program for a system, such as "linux/arm64", unless it is stored

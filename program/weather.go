@@ -111,7 +111,7 @@ func (w *weathered) Delete(ctx context.Context, key string) error {
 }
 
 // Downloads sends no request that a faulty could lose.
-func (w *weathered) Downloads(ctx context.Context, key string) ([]string, error) {
+func (w *weathered) Downloads(ctx context.Context, key string) ([]store.Download, error) {
 	below, ok := w.calm.(store.Downloader)
 	if !ok {
 		return nil, fmt.Errorf("say how to download %s: %w", key, errors.ErrUnsupported)

@@ -3,6 +3,7 @@ package remote
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/driver"
@@ -32,18 +33,18 @@ digest() {
 }
 is_it() { [ -f "$1" ] && case $(digest "$1") in "$want"*) true ;; *) false ;; esac; }
 try() {
-	if sh -c "$1" >"$part" 2>"$part.err" </dev/null && is_it "$part" && chmod 755 "$part" && mv -f "$part" "$path"; then
+	if sh -c "$2" >"$part" 2>"$part.err" </dev/null && is_it "$part" && chmod 755 "$part" && mv -f "$part" "$path"; then
 		rm -f "$part.err"
 		return 0
 	fi
-	echo "drover: program not fetched with ${1%% *}: $(tail -n 1 "$part.err" | cut -c 1-200)" >&2
+	echo "drover: program not fetched with $1: $(tail -n 1 "$part.err" | cut -c 1-200)" >&2
 	rm -f "$part" "$part.err"
 	return 1
 }
 mkdir -p "$(dirname "$path")"
 is_it "$path"`)
 	for _, d := range p.Downloads {
-		s.WriteString(" ||\n\ttry " + store.Quote(d))
+		s.WriteString(" ||\n\ttry " + store.Quote(d.Tool) + " " + store.Quote(d.Command))
 	}
 	s.WriteString(` ||
 	{ echo "drover: the program could not be fetched: the machine needs one of curl, wget, python3 or its cloud's own tool, and a way to the store" >&2; exit 1; }
@@ -52,7 +53,8 @@ is_it "$path"`)
 }
 
 // FetchScript stores the program for the system of the machines, "": linux/amd64, and gives
-// the script that fetches it to path there (FetchScript).
+// the script that fetches it to path there (FetchScript) with what the machines themselves have: it
+// holds no secret.
 func (s Submission) FetchScript(ctx context.Context, system, path string) (string, error) {
 	if s.Request.Run.Programs == nil {
 		return "", fault.New(fault.Bug, "", "fetch program: the request says of none")
@@ -61,5 +63,6 @@ func (s Submission) FetchScript(ctx context.Context, system, path string) (strin
 	if err != nil {
 		return "", err
 	}
+	p.Downloads = slices.DeleteFunc(slices.Clone(p.Downloads), func(d store.Download) bool { return d.Secret })
 	return FetchScript(p, path), nil
 }

@@ -17,7 +17,12 @@ import (
 func fetch(t *testing.T, path string, downloads ...string) (out string, err error) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(program))
-	script := FetchScript(driver.Program{System: "linux/amd64", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(program)), Downloads: downloads}, path)
+	p := driver.Program{System: "linux/amd64", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(program))}
+	for _, d := range downloads {
+		tool, _, _ := strings.Cut(d, " ")
+		p.Downloads = append(p.Downloads, store.Download{Tool: tool, Command: d})
+	}
+	script := FetchScript(p, path)
 	if !strings.HasPrefix(script, "# Fetches drover's program, and checks its digest.\n") {
 		t.Errorf("the script begins %.80q", script)
 	}

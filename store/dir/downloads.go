@@ -8,9 +8,9 @@ import (
 )
 
 // Downloads implements store.Downloader, for machines that see the folder under the same name.
-func (b *Bucket) Downloads(_ context.Context, key string) ([]string, error) {
+func (b *Bucket) Downloads(_ context.Context, key string) ([]store.Download, error) {
 	if err := store.CheckKey(key); err != nil {
 		return nil, err
 	}
-	return []string{"cat " + store.Quote(filepath.Join(b.root, filepath.FromSlash(key)))}, nil
+	return []store.Download{{Tool: "cat", Command: "cat " + store.Quote(filepath.Join(b.root, filepath.FromSlash(key)))}}, nil
 }

@@ -12,7 +12,7 @@ var _ store.Downloader = (*Bucket)(nil)
 
 // Downloads implements store.Downloader, if the bucket below does. It sends no request that could
 // be lost.
-func (b *Bucket) Downloads(ctx context.Context, key string) ([]string, error) {
+func (b *Bucket) Downloads(ctx context.Context, key string) ([]store.Download, error) {
 	below, ok := b.bucket.(store.Downloader)
 	if !ok {
 		return nil, fmt.Errorf("say how to download %s from %s: %w", key, b, errors.ErrUnsupported)

@@ -16,7 +16,7 @@ var metadataToken string
 // Downloads implements store.Downloader. A command holds no credential: the machine's own account
 // reads the object, by its metadata server or by the configuration of Google's tools. An endpoint
 // that is not Google's is asked without credentials, as it always is.
-func (b *Bucket) Downloads(_ context.Context, key string) ([]string, error) {
+func (b *Bucket) Downloads(_ context.Context, key string) ([]store.Download, error) {
 	if err := b.checkKey(key); err != nil {
 		return nil, err
 	}
@@ -28,5 +28,6 @@ func (b *Bucket) Downloads(_ context.Context, key string) ([]string, error) {
 		return store.Fetches(address), nil
 	}
 	object := store.Quote(scheme + b.name + "/" + b.prefix + key)
-	return append(store.Fetches(address, strings.TrimSpace(metadataToken)), "gcloud storage cat "+object, "gsutil -q cat "+object), nil
+	return append(store.Fetches(address, strings.TrimSpace(metadataToken)), store.Download{Tool: "gcloud", Command: "gcloud storage cat " + object},
+		store.Download{Tool: "gsutil", Command: "gsutil -q cat " + object}), nil
 }

@@ -39,7 +39,7 @@ func TestRealGCSSaysHowToDownload(t *testing.T) {
 // Google's own service asks for a token, which a machine of Google's gets from its metadata server.
 func TestADownloadOfGoogleHoldsNoCredential(t *testing.T) {
 	b := at(t, home, "gs://bucket/drover")
-	commands, err := b.Downloads(t.Context(), "_programs/abc")
+	ways, err := b.Downloads(t.Context(), "_programs/abc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +51,13 @@ func TestADownloadOfGoogleHoldsNoCredential(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := exec.Command("sh", "-c", commands[0])
+	c := exec.Command("sh", "-c", ways[0].Command)
 	c.Env = []string{"PATH=" + fake + ":/usr/bin:/bin"}
 	out, err := c.CombinedOutput()
 	if want := "Authorization: Bearer ya29.x\nhttps://storage.googleapis.com/storage/v1/b/bucket/o/drover%2F_programs%2Fabc?alt=media\n"; err != nil || !strings.HasSuffix(string(out), want) {
-		t.Errorf("%s gives %q, %v; want it to end in %q", commands[0], out, err, want)
+		t.Errorf("%s gives %q, %v; want it to end in %q", ways[0].Command, out, err, want)
 	}
-	if want := "gcloud storage cat 'gs://bucket/drover/_programs/abc'"; !slices.Contains(commands, want) {
-		t.Errorf("%q is without %s", commands, want)
+	if want := (store.Download{Tool: "gcloud", Command: "gcloud storage cat 'gs://bucket/drover/_programs/abc'"}); !slices.Contains(ways, want) {
+		t.Errorf("%+v is without %+v", ways, want)
 	}
 }

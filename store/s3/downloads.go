@@ -1,7 +1,10 @@
 package s3
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
+	"net/url"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -14,10 +17,21 @@ import (
 // with the credential that has signed it, which for a session is hours.
 const signedFor = 7 * 24 * time.Hour
 
-// Downloads implements store.Downloader. The commands are Amazon's own tool, which goes on working
-// after the signature of the others has ended where the machine has a role; and an address that is
-// signed with the caller's credential.
-func (b *Bucket) Downloads(ctx context.Context, key string) ([]string, error) {
+// What a container with a role runs: it signs the request itself, with what the role's address gives.
+// curl does so from 7.75 on.
+var (
+	//go:embed signed.sh
+	roleAddress string
+	//go:embed signed_curl.sh
+	signedByCurl string
+	//go:embed signed.py
+	signedByPython string
+)
+
+// Downloads implements store.Downloader. The first ways are by the role of a container, and by
+// Amazon's own tool with whatever role the machine has; the last ones by an address that is signed
+// with the caller's credential.
+func (b *Bucket) Downloads(ctx context.Context, key string) ([]store.Download, error) {
 	if err := b.checkKey(key); err != nil {
 		return nil, err
 	}
@@ -28,12 +42,22 @@ func (b *Bucket) Downloads(ctx context.Context, key string) ([]string, error) {
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Denied, b.conn.signInHint(), "sign the address of %s in %s", key, b.text)
 	}
-	tool := "aws s3 cp --only-show-errors " + store.Quote("s3://"+b.bucket+"/"+*in.Key) + " -"
+	plain, err := url.Parse(signed.URL)
+	if err != nil {
+		return nil, fault.Wrap(err, fault.Bug, "", "read the address of %s in %s", key, b.text)
+	}
+	plain.RawQuery = "" // the signature
+	region := store.Quote(cmp.Or(o.Region, anyRegion))
+	words := "u=" + store.Quote(plain.String()) + " r=" + region + "\n" + roleAddress
+	tool := "aws s3 cp --only-show-errors " + store.Quote("s3://"+b.bucket+"/"+*in.Key) + " - --region " + region
 	if o.BaseEndpoint != nil {
 		tool += " --endpoint-url " + store.Quote(*o.BaseEndpoint)
 	}
-	if o.Region != "" {
-		tool += " --region " + store.Quote(o.Region)
+	ways := []store.Download{{Tool: "curl", Command: words + signedByCurl}, {Tool: "python3", Command: words + "python3 -c " + store.Quote(signedByPython) + ` "$c" "$u" "$r"`},
+		{Tool: "aws", Command: tool}}
+	for _, w := range store.Fetches(signed.URL) {
+		w.Secret = true
+		ways = append(ways, w)
 	}
-	return append(store.Fetches(signed.URL), tool), nil
+	return ways, nil
 }

@@ -3,13 +3,15 @@ package s3_test
 import (
 	"bytes"
 	"crypto/rand"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"slices"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -150,15 +152,42 @@ func TestRealS3BehindAHostileNet(t *testing.T) {
 	t.Logf("met %v", h.Met())
 }
 
-// The addresses are signed, so the commands need no credentials; Amazon's tool needs them.
+// A container with a role signs the requests itself, with what the role's address gives; a machine
+// without one reads a signed address.
 func TestRealS3SaysHowToDownload(t *testing.T) {
 	b := open(t, apart(t), s3.Options{Endpoint: versitygw(t)})
-	ran := storetest.RunDownloads(t, b, nil)
-	if !slices.Contains(ran, "python3") {
+	role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"RoleArn":"arn:aws:iam::123456789012:role/agents","AccessKeyId":%q,"SecretAccessKey":%q,"Token":"","Expiration":"2030-01-01T00:00:00Z"}`,
+			os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY"))
+	}))
+	t.Cleanup(role.Close)
+	ran := storetest.RunDownloads(t, b, append(os.Environ(), "AWS_CONTAINER_CREDENTIALS_FULL_URI="+role.URL))
+	if count := func(tool string) (n int) {
+		for _, r := range ran {
+			if r == tool {
+				n++
+			}
+		}
+		return n
+	}; count("python3") != 2 || count("curl") == 1 {
 		t.Errorf("%q ran", ran)
 	}
-	commands, err := b.Downloads(t.Context(), "k")
-	if err != nil || !slices.ContainsFunc(commands, func(c string) bool { return strings.HasPrefix(c, "aws s3 cp --only-show-errors 's3://facts/") }) {
-		t.Errorf("they are %q, %v", commands, err)
+	ways, err := b.Downloads(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range ways {
+		if signed := strings.Contains(w.Command, "X-Amz-Signature="); signed != w.Secret {
+			t.Errorf("a way by %s: signed %t, secret %t", w.Tool, signed, w.Secret)
+		}
+		if strings.Contains(w.Command, os.Getenv("AWS_SECRET_ACCESS_KEY")) {
+			t.Errorf("a way by %s holds the key", w.Tool)
+		}
+	}
+	// Without a role they end at once, and the next way is tried.
+	for _, w := range ways[:2] {
+		if out, err := exec.Command("sh", "-c", w.Command).CombinedOutput(); err == nil || !strings.Contains(string(out), "no role of a container") {
+			t.Errorf("without a role %s says %q, %v", w.Tool, out, err)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/drover-run/drover/store"
@@ -20,28 +19,27 @@ func RunDownloads(t *testing.T, b store.Bucket, env []string) (ran []string) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string][]byte{"_programs/abc-1": body, "_programs/absent": nil} {
-		commands, err := b.(store.Downloader).Downloads(context.Background(), key)
-		if err != nil || len(commands) == 0 {
-			t.Fatalf("Downloads(%s) gives %q, %v", key, commands, err)
+		ways, err := b.(store.Downloader).Downloads(context.Background(), key)
+		if err != nil || len(ways) == 0 {
+			t.Fatalf("Downloads(%s) gives %+v, %v", key, ways, err)
 		}
-		for _, command := range commands {
-			program, _, _ := strings.Cut(command, " ")
-			if _, err := exec.LookPath(program); err != nil {
+		for _, way := range ways {
+			if _, err := exec.LookPath(way.Tool); err != nil {
 				continue
 			}
-			c := exec.Command("sh", "-c", command)
+			c := exec.Command("sh", "-c", way.Command)
 			var out, errs bytes.Buffer
 			c.Stdout, c.Stderr, c.Env = &out, &errs, env
 			err := c.Run()
 			if want == nil {
 				if err == nil {
-					t.Errorf("%s succeeds for an object that is absent", command)
+					t.Errorf("%s succeeds for an object that is absent", way.Command)
 				}
 				continue
 			}
-			ran = append(ran, program)
+			ran = append(ran, way.Tool)
 			if err != nil || !bytes.Equal(out.Bytes(), want) {
-				t.Errorf("%s gives %d bytes, want %d; %v: %s", command, out.Len(), len(want), err, errs.String())
+				t.Errorf("%s gives %d bytes, want %d; %v: %s", way.Command, out.Len(), len(want), err, errs.String())
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func TestYardIsADriver(t *testing.T) {
 		},
 		Break: func(_ *testing.T, _ driver.Driver, r *driver.Request) {
 			broken := self
-			broken.Downloads = []string{"false"}
+			broken.Downloads = []store.Download{{Tool: "false", Command: "false"}}
 			r.Run.Programs = func(context.Context, string) (driver.Program, error) { return broken, nil }
 		},
 		Kill: func(_ *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
@@ -78,5 +78,5 @@ func ownProgram(t *testing.T) driver.Program {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256(text)
-	return driver.Program{System: system, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Downloads: []string{"cat " + store.Quote(path)}}
+	return driver.Program{System: system, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Downloads: []store.Download{{Tool: "cat", Command: "cat " + store.Quote(path)}}}
 }
