@@ -118,7 +118,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	noted := readPlaces(d.state)
+	noted := folder.ReadPlaces(d.state)
 	var mu sync.Mutex
 	var all []driver.Handle
 	silent := make([]error, len(noted))
@@ -127,7 +127,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	for i, detail := range append(noted, "") {
 		c, s, err := d.dial(detail, false)
 		if err != nil && i < len(noted) {
-			silent[i] = fault.Wrap(err, fault.KindOf(err), "Delete its line from "+placesFile(d.state)+" if the cluster is gone.", "list agents in %s", detail)
+			silent[i] = fault.Wrap(err, fault.KindOf(err), "Delete its line from "+folder.PlacesFile(d.state)+" if the cluster is gone.", "list agents in %s", detail)
 		}
 		if err != nil || seen[s] {
 			continue

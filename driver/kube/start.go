@@ -48,7 +48,7 @@ func (d *Driver) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 	if len(secrets)+len(credential) > mostSecret {
 		return driver.Handle{}, fault.New(fault.Invalid, "Keep large ones in files of a volume: `--target-arg volume=pvc/NAME:/path`.", "start agents: the job's secrets are larger than 1 MiB")
 	}
-	if err := notePlace(d.state, s); err != nil {
+	if err := folder.NotePlace(d.state, s.String()); err != nil {
 		return driver.Handle{}, err
 	}
 	if p.options.agentImage == "" {

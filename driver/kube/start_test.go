@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/kube/api"
 	"github.com/drover-run/drover/driver/kube/kubetest"
 	"github.com/drover-run/drover/driver/kube/nodes"
@@ -434,7 +435,7 @@ func TestAPlaceThatDoesNotAnswerIsNamed(t *testing.T) {
 	x.fake.Hold()
 	h, err := x.Start(t.Context(), x.request())
 	x.check(err)
-	x.check(notePlace(x.state, site{"train", "gone", "https://10.0.0.9"}))
+	x.check(folder.NotePlace(x.state, site{"train", "gone", "https://10.0.0.9"}.String()))
 	held, err := x.List(t.Context())
 	if len(held) != 1 || held[0] != h || err == nil || !strings.HasPrefix(err.Error(), "list agents in train@gone@https://10.0.0.9: find the cluster of the job: no context leads to https://10.0.0.9") {
 		t.Errorf("%v, %v", held, err)
