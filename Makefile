@@ -162,7 +162,7 @@ test-long: ## many more worlds of the simulations, rare mutants, power cuts: an 
 	$(RUNNER) --format pkgname -- -timeout 60m -run '^TestMapSimulation$$' ./internal/ledger -mapfrom $(FRESH) -mapseeds 200000
 	$(RUNNER) --format pkgname -- -timeout 120m -run 'Mutants$$' ./internal/ledger -rare
 	$(RUNNER) --format pkgname -- -timeout 30m -run 'Mutants$$' ./internal/engine/gc
-	$(RUNNER) --format pkgname -- -race -timeout 60m ./cmd/drover ./internal/engine/gc
+	$(RUNNER) --format pkgname -- -race -timeout 60m ./cmd/drover ./internal/engine/gc ./internal/env
 	$(RUNNER) --format standard-verbose -- -timeout 15m -run '^TestPowerCut.*(Shown|Map)$$' ./store/dir -images 40000
 
 # A skip is a failure here: it would be a real part that is missing. Kubernetes comes first and

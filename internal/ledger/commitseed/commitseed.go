@@ -1,6 +1,6 @@
 // Package commitseed tells tests what they vary from commit to commit: which worlds of a simulation
-// they play beside the ones they always play, and which third of the mutants they plant. Tests that a
-// user starts by hand vary nothing. Proved by the simulations that ask it.
+// they play beside the ones they always play, and which third of many similar cases: mutants, damages,
+// moments of a kill. Tests that a user starts by hand play all cases. Proved by the simulations that ask it.
 package commitseed
 
 import (
@@ -13,6 +13,12 @@ import (
 func Number() (n uint64, ok bool) {
 	n, err := strconv.ParseUint(os.Getenv("DROVER_TEST_COMMIT"), 16, 32)
 	return n, err == nil
+}
+
+// Plays says whether number i of many similar cases is of the commit's third.
+func Plays(i int) bool {
+	third := Third()
+	return third == 0 || i%3 == third%3
 }
 
 // Third is the commit's third of what is numbered: 1, 2 or 3; 0: all.
