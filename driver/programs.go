@@ -13,7 +13,7 @@ type Program struct {
 	SHA256 string // of its content, in hex
 	Size   int64  // bytes
 	// Downloads are ways to read the program by means that many images have, the best ones first.
-	// One whose tool is not there fails.
+	// A way without its tool fails.
 	Downloads []store.Download
 }
 

@@ -37,6 +37,12 @@ type Machine struct {
 // supervised is the variable that tells an agent the folder that it shares with its supervisor.
 const supervised = "DROVER_SUPERVISED"
 
+// Supervised says whether this process is an agent below its supervisor, before Adopt has been called.
+func Supervised() bool {
+	_, below := os.LookupEnv(supervised)
+	return below
+}
+
 // Adopt is the Adopt of a target with Records as its placements. In a process that the engine has
 // started it never returns: the process supervises an agent that it starts below itself, and
 // exits as the agent did. In the agent, it gives m.Given.

@@ -85,14 +85,26 @@ func (s Supervisor) Run(ctx context.Context) (code int, err error) {
 	return exit.Code, s.Placement.Ended(ctx, n, end)
 }
 
-// watch passes orders and notices on until the agent has ended.
+// noticeWait is how long a notice waits for a look at the orders: an engine that is told to end a
+// process may send it the same signal as for a machine that goes.
+const noticeWait = 2 * time.Second
+
+// watch passes orders and notices on until the agent has ended. A notice that comes with an order is
+// that order's.
 func (s Supervisor) watch(ctx context.Context, agent Agent) (exit Exit, killed bool, err error) {
 	reads, stop := context.WithCancel(ctx)
 	defer stop()
 	wake := make(chan struct{}, 1)
-	orders := s.readOrders(reads, wake)
+	orders, looked := s.readOrders(reads, wake)
 	var until time.Time
-	var over <-chan time.Time
+	var over, late <-chan time.Time
+	var notice *driver.Notice
+	pass := func() {
+		if notice != nil {
+			agent.Ask(*notice)
+		}
+		notice, late = nil, nil
+	}
 	for {
 		select {
 		case exit = <-agent.Exit():
@@ -102,12 +114,17 @@ func (s Supervisor) watch(ctx context.Context, agent Agent) (exit Exit, killed b
 			<-agent.Exit()
 			return Exit{}, false, context.Cause(ctx)
 		case n := <-s.Notices:
-			agent.Ask(n)
+			notice, late = &n, time.After(noticeWait)
 			select {
 			case wake <- struct{}{}:
 			default:
 			}
+		case <-looked:
+			pass()
+		case <-late:
+			pass()
 		case grace := <-orders:
+			notice, late = nil, nil
 			at := time.Now().Add(grace)
 			if killed || over != nil && !at.Before(until) {
 				continue
@@ -125,9 +142,9 @@ func (s Supervisor) watch(ctx context.Context, agent Agent) (exit Exit, killed b
 
 // readOrders reads each order to stop once. It runs beside watch, as a store that does not
 // answer must not delay the times that watch keeps. It reads at every Look and at each wake,
-// until ctx is done.
-func (s Supervisor) readOrders(ctx context.Context, wake <-chan struct{}) <-chan time.Duration {
-	orders := make(chan time.Duration)
+// until ctx is done; looked tells of each look at a wake that has found no order.
+func (s Supervisor) readOrders(ctx context.Context, wake <-chan struct{}) (_ <-chan time.Duration, looked <-chan struct{}) {
+	orders, looks := make(chan time.Duration), make(chan struct{})
 	look := s.Look
 	if look == 0 {
 		look = 30 * time.Second
@@ -135,20 +152,30 @@ func (s Supervisor) readOrders(ctx context.Context, wake <-chan struct{}) <-chan
 	go func() { // ends with ctx
 		tick := time.NewTicker(look)
 		defer tick.Stop()
+		woken := false
 		for read := 0; ctx.Err() == nil; {
-			if o, k, err := s.Placement.newestOrder(ctx); err == nil && k > read {
+			o, k, err := s.Placement.newestOrder(ctx)
+			switch {
+			case err == nil && k > read:
 				read = k
 				select {
 				case orders <- o.Grace:
 				case <-ctx.Done():
 				}
+			case woken:
+				select {
+				case looks <- struct{}{}:
+				case <-ctx.Done():
+				}
 			}
+			woken = false
 			select {
 			case <-ctx.Done():
 			case <-tick.C:
 			case <-wake:
+				woken = true
 			}
 		}
 	}()
-	return orders
+	return orders, looks
 }

@@ -118,3 +118,39 @@ func TestAnAgentThatCannotStartSaysWhy(t *testing.T) {
 		t.Errorf("%+v is recorded", got)
 	}
 }
+
+// An engine that is told to end a process may send it the signal of a machine that goes: the order is
+// looked for first, and an agent that is to be killed at once is asked nothing.
+func TestASignalOfAStopIsNoNotice(t *testing.T) {
+	p, a := created(t, newRecords(), 1), newActing()
+	a.onKill = &Exit{Code: 137}
+	s, begun, notices := supervisor(p, a, "a"), make(chan bool), make(chan driver.Notice)
+	s.Look, s.Notices = time.Hour, notices
+	s.Start = func(int) (Agent, error) {
+		close(begun)
+		return a, nil
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Run(t.Context())
+		done <- err
+	}()
+	<-begun
+	notices <- driver.Notice{Why: "the machine goes"} // without an order it is passed on
+	if n := <-a.notices; n.Asked || n.Why != "the machine goes" {
+		t.Errorf("the agent is told %+v", n)
+	}
+	if err := p.order(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	notices <- driver.Notice{Why: "SIGTERM"}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if len(a.notices) > 0 {
+		t.Errorf("the agent is told %+v", <-a.notices)
+	}
+	if got, want := recorded(t, p), (End{V: 1, Code: -1, Reason: "stopped: killed after its grace"}); got != want {
+		t.Errorf("%+v is recorded, want %+v", got, want)
+	}
+}
