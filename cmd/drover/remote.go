@@ -4,8 +4,9 @@ package main
 
 import (
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/batch"
 	"github.com/drover-run/drover/driver/kube"
 )
 
 // remote are the targets with agents that need a bucket as their store.
-var remote = []driver.Target{kube.Target}
+var remote = []driver.Target{kube.Target, batch.Target}

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"net/url"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -42,13 +42,9 @@ func (b *Bucket) Downloads(ctx context.Context, key string) ([]store.Download, e
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Denied, b.conn.signInHint(), "sign the address of %s in %s", key, b.text)
 	}
-	plain, err := url.Parse(signed.URL)
-	if err != nil {
-		return nil, fault.Wrap(err, fault.Bug, "", "read the address of %s in %s", key, b.text)
-	}
-	plain.RawQuery = "" // the signature
+	plain, _, _ := strings.Cut(signed.URL, "?") // without the signature
 	region := store.Quote(cmp.Or(o.Region, anyRegion))
-	words := "u=" + store.Quote(plain.String()) + " r=" + region + "\n" + roleAddress
+	words := "u=" + store.Quote(plain) + " r=" + region + "\n" + roleAddress
 	tool := "aws s3 cp --only-show-errors " + store.Quote("s3://"+b.bucket+"/"+*in.Key) + " - --region " + region
 	if o.BaseEndpoint != nil {
 		tool += " --endpoint-url " + store.Quote(*o.BaseEndpoint)

@@ -176,6 +176,9 @@ func TestRealS3SaysHowToDownload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if tool := ways[2].Command; !strings.HasPrefix(tool, "aws s3 cp --only-show-errors 's3://facts/") || !strings.Contains(tool, " - --region 'us-east-1'") {
+		t.Errorf("Amazon's own tool is called by %s", tool)
+	}
 	for _, w := range ways {
 		if signed := strings.Contains(w.Command, "X-Amz-Signature="); signed != w.Secret {
 			t.Errorf("a way by %s: signed %t, secret %t", w.Tool, signed, w.Secret)

@@ -1,0 +1,81 @@
+// Package batch is the target of AWS Batch: agents are jobs of a queue in the user's account, in the
+// user's image, with the role that the user names.
+//
+// A placement is one job, or one array job with a child for each agent, under a name that follows from
+// its handle. Its records lie in the store (package remote); each container fetches drover's
+// program from there by its own role, checks its digest, and becomes the agent's supervisor. AWS
+// Batch starts again what was taken away, while no command is attached.
+//
+// It refuses to know what agents do, and makes neither queues nor roles. drivertest proves it, over a
+// fake of AWS Batch (batchtest).
+package batch
+
+import (
+	"context"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/service/batch"
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/remote"
+)
+
+// Name is the target in the handles of this driver.
+const Name = "batch"
+
+// Target is AWS Batch as a place to run.
+var Target = driver.Target{Name: Name, Adopt: adopt, Policy: policy,
+	New: func(f driver.Config) driver.Driver { return New(f.State, f.Store, remote.Options{}) },
+	Properties: func(driver.Config) driver.Properties {
+		return driver.Properties{Apart: true, Containers: true, Pulls: true, Stores: []string{"s3"}, Identity: "the job role", TimeLimit: true}
+	}}
+
+// Driver starts agents by AWS Batch.
+type Driver struct {
+	*remote.Driver
+	engine *engine
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New makes the driver of this machine's account. It remembers in the folder state in which queues
+// it has started something, and sends nothing.
+func New(state string, open driver.OpenStore, o remote.Options) *Driver {
+	e := &engine{state: state, open: openClient, clients: map[string]*client{}}
+	return &Driver{remote.New(Name, e, open, o), e}
+}
+
+// engine is AWS Batch as package remote asks it.
+type engine struct {
+	state string
+	open  func(ctx context.Context, region string) (*client, error)
+
+	mu      sync.Mutex
+	clients map[string]*client // by region
+}
+
+var _ remote.Engine = (*engine)(nil)
+
+// client sends the requests of one region.
+type client struct {
+	api     *batch.Client
+	secrets *secretsmanager.Client
+	region  string
+	send    sender
+}
+
+// clientOf is the client of a region; "": the region that this machine's configuration names.
+func (e *engine) clientOf(ctx context.Context, region string) (*client, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.clients[region]; c != nil {
+		return c, nil
+	}
+	c, err := e.open(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	e.clients[region], e.clients[c.region] = c, c
+	return c, nil
+}

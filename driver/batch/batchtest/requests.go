@@ -1,0 +1,284 @@
+package batchtest
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// definition is a job definition as it is registered.
+type definition struct {
+	Name                 string            `json:"jobDefinitionName"`
+	Type                 string            `json:"type"`
+	ContainerProperties  container         `json:"containerProperties"`
+	PlatformCapabilities []string          `json:"platformCapabilities,omitempty"`
+	RetryStrategy        retryStrategy     `json:"retryStrategy"`
+	PropagateTags        bool              `json:"propagateTags"`
+	Tags                 map[string]string `json:"tags,omitempty"`
+	Timeout              *timeout          `json:"timeout,omitempty"`
+}
+
+type container struct {
+	Image                string        `json:"image"`
+	Command              []string      `json:"command,omitempty"`
+	JobRoleArn           string        `json:"jobRoleArn,omitempty"`
+	ExecutionRoleArn     string        `json:"executionRoleArn,omitempty"`
+	User                 string        `json:"user,omitempty"`
+	ResourceRequirements []requirement `json:"resourceRequirements"`
+	LinuxParameters      *struct {
+		SharedMemorySize int `json:"sharedMemorySize"`
+	} `json:"linuxParameters,omitempty"`
+	LogConfiguration *struct {
+		LogDriver string            `json:"logDriver"`
+		Options   map[string]string `json:"options"`
+	} `json:"logConfiguration,omitempty"`
+	Environment []variable `json:"environment,omitempty"`
+}
+
+type requirement struct{ Type, Value string }
+
+type variable struct{ Name, Value string }
+
+type retryStrategy struct {
+	Attempts       int            `json:"attempts"`
+	EvaluateOnExit []evaluateExit `json:"evaluateOnExit,omitempty"`
+}
+
+type evaluateExit struct {
+	Action         string `json:"action"`
+	OnStatusReason string `json:"onStatusReason,omitempty"`
+	OnReason       string `json:"onReason,omitempty"`
+	OnExitCode     string `json:"onExitCode,omitempty"`
+}
+
+type timeout struct {
+	Seconds int `json:"attemptDurationSeconds"`
+}
+
+// Forms that AWS documents.
+var (
+	nameForm     = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+	reasonForm   = regexp.MustCompile(`^[A-Za-z0-9.: ]*\*?$`)
+	exitCodeForm = regexp.MustCompile(`^[0-9]*\*?$`)
+	tagForm      = regexp.MustCompile(`^[\pL\pN _.:/=+@-]*$`)
+)
+
+func (r retryStrategy) check() error {
+	if r.Attempts < 1 || r.Attempts > 10 || len(r.EvaluateOnExit) > 5 {
+		return refuse("attempts must be between 1 and 10, with at most 5 evaluations")
+	}
+	for _, e := range r.EvaluateOnExit {
+		if e.Action != "RETRY" && e.Action != "EXIT" || !reasonForm.MatchString(e.OnStatusReason) || !reasonForm.MatchString(e.OnReason) || !exitCodeForm.MatchString(e.OnExitCode) {
+			return refuse("evaluateOnExit is not valid: %+v", e)
+		}
+	}
+	return nil
+}
+
+func (s *Server) registerDefinition(body []byte) (any, error) {
+	var d definition
+	if err := decode(body, &d); err != nil {
+		return nil, err
+	}
+	if !nameForm.MatchString(d.Name) || d.Type != "container" || len(d.ContainerProperties.Image) > 255 || len(body) > 24<<10 {
+		return nil, refuse("the definition %q is not valid", d.Name)
+	}
+	if err := d.RetryStrategy.check(); err != nil {
+		return nil, err
+	}
+	for _, need := range d.ContainerProperties.ResourceRequirements {
+		if !slices.Contains([]string{"VCPU", "MEMORY", "GPU"}, need.Type) || !regexp.MustCompile(`^[1-9][0-9]*$`).MatchString(need.Value) {
+			return nil, refuse("resource requirement %+v is not valid", need)
+		}
+	}
+	s.definitions[d.Name] = d
+	return object{"jobDefinitionName": d.Name, "jobDefinitionArn": arn("job-definition/" + d.Name + ":1"), "revision": 1}, nil
+}
+
+func (s *Server) describeDefinitions(body []byte) (any, error) {
+	var in struct{ JobDefinitionName, Status string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	all := []object{}
+	if d, ok := s.definitions[in.JobDefinitionName]; ok {
+		all = append(all, object{"jobDefinitionName": d.Name, "jobDefinitionArn": arn("job-definition/" + d.Name + ":1"), "revision": 1, "status": "ACTIVE", "type": d.Type})
+	}
+	return object{"jobDefinitions": all}, nil
+}
+
+func (s *Server) describeQueues(body []byte) (any, error) {
+	var in struct{ JobQueues []string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	all := []object{}
+	if in.JobQueues == nil || slices.Contains(in.JobQueues, Queue) || slices.Contains(in.JobQueues, arn("job-queue/"+Queue)) {
+		all = append(all, s.queue)
+	}
+	for _, name := range s.knobs.more {
+		if in.JobQueues == nil {
+			all = append(all, object{"jobQueueName": name, "jobQueueArn": arn("job-queue/" + name), "state": "ENABLED", "status": "VALID"})
+		}
+	}
+	return object{"jobQueues": all}, nil
+}
+
+func (s *Server) describeEnvironments(body []byte) (any, error) {
+	var in struct{ ComputeEnvironments []string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	return object{"computeEnvironments": []object{s.below}}, nil
+}
+
+// submission is a SubmitJob.
+type submission struct {
+	JobName            string            `json:"jobName"`
+	JobQueue           string            `json:"jobQueue"`
+	JobDefinition      string            `json:"jobDefinition"`
+	ContainerOverrides overrides         `json:"containerOverrides"`
+	Timeout            timeout           `json:"timeout"`
+	Tags               map[string]string `json:"tags"`
+	PropagateTags      bool              `json:"propagateTags"`
+	ArrayProperties    *struct {
+		Size int `json:"size"`
+	} `json:"arrayProperties,omitempty"`
+}
+
+type overrides struct {
+	Command     []string   `json:"command"`
+	Environment []variable `json:"environment"`
+}
+
+func (in submission) check(size int) error {
+	switch {
+	case !nameForm.MatchString(in.JobName):
+		return refuse("job name %q is not valid", in.JobName)
+	case in.JobQueue != Queue && in.JobQueue != arn("job-queue/"+Queue):
+		return refuse("Job queue %s does not exist", in.JobQueue)
+	case in.Timeout.Seconds < 60:
+		return refuse("attemptDurationSeconds must be at least 60")
+	case in.ArrayProperties != nil && (in.ArrayProperties.Size < 2 || in.ArrayProperties.Size > 10_000):
+		return refuse("Array size must be between 2 and 10000")
+	case size > 30<<10:
+		return refuse("the request is longer than 30 KiB")
+	}
+	for _, v := range in.ContainerOverrides.Environment {
+		if strings.HasPrefix(v.Name, "AWS_BATCH") {
+			return refuse("environment variables must not begin with AWS_BATCH: %s", v.Name)
+		}
+	}
+	for name, value := range in.Tags {
+		if len(name) > 128 || len(value) > 256 || !tagForm.MatchString(name) || !tagForm.MatchString(value) || strings.HasPrefix(name, "aws:") {
+			return refuse("tag %q is not valid", name)
+		}
+	}
+	return nil
+}
+
+func (s *Server) submit(body []byte) (any, error) {
+	var in submission
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	if err := in.check(len(body)); err != nil {
+		return nil, err
+	}
+	var length int
+	for _, w := range in.ContainerOverrides.Command {
+		length += len(w)
+	}
+	for _, v := range in.ContainerOverrides.Environment {
+		length += len(v.Name) + len(v.Value)
+	}
+	if length > 8192 {
+		return nil, refuse("Container Overrides length must be at most 8192")
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(in.JobDefinition, arn("job-definition/")), ":")
+	d, ok := s.definitions[name]
+	if !ok {
+		return nil, refuse("JobDefinition %s does not exist", in.JobDefinition)
+	}
+	id := fmt.Sprintf("%08d-0000-4000-8000-000000000000", len(s.order)+1)
+	s.order = append(s.order, id)
+	if in.ArrayProperties == nil {
+		s.jobs[id] = s.newJob(id, in, d)
+	} else {
+		s.arrays[id] = &array{in: in, size: in.ArrayProperties.Size, created: time.Now(), unseen: s.knobs.hidden}
+		for i := range in.ArrayProperties.Size {
+			child := fmt.Sprintf("%s:%d", id, i)
+			s.jobs[child] = s.newJob(child, in, d)
+		}
+	}
+	return object{"jobId": id, "jobName": in.JobName, "jobArn": arn("job/" + id)}, nil
+}
+
+func (s *Server) list(body []byte) (any, error) {
+	var in struct {
+		JobQueue string
+		Filters  []struct {
+			Name   string
+			Values []string
+		}
+	}
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	if len(in.Filters) != 1 || in.Filters[0].Name != "JOB_NAME" || len(in.Filters[0].Values) != 1 || in.JobQueue != Queue && in.JobQueue != arn("job-queue/"+Queue) {
+		return nil, refuse("the filters are not those of this fake, or the queue does not exist: %s", body)
+	}
+	want := strings.ToLower(in.Filters[0].Values[0])
+	all := []object{}
+	for _, id := range slices.Backward(s.order) {
+		name, status, unseen := s.summary(id)
+		if *unseen > 0 {
+			*unseen--
+			continue
+		}
+		prefix, star := strings.CutSuffix(want, "*")
+		if low := strings.ToLower(name); low == want || star && strings.HasPrefix(low, prefix) {
+			all = append(all, object{"jobId": id, "jobName": name, "status": status, "jobArn": arn("job/" + id)})
+		}
+	}
+	return object{"jobSummaryList": all}, nil
+}
+
+func (s *Server) describe(body []byte) (any, error) {
+	var in struct{ Jobs []string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	if len(in.Jobs) == 0 || len(in.Jobs) > 100 {
+		return nil, refuse("jobs must have between 1 and 100 members")
+	}
+	all := []object{}
+	for _, id := range in.Jobs {
+		if a := s.arrays[id]; a != nil {
+			all = append(all, a.described(id, s))
+		} else if j := s.jobs[id]; j != nil {
+			all = append(all, j.described())
+		}
+	}
+	return object{"jobs": all}, nil
+}
+
+func (s *Server) terminate(body []byte) (any, error) {
+	var in struct{ JobID, Reason string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	if in.Reason == "" {
+		return nil, refuse("reason is missing")
+	}
+	if a := s.arrays[in.JobID]; a != nil {
+		for i := range a.size {
+			s.jobs[fmt.Sprintf("%s:%d", in.JobID, i)].terminate(in.Reason)
+		}
+	} else if j := s.jobs[in.JobID]; j != nil {
+		j.terminate(in.Reason)
+	}
+	return object{}, nil
+}

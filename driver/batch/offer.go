@@ -1,0 +1,291 @@
+package batch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/batch"
+	"github.com/aws/aws-sdk-go-v2/service/batch/types"
+
+	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
+)
+
+// system is that of the machines.
+const system = "linux/amd64"
+
+// queue is what is known of a queue and the environments below it.
+type queue struct {
+	site   site
+	detail types.JobQueueDetail
+	below  []types.ComputeEnvironmentDetail // in their order
+}
+
+// Offer asks for the queue and its compute environments, and changes nothing. Without an account in
+// this machine's configuration it sends nothing.
+func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err error) {
+	if ctx.Err() != nil {
+		return o, context.Cause(ctx)
+	}
+	opts, err := parseOptions(n.Args)
+	if err != nil {
+		return o, err
+	}
+	at, err := parseSite(n.Detail)
+	if err != nil {
+		return o, err
+	}
+	if have := amazon.Configured(ctx, amazon.Options{Region: at.region}); !have.OK() {
+		o.Reason, o.Hint = have.Missing, have.Fix
+		return o, nil
+	}
+	c, err := d.engine.clientOf(ctx, at.region)
+	if err != nil {
+		return o, err
+	}
+	at.region = c.region
+	if at.queue == "" {
+		all, err := c.queues(ctx, nil)
+		if err != nil || len(all) != 1 {
+			return c.offerQueues(all, n), err
+		}
+		at.queue = aws.ToString(all[0].JobQueueName)
+	}
+	q, err := c.findQueue(ctx, at)
+	if err != nil {
+		if k := fault.KindOf(err); k == fault.Missing || k == fault.Denied || k == fault.Invalid {
+			o.Reason, o.Hint = err.Error(), fault.Hint(err)
+			return o, nil
+		}
+		return o, err
+	}
+	o.Detail, o.Machine, o.System = q.site.String(), "AWS Batch, queue "+q.words(), system
+	o.Cores = q.mostCores()
+	o.Spot = n.Spot != job.SpotNever && q.isSpot()
+	opts.jobRole = cmp.Or(opts.jobRole, q.role())
+	o.Identity = "the role " + opts.jobRole
+	s, err := shapeOf(n, opts)
+	if err == nil {
+		err = q.check(n, s)
+	}
+	if err != nil {
+		o.Reason, o.Hint, o.Spot = err.Error(), fault.Hint(err), false
+		return o, nil
+	}
+	o.Fits, o.Notes = true, s.notes(n)
+	return o, nil
+}
+
+// offerQueues is the offer where no queue was named, and there is more than one or none.
+func (c *client) offerQueues(all []types.JobQueueDetail, n driver.Needs) (o driver.Offer) {
+	o.Machine = "AWS Batch in " + c.region
+	for _, q := range all {
+		at := site{aws.ToString(q.JobQueueName), c.region, accountOf(aws.ToString(q.JobQueueArn))}
+		o.Choices = append(o.Choices, driver.Choice{Detail: at.String(), Machine: queue{site: at, detail: q}.words()})
+	}
+	if o.Fits = n.Agents == 0; !o.Fits {
+		o.Reason, o.Hint = "no queue is named", "Name one: --on batch/QUEUE; drover offers batch shows those that there are."
+	}
+	return o
+}
+
+// queues describes queues by their names; nil: all.
+func (c *client) queues(ctx context.Context, names []string) (all []types.JobQueueDetail, err error) {
+	in := &batch.DescribeJobQueuesInput{JobQueues: names}
+	for {
+		var out *batch.DescribeJobQueuesOutput
+		err := c.send.read(ctx, "describe job queues", func(ctx context.Context) (err error) {
+			out, err = c.api.DescribeJobQueues(ctx, in)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, out.JobQueues...)
+		if in.NextToken = out.NextToken; in.NextToken == nil {
+			return all, nil
+		}
+	}
+}
+
+// findQueue describes a queue and what is below it. The error is Missing where it is not there.
+func (c *client) findQueue(ctx context.Context, at site) (q queue, err error) {
+	found, err := c.queues(ctx, []string{at.queue})
+	if err != nil {
+		return q, err
+	}
+	if len(found) == 0 {
+		return q, c.noQueue(ctx, at)
+	}
+	q.detail = found[0]
+	q.site = site{at.queue, c.region, accountOf(aws.ToString(q.detail.JobQueueArn))}
+	if at.account != "" && at.account != q.site.account {
+		return q, fault.New(fault.Denied, "Use credentials of account "+at.account+": `AWS_PROFILE`.", "the job's queue is in account %s, and these credentials are of account %s", at.account, q.site.account)
+	}
+	order := slices.Clone(q.detail.ComputeEnvironmentOrder)
+	slices.SortFunc(order, func(a, b types.ComputeEnvironmentOrder) int { return int(aws.ToInt32(a.Order) - aws.ToInt32(b.Order)) })
+	var names []string
+	for _, e := range order {
+		names = append(names, aws.ToString(e.ComputeEnvironment))
+	}
+	if len(names) == 0 {
+		return q, nil
+	}
+	var out *batch.DescribeComputeEnvironmentsOutput
+	err = c.send.read(ctx, "describe compute environments", func(ctx context.Context) (err error) {
+		out, err = c.api.DescribeComputeEnvironments(ctx, &batch.DescribeComputeEnvironmentsInput{ComputeEnvironments: names})
+		return err
+	})
+	if err != nil {
+		return q, err
+	}
+	q.below = out.ComputeEnvironments
+	return q, nil
+}
+
+// noQueue says that a queue is not there, and which one has a similar name.
+func (c *client) noQueue(ctx context.Context, at site) error {
+	hint := "See those that there are: `drover offers batch`."
+	if all, err := c.queues(ctx, nil); err == nil {
+		var names []string
+		for _, q := range all {
+			names = append(names, aws.ToString(q.JobQueueName))
+		}
+		if near := fault.Nearest(at.queue, names); near != "" {
+			hint = "Use `--on batch/" + near + "`."
+		}
+	}
+	return fault.New(fault.Missing, hint, "there is no job queue %s in %s", at.queue, c.region)
+}
+
+// accountOf is the account in an ARN; "": it has none.
+func accountOf(arn string) string {
+	if parts := strings.Split(arn, ":"); len(parts) > 4 {
+		return parts[4]
+	}
+	return ""
+}
+
+// words name a queue for people.
+func (q queue) words() string {
+	text := q.site.queue + " in " + q.site.region
+	var kinds []string
+	for _, e := range q.below {
+		if r := e.ComputeResources; r != nil {
+			form := "on-demand machines of %s, up to %d cores"
+			if r.Type == types.CRTypeSpot {
+				form = "spot capacity of %s, up to %d cores"
+			}
+			kinds = append(kinds, fmt.Sprintf(form, strings.Join(r.InstanceTypes, ", "), aws.ToInt32(r.MaxvCpus)))
+		}
+	}
+	if len(kinds) > 0 {
+		text += ": " + strings.Join(kinds, "; ")
+	}
+	return text
+}
+
+// roleTag is the tag of a queue with the role that agents have where none is named.
+const roleTag = "drover-job-role"
+
+func (q queue) role() string { return q.detail.Tags[roleTag] }
+
+func (q queue) isSpot() bool {
+	return len(q.below) > 0 && q.below[0].ComputeResources != nil && q.below[0].ComputeResources.Type == types.CRTypeSpot
+}
+
+func (q queue) mostCores() (n int) {
+	for _, e := range q.below {
+		if e.ComputeResources != nil {
+			n = max(n, int(aws.ToInt32(e.ComputeResources.MaxvCpus)))
+		}
+	}
+	return n
+}
+
+// What the largest machines of EC2 have: u7inh-32tb.480xlarge, p2.16xlarge.
+const (
+	mostCores  = 1920
+	mostMemory = 32 << 40
+	mostGPUs   = 16
+)
+
+// check holds needs against the queue. Its errors are refusals in words for the plan.
+func (q queue) check(n driver.Needs, s shape) error {
+	if q.detail.State != types.JQStateEnabled || q.detail.Status != types.JQStatusValid {
+		return fault.New(fault.Full, "See it in the console of AWS Batch.", "queue %s is %s and %s: %s", q.site.queue, q.detail.State, q.detail.Status, aws.ToString(q.detail.StatusReason))
+	}
+	for _, e := range q.below {
+		if e.Status == types.CEStatusInvalid {
+			return fault.New(fault.Full, "See it in the console of AWS Batch.", "compute environment %s is INVALID: %s", aws.ToString(e.ComputeEnvironmentName), aws.ToString(e.StatusReason))
+		}
+		if r := e.ComputeResources; r == nil || r.Type != types.CRTypeEc2 && r.Type != types.CRTypeSpot {
+			return fault.New(fault.Invalid, "Use a queue of EC2 machines.", "queue %s is not of EC2 machines: %s", q.site.queue, aws.ToString(e.ComputeEnvironmentName))
+		}
+	}
+	switch {
+	case s.options.jobRole == "":
+		return fault.New(fault.Denied, "Name the role that opens the store: `--target-arg job-role=arn:aws:iam::ACCOUNT:role/NAME`, or once for all in the queue's tag "+roleTag+"; what it must allow: `drover doctor --policy agents`.", "no role for the agents is named")
+	case !q.meets(n, s):
+		return fault.New(fault.Invalid, "Leave `--where` out, and use a queue of such machines.", "of the machines of queue %s it is not known that they are what --where says: %s", q.site.queue, n.Where)
+	case len(n.Machine) > 0:
+		return fault.New(fault.Invalid, "Leave `--machine` out, and use a queue of such machines.", "a queue's machines are those of its compute environments: --machine %s", strings.Join(n.Machine, ","))
+	case n.Disk > 0:
+		return fault.New(fault.Invalid, "Leave `--disk` out: the disk is that of the machines' launch template.", "AWS Batch holds no job to an amount of disk")
+	case len(n.Place.Mounts) > 0:
+		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`.", "containers on AWS Batch see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)
+	case (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst) && !q.isSpot():
+		return fault.New(fault.Invalid, "Leave `--spot` out, or use a queue of spot capacity.", "the first compute environment of queue %s is of on-demand machines", q.site.queue)
+	case n.Spot == job.SpotNever && q.isSpot():
+		return fault.New(fault.Invalid, "Leave `--on-demand` out, or use another queue.", "the first compute environment of queue %s is spot capacity", q.site.queue)
+	case q.mostCores() > 0 && s.cpus > float64(q.mostCores()):
+		return fault.New(fault.Full, "Ask for less: `--cpus`.", "the queue may use %d cores in all, and an agent needs %v", q.mostCores(), s.cpus)
+	case s.cpus > mostCores || s.memory > mostMemory || s.gpus > mostGPUs:
+		return fault.New(fault.Full, "Ask for less: `--cpus`, `--memory`, `--gpus`.", "no machine of EC2 is so large: the largest have %d cores, %d TB of memory, %d GPUs", mostCores, mostMemory>>40, mostGPUs)
+	case n.Agents > mostAgents:
+		return tooMany(n.Agents)
+	}
+	return nil
+}
+
+// meets says whether it is known that all machines of the queue are what --where says. A machine has what an agent needs at least, and what the largest machine has at most.
+func (q queue) meets(n driver.Needs, s shape) bool {
+	purchase := where.OnDemand
+	if q.isSpot() {
+		purchase = where.Spot
+	}
+	for _, size := range [][2]int64{{int64(s.cpus), s.memory}, {1 << 12, 64 << 40}} {
+		all := where.Attributes{where.Arch: {"amd64"}, where.Region: {q.site.region}, where.Purchase: {purchase}, where.Feature: {},
+			where.CPUs: {strconv.FormatInt(size[0], 10)}, where.Memory: {strconv.FormatInt(size[1], 10)}}
+		if n.Where.Unmet(all) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+func cores(n float64) string {
+	if n == 1 {
+		return "1 core"
+	}
+	return fmt.Sprintf("%v cores", n)
+}
+
+// notes are what a user may not expect of the offer.
+func (s shape) notes(n driver.Needs) (all []string) {
+	if n.CPUs == 0 && n.Memory == 0 {
+		all = append(all, fmt.Sprintf("each agent has %s and %d MB of memory: --cpus and --memory ask for more", cores(s.cpus), (s.memory-agentMemory)>>20))
+	}
+	if n.Place.Nodes > 1 {
+		all = append(all, "nodes begin one by one, as there are machines")
+	}
+	return all
+}

@@ -1,0 +1,61 @@
+package batch
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/drover-run/drover/fault"
+)
+
+// options are what --target-arg says.
+type options struct {
+	jobRole       string // the ARN of the role that containers have
+	executionRole string // the ARN of the role by which ECS pulls a private image; "": the machine's
+	logGroup      string // of CloudWatch; "": AWS Batch's own
+}
+
+// optionNames are the names that --target-arg knows, with a value that shows the form.
+var optionNames = map[string]string{
+	"job-role": "arn:aws:iam::123456789012:role/train", "execution-role": "arn:aws:iam::123456789012:role/pull", "log-group": "/aws/batch/job",
+}
+
+var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$`)
+
+// parseOptions reads --target-arg NAME=VALUE.
+func parseOptions(args []string) (o options, err error) {
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		form, known := optionNames[name]
+		if !known {
+			var all []string
+			for n := range optionNames {
+				all = append(all, n)
+			}
+			slices.Sort(all)
+			hint := "There are " + strings.Join(all, ", ") + ": docs/how-to/batch.md."
+			if near := fault.Nearest(name, all); near != "" {
+				hint = "Do you mean `--target-arg " + near + "=" + optionNames[near] + "`?"
+			}
+			return o, fault.New(fault.Invalid, hint, "read --target-arg %q: AWS Batch has no such option here", arg)
+		}
+		hint := "Write it as `--target-arg " + name + "=" + form + "`."
+		switch name {
+		case "job-role", "execution-role":
+			if !roleARN.MatchString(value) {
+				return o, fault.New(fault.Invalid, hint, "read --target-arg %q: it is not the ARN of a role", arg)
+			}
+			if name == "job-role" {
+				o.jobRole = value
+			} else {
+				o.executionRole = value
+			}
+		case "log-group":
+			if value == "" {
+				return o, fault.New(fault.Invalid, hint, "read --target-arg %q: it has no value", arg)
+			}
+			o.logGroup = value
+		}
+	}
+	return o, nil
+}
