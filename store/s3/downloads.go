@@ -20,11 +20,11 @@ const signedFor = 7 * 24 * time.Hour
 // What a container with a role runs: it signs the request itself, with what the role's address gives.
 // curl does so from 7.75 on.
 var (
-	//go:embed signed.sh
+	//go:embed role.txt
 	roleAddress string
-	//go:embed signed_curl.sh
+	//go:embed role_curl.txt
 	signedByCurl string
-	//go:embed signed.py
+	//go:embed role.py
 	signedByPython string
 )
 
