@@ -313,3 +313,24 @@ func TestAProcessThatIsNoJobIsSaid(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
+
+// A command that is attached asks often; AWS Batch and the store are asked seldom while nothing changes.
+func TestAnAttachedCommandAsksSeldom(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.Hold()
+	d := a.driver(t)
+	h, err := d.Start(t.Context(), a.request(t, 250))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const looks = 2000 // in no time: they are far more than there are answers
+	for range looks {
+		if all, err := d.Status(t.Context(), h); err != nil || len(all) != 250 {
+			t.Fatal(err, len(all))
+		}
+	}
+	if n := a.Requests("describejobs"); n > looks/10 {
+		t.Errorf("%d requests for %d looks", n, looks)
+	}
+}

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"os"
+	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/drover-run/drover/driver"
@@ -22,14 +25,29 @@ type Driver struct {
 	open   driver.OpenStore
 	target string
 	o      Options
+
+	mu   sync.Mutex
+	last map[driver.Handle]seen
 }
+
+// seen is the last answer of Status for a handle.
+type seen struct {
+	at      time.Time
+	good    time.Duration // how long it may be given again
+	members []driver.Member
+}
+
+// mostLooks is for how many times Options.Look an answer of Status is good while nothing changes.
+const mostLooks = 15
 
 // Options say how long a driver waits. The zero value is for everything but tests.
 type Options struct {
 	// Settle is how long an engine may take until Find shows what was submitted; 0: 60 s. A
 	// call that has no answer after this process has watched it so long counts as never made.
 	Settle time.Duration
-	// Look is how often Start looks while it waits; 0: 2 s.
+	// Look is how often Start looks while it waits, and how long an answer of Status is given again
+	// after a change; while nothing changes it is good for twice as long each time, up to 15 times
+	// Look. 0: 2 s.
 	Look time.Duration
 }
 
@@ -37,7 +55,7 @@ type Options struct {
 func New(target string, e Engine, open driver.OpenStore, o Options) *Driver {
 	o.Settle = cmp.Or(o.Settle, time.Minute)
 	o.Look = cmp.Or(o.Look, 2*time.Second)
-	return &Driver{e, open, target, o}
+	return &Driver{engine: e, open: open, target: target, o: o, last: map[driver.Handle]seen{}}
 }
 
 func (d *Driver) records(ctx context.Context) (Records, error) {
@@ -55,6 +73,7 @@ func (d *Driver) records(ctx context.Context) (Records, error) {
 // Where another process is asking, or has died while it asked, Start waits, up to
 // Options.Settle.
 func (d *Driver) Start(ctx context.Context, q driver.Request) (driver.Handle, error) {
+	defer d.forget(q.Job)
 	r, err := d.records(ctx)
 	if err != nil {
 		return driver.Handle{}, err
@@ -178,6 +197,46 @@ func notDone(err error) bool {
 // Status joins what the engine's processes and the records say (members). It takes away a
 // placement that is to be removed and has no agent left.
 func (d *Driver) Status(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	before, good := d.remembered(h)
+	if good {
+		return slices.Clone(before.members), nil
+	}
+	members, err := d.freshStatus(ctx, h)
+	if err == nil {
+		d.remember(h, before, members)
+	}
+	return members, err
+}
+
+// remembered is the last answer for a handle, and whether it is still good.
+func (d *Driver) remembered(h driver.Handle) (last seen, good bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	last, ok := d.last[h]
+	return last, ok && time.Since(last.at) < last.good
+}
+
+func (d *Driver) remember(h driver.Handle, before seen, members []driver.Member) {
+	now := seen{time.Now(), d.o.Look, slices.Clone(members)}
+	if before.good > 0 && reflect.DeepEqual(before.members, members) {
+		now.good = min(2*before.good, mostLooks*d.o.Look)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last[h] = now
+}
+
+// forget drops what is remembered of a job's placements: this process changes them.
+func (d *Driver) forget(job string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.last, func(h driver.Handle, _ seen) bool { return h.Job == job })
+}
+
+func (d *Driver) freshStatus(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
 	r, err := d.records(ctx)
 	if err != nil {
 		return nil, err
@@ -231,6 +290,7 @@ func (d *Driver) look(ctx context.Context, p *Placement, all bool) (v view, err 
 // Stop records the order for the agents' supervisors, which carry it out in time. It ends by
 // itself the processes that have not begun; without grace it ends all.
 func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration, remove bool) error {
+	defer d.forget(h.Job)
 	r, err := d.records(ctx)
 	if err != nil {
 		return err

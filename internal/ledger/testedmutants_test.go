@@ -25,6 +25,7 @@ const (
 	gcsTests    = "store/gcs"
 	itemsTests  = "internal/items/manifest"
 	kubeTests   = "driver/kube"
+	batchTests  = "driver/batch"
 )
 
 var testedMutants = []testedMutant{
@@ -163,6 +164,26 @@ var testedMutants = []testedMutant{
 		"if n > 0 || p.Status", "if n > 9 || p.Status"}, kubeTests, "TestAPlacementThatNeverComesUpIsGivenUp"},
 	{mutant{"driver", "a place that does not answer counts as empty", "driver/kube/kube.go",
 		"errors.Join(silent...)", "errors.Join(silent[:0]...)"}, kubeTests, "TestAPlaceThatDoesNotAnswerIsNamed"},
+	{mutant{"driver", "a host that AWS takes away is a loss", "driver/batch/status.go",
+		"case strings.HasPrefix(why, \"Host EC2\"), p.Code", "case p.Code"}, batchTests, "TestWhatBatchSaysOfAnAttemptIsHowItEnded"},
+	{mutant{"driver", "a submission without an answer is sent again", "driver/batch/api.go",
+		"a.Status == 0 && !amazon.Sent(err)", "a.Status == 0"}, batchTests, "TestASubmissionWithoutAnAnswerIsFound"},
+	{mutant{"driver", "all definitions have one name", "driver/batch/definition.go",
+		"sum := sha256.Sum256(text)", "sum := sha256.Sum256(text[:0])"}, batchTests, "TestADefinitionIsRegisteredOnceForAShape"},
+	{mutant{"driver", "the attempt after a taken host has its number", "driver/batch/status.go",
+		"Index: index, Attempt: n + 1}, Code: -1}", "Index: index, Attempt: max(n, 1)}, Code: -1}"}, batchTests, "TestEachAttemptOfAJobIsAProcess"},
+	{mutant{"driver", "a job that another user has ended was ended by drover", "driver/batch/status.go",
+		" && aws.ToString(j.StatusReason) == stopped", ""}, batchTests, "TestEachAttemptOfAJobIsAProcess"},
+	{mutant{"driver", "secrets outlive their placement", "driver/batch/submit.go",
+		"return c.removeSecrets(ctx, h)", "return nil"}, batchTests, "TestSecretsGoWithTheirPlacement"},
+	{mutant{"driver", "a queue of the same name in another account is the job's", "driver/batch/offer.go",
+		"at.account != \"\" && at.account", "at.account != \"\" && q.site.account"}, batchTests, "TestAnOfferSaysWhatAQueueHas"},
+	{mutant{"driver", "a request holds a signed address", "driver/remote/fetch.go",
+		"return d.Secret }", "return false && d.Secret }"}, batchTests, "TestAPlacementIsOneArrayOfOneDefinition"},
+	{mutant{"driver", "the rights to secrets are needed by jobs without any", "driver/batch/secrets.go",
+		" || a.Status == http.StatusForbidden {", " || a.Status < 0 && http.StatusOK > 0 {"}, batchTests, "TestARightThatIsLackingIsNamed"},
+	{mutant{"driver", "a signal counts as a machine that goes before orders were looked for", "driver/remote/supervise.go",
+		"notice, late = &n, time.After(noticeWait)", "agent.Ask(n)"}, "driver/remote", "TestASignalOfAStopIsNoNotice"},
 	{mutant{"driver", "a Job that somebody else deleted was never there", "driver/kube/view.go",
 		"if !before.deleted && (", "if true || !before.deleted && ("}, kubeTests, "TestADeletedJobsAgentsHaveEnded"},
 }
