@@ -85,6 +85,12 @@ func TestALookShowsWhatIsStoredOfAnAgentElsewhere(t *testing.T) {
 	beat, err := json.Marshal(protocol.Heartbeat{V: protocol.Format, Agent: agent, Counter: 1, At: time.Now(), Phase: "running", Attempt: 1, Live: "/run/on/another/machine"})
 	d.check(err)
 	d.check(d.world.Store.Put(ctx, protocol.AgentKey(j.path, agent), beat))
+	before, err := record.NewWriter(record.Options{Store: d.world.Store, Prefix: protocol.LogsPrefix(j.path), ID: "w", Clock: store.System}) // the same agent's, before it joined
+	d.check(err)
+	for range 3 {
+		before.Note("preparing")
+	}
+	d.check(before.Close(ctx))
 	w, err := record.NewWriter(record.Options{Store: d.world.Store, Prefix: protocol.LogsPrefix(j.path), Attempt: 1, ID: "w", Clock: store.System})
 	d.check(err)
 	_, err = w.Copy(record.Stdout, 0, strings.NewReader("hello\n"))

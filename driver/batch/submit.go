@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/batch"
 	"github.com/aws/aws-sdk-go-v2/service/batch/types"
 
+	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
@@ -229,6 +230,9 @@ func (c *client) jobsNamed(ctx context.Context, at site, name string) (all []typ
 // Held names what lives in the queues where this machine has started something: AWS Batch forgets by
 // itself what has ended.
 func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
+	if have := amazon.Configured(ctx, amazon.Options{}); !have.OK() {
+		return nil, fault.New(fault.Missing, have.Fix, "find an account of AWS: %s", have.Missing)
+	}
 	for _, at := range e.readPlaces() {
 		c, err := e.clientOf(ctx, at.region)
 		if err != nil {

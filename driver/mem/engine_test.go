@@ -129,7 +129,7 @@ func TestAProcessThatIsStartedAgainIsAnotherAgent(t *testing.T) {
 	running := func(want ...int) func() bool {
 		return func() bool {
 			var got []int
-			members, err := d.Status(t.Context(), h)
+			members, err := e.Driver().Status(t.Context(), h) // another process, which remembers nothing
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +146,7 @@ func TestAProcessThatIsStartedAgainIsAnotherAgent(t *testing.T) {
 	drivertest.Until(t, "the successor of agent 1 runs", running(0, 2, 4))
 	e.Restart(h, 4)
 	drivertest.Until(t, "the successor of agent 4 runs", running(0, 2, 7))
-	members, err := d.Status(t.Context(), h)
+	members, err := e.Driver().Status(t.Context(), h) // another process, which remembers nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestAnAgentThatComesUpAfterAStopDoesNotBegin(t *testing.T) {
 	}
 	e.Restart(h, 0)
 	drivertest.Until(t, "all have ended", func() bool {
-		members, err := d.Status(t.Context(), h)
+		members, err := e.Driver().Status(t.Context(), h) // another process, which remembers nothing
 		return err == nil && len(members) == 2 && !members[0].State.Alive() && !members[1].State.Alive()
 	})
 	select {
@@ -234,7 +234,7 @@ const jobID = "abcd2345abcd2345"
 
 func (d engineDriver) members(t *testing.T, h driver.Handle) []driver.Member {
 	t.Helper()
-	members, err := d.Status(t.Context(), h)
+	members, err := d.Engine.Driver().Status(t.Context(), h) // another process, which remembers nothing
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,12 +31,12 @@ type FollowOptions struct {
 	Prefix string
 	Filter Filter
 	Clock  store.Clock
-	// After says by writer the seq of the last frame that is known already:
+	// After says by origin the seq of the last frame that is known already:
 	// what ReadTail gave is not given again. It may be nil.
-	After map[string]uint64
-	// Objects says by writer the number of the first object that holds others. It may be
+	After map[Origin]uint64
+	// Objects says by origin the number of the first object that holds others. It may be
 	// nil: then the index of each is read.
-	Objects map[string]int
+	Objects map[Origin]int
 	// Live gives the sockets of writers on this machine, as Listen gave them.
 	// It is asked again every 2 s and after a loss. nil: there are none, and
 	// what is stored is all there is to see.

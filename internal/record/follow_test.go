@@ -642,12 +642,12 @@ func TestFollowGoesOnWhereTailEnded(t *testing.T) {
 			say(n)
 		}
 		var got []string
-		after := map[string]uint64{}
+		after := map[Origin]uint64{}
 		for f, err := range ReadTail(t.Context(), d, recordtest.Prefix, Filter{}, 2) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			after[f.Writer] = f.Seq
+			after[Origin{f.Attempt, f.Rank, f.Writer}] = f.Seq
 			got = append(got, strings.Split(strings.TrimSpace(string(f.Data)), "\n")...)
 		}
 		say(100)

@@ -88,8 +88,8 @@ type Reader struct {
 	Store   Store
 	Prefix  string
 	Filter  Filter
-	after   map[string]uint64 // by writer: the last seq not to give; may be nil
-	objects map[string]int    // and the first object that may hold others; may be nil
+	after   map[Origin]uint64 // the last seq not to give; may be nil
+	objects map[Origin]int    // and the first object that may hold others; may be nil
 	cursors map[Origin]*Cursor
 	zstd    *zstd.Decoder // made when first needed
 
@@ -115,7 +115,7 @@ func (r *Reader) cursorOf(p Origin) *Cursor {
 		if r.cursors == nil {
 			r.cursors = map[Origin]*Cursor{}
 		}
-		c = &Cursor{Origin: p, Next: max(1, r.Filter.FromSeq, r.after[p.Writer]+1), number: r.objects[p.Writer]}
+		c = &Cursor{Origin: p, Next: max(1, r.Filter.FromSeq, r.after[p]+1), number: r.objects[p]}
 		r.cursors[p] = c
 	}
 	return c
@@ -262,11 +262,12 @@ func (r *Reader) yieldFrames(ctx context.Context, c *Cursor, o *Object, yield fu
 	})
 }
 
-// ReachedSeqs is by writer the seq of the last frame that was read.
-func (r *Reader) ReachedSeqs() map[string]uint64 {
-	after := map[string]uint64{}
+// ReachedSeqs is by origin the seq of the last frame that was read. A writer numbers the frames of each
+// attempt anew.
+func (r *Reader) ReachedSeqs() map[Origin]uint64 {
+	after := map[Origin]uint64{}
 	for at, c := range r.cursors {
-		after[at.Writer] = c.Next - 1
+		after[at] = c.Next - 1
 	}
 	return after
 }

@@ -21,13 +21,13 @@ const MaxTail = 64 << 20
 // Lines that are older than MaxTail are not there. Of a line that began before a
 // whole object in which its item printed nothing, the beginning is not there.
 func ReadTail(ctx context.Context, s Store, prefix string, f Filter, n int) iter.Seq2[Frame, error] {
-	return ReadTailTo(ctx, s, prefix, f, n, map[string]uint64{}, map[string]int{})
+	return ReadTailTo(ctx, s, prefix, f, n, map[Origin]uint64{}, map[Origin]int{})
 }
 
-// ReadTailTo is ReadTail, and notes by writer where a Follow goes on: after is the seq of
+// ReadTailTo is ReadTail, and notes by origin where a Follow goes on: after is the seq of
 // the last frame that is stored, whatever the filter chooses, and objects the number of
 // the object behind it.
-func ReadTailTo(ctx context.Context, s Store, prefix string, f Filter, n int, after map[string]uint64, objects map[string]int) iter.Seq2[Frame, error] {
+func ReadTailTo(ctx context.Context, s Store, prefix string, f Filter, n int, after map[Origin]uint64, objects map[Origin]int) iter.Seq2[Frame, error] {
 	return func(yield func(Frame, error) bool) {
 		r := Reader{Store: s, Prefix: prefix, Filter: f}
 		sizes := map[Origin]map[int]int64{}
@@ -49,7 +49,7 @@ func ReadTailTo(ctx context.Context, s Store, prefix string, f Filter, n int, af
 		for _, p := range writers {
 			t := ending{Reader: &r, Origin: p, want: n, sizes: sizes[p], sources: map[Source]*tailed{}}
 			goOn := t.readBackwards(ctx, yield)
-			after[p.Writer], objects[p.Writer] = t.last, t.next
+			after[p], objects[p] = t.last, t.next
 			if !goOn {
 				return
 			}

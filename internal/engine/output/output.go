@@ -148,9 +148,9 @@ func (x Reader) searchOutput(ctx context.Context, rep views.Report, o report.Log
 	if o.Tail > 0 {
 		all = line.Search(last, re, before, after)
 	} else {
-		var then func(map[string]uint64) iter.Seq2[record.Frame, error]
+		var then func(map[record.Origin]uint64) iter.Seq2[record.Frame, error]
 		if !x.allIsStored(rep, o.Follow) {
-			then = func(known map[string]uint64) iter.Seq2[record.Frame, error] {
+			then = func(known map[record.Origin]uint64) iter.Seq2[record.Frame, error] {
 				if !o.Follow {
 					return x.newestFrames(ctx, rep, f, known, nil)
 				}
@@ -206,13 +206,13 @@ func (x Reader) allIsStored(rep views.Report, follow bool) bool {
 }
 
 // followOptions are those of what is not known yet.
-func (x Reader) followOptions(f record.Filter, known map[string]uint64, objects map[string]int) record.FollowOptions {
+func (x Reader) followOptions(f record.Filter, known map[record.Origin]uint64, objects map[record.Origin]int) record.FollowOptions {
 	return record.FollowOptions{Store: x.session.World.Store, Prefix: protocol.LogsPrefix(x.path), Filter: f, After: known, Objects: objects, Every: x.session.PollInterval(), Live: x.liveSockets}
 }
 
 // newestFrames gives what is not stored yet, as far as agents on this machine have it: all frames but
 // those that are known, and those in objects before the ones that are named.
-func (x Reader) newestFrames(ctx context.Context, rep views.Report, f record.Filter, known map[string]uint64, objects map[string]int) iter.Seq2[record.Frame, error] {
+func (x Reader) newestFrames(ctx context.Context, rep views.Report, f record.Filter, known map[record.Origin]uint64, objects map[record.Origin]int) iter.Seq2[record.Frame, error] {
 	o := x.followOptions(f, known, objects)
 	if !x.session.Near {
 		o.Quick = func() []string { return append(sockets(rep), x.local(x.path.Job)...) }
@@ -222,7 +222,7 @@ func (x Reader) newestFrames(ctx context.Context, rep views.Report, f record.Fil
 
 // followFrames gives what the job has printed and prints, but the frames that are known, and
 // those in objects before the ones that are named.
-func (x Reader) followFrames(ctx context.Context, f record.Filter, known map[string]uint64, objects map[string]int, l report.LogOptions) iter.Seq2[record.Frame, error] {
+func (x Reader) followFrames(ctx context.Context, f record.Filter, known map[record.Origin]uint64, objects map[record.Origin]int, l report.LogOptions) iter.Seq2[record.Frame, error] {
 	o, ended := x.followOptions(f, known, objects), make(chan struct{})
 	o.Ended = ended
 	if !x.session.Near {

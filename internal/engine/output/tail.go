@@ -18,7 +18,7 @@ const openLines = 64
 // lastLines are the last lines that there are, and with Follow what comes then. Of what
 // is stored only the end is read.
 func (x Reader) lastLines(ctx context.Context, rep views.Report, f record.Filter, o report.LogOptions) iter.Seq2[line.Line, error] {
-	after, objects := map[string]uint64{}, map[string]int{}
+	after, objects := map[record.Origin]uint64{}, map[record.Origin]int{}
 	most := o.Tail
 	if o.Follow {
 		most += openLines

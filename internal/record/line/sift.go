@@ -15,8 +15,8 @@ import (
 // blocks, so that most frames are passed over unseen.
 //
 // What is given is good until the next is asked for. then, if it is not nil, gives the frames behind those that are stored: after says
-// by writer the seq of the last frame that is known. It is asked once.
-func Sift(ctx context.Context, s record.Store, prefix string, f record.Filter, then func(after map[string]uint64) iter.Seq2[record.Frame, error],
+// by origin the seq of the last frame that is known. It is asked once.
+func Sift(ctx context.Context, s record.Store, prefix string, f record.Filter, then func(after map[record.Origin]uint64) iter.Seq2[record.Frame, error],
 	re *regexp.Regexp, before, after int) iter.Seq2[Found, error] {
 	return func(yield func(Found, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

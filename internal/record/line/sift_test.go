@@ -152,8 +152,8 @@ func TestASiftGoesOnWhereTheStoreEnds(t *testing.T) {
 		w := newWriter(t, d, 0, 0, "w")
 		recordtest.WriteAll(t, w, record.Stdout, 3, []byte("loss=0.1\nlo"))
 		recordtest.CloseWriter(t, w)
-		var known map[string]uint64
-		then := func(after map[string]uint64) iter.Seq2[record.Frame, error] {
+		var known map[record.Origin]uint64
+		then := func(after map[record.Origin]uint64) iter.Seq2[record.Frame, error] {
 			known = after
 			return func(yield func(record.Frame, error) bool) {
 				_ = yield(record.Frame{Writer: "w", Seq: 2, Item: 4, Stream: record.Stdout, Data: []byte("loss=0.2\n")}, nil) &&
@@ -163,7 +163,7 @@ func TestASiftGoesOnWhereTheStoreEnds(t *testing.T) {
 		got, _ := heard(t, Sift(t.Context(), d, recordtest.Prefix, record.Filter{}, then, regexp.MustCompile(`loss=0\.[2-9]`), 0, 0))
 		at := record.Origin{Attempt: 0, Rank: 0, Writer: "w"}
 		want := []string{fmt.Sprintf(`%v 4 stdout "loss=0.2"`, at), fmt.Sprintf(`%v 3 stdout "loss=0.3"`, at), fmt.Sprintf(`%v 3 stdout "last loss=0.4"`, at)}
-		if diff := cmp.Diff(want, got) + cmp.Diff(map[string]uint64{"w": 1}, known); diff != "" {
+		if diff := cmp.Diff(want, got) + cmp.Diff(map[record.Origin]uint64{at: 1}, known); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -31,7 +31,7 @@ func TestTailOfAMapReadsItsEnd(t *testing.T) {
 	for _, n := range []int{1, 10, 1000} {
 		d.OpenedBytes = 0
 		var got []string
-		after, objects := map[string]uint64{}, map[string]int{}
+		after, objects := map[record.Origin]uint64{}, map[record.Origin]int{}
 		for l, err := range Tail(Lines(record.ReadTailTo(t.Context(), d, recordtest.Prefix, record.Filter{}, n, after, objects)), n) {
 			if err != nil {
 				t.Fatal(err)
@@ -44,7 +44,7 @@ func TestTailOfAMapReadsItsEnd(t *testing.T) {
 		if d.OpenedBytes > 2*(record.TailSize+record.MaxBlock) || d.OpenedBytes*2 > size {
 			t.Errorf("the last %d: %d bytes were read of %d", n, d.OpenedBytes, size)
 		}
-		if diff := cmp.Diff(map[string]uint64{"a": 30_000}, after); diff != "" {
+		if diff := cmp.Diff(map[record.Origin]uint64{{Attempt: 1, Rank: 0, Writer: "a"}: 30_000}, after); diff != "" {
 			t.Errorf("the end (-want +got):\n%s", diff)
 		}
 		d.OpenedBytes = 0
