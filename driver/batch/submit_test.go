@@ -3,6 +3,7 @@ package batch
 import (
 	"bytes"
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -21,6 +22,11 @@ import (
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 )
+
+// golden is what it was embedded from: the test's program is run in other folders too.
+//
+//go:embed testdata/requests.golden
+var golden string
 
 var update = flag.Bool("update", false, "write the golden requests anew")
 
@@ -76,15 +82,12 @@ func TestAPlacementIsOneArrayOfOneDefinition(t *testing.T) {
 		}
 		got.WriteString("POST /v1/" + operation + "\n" + string(text) + "\n")
 	}
-	const golden = "testdata/requests.golden"
 	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+		if err := os.WriteFile("testdata/requests.golden", []byte(got.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil || string(want) != got.String() {
-		t.Errorf("%s (-want +got), %v:\n%s", golden, err, cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got.String(), "\n")))
+	} else if golden != got.String() {
+		t.Errorf("testdata/requests.golden (-want +got; -update writes it):\n%s", cmp.Diff(strings.Split(golden, "\n"), strings.Split(got.String(), "\n")))
 	}
 }
 
