@@ -68,7 +68,12 @@ func newAccount(t *testing.T) account {
 
 // driver is one that another process would make.
 func (a account) driver(t *testing.T) *Driver {
-	d := New(a.state, func(context.Context) (*store.Store, error) { return a.store, nil }, remote.Options{Settle: 100 * time.Millisecond, Look: 10 * time.Millisecond})
+	return a.driverOf(t, remote.Options{Settle: 100 * time.Millisecond, Look: 10 * time.Millisecond})
+}
+
+func (a account) driverOf(t *testing.T, o remote.Options) *Driver {
+	t.Helper()
+	d := New(a.state, func(context.Context) (*store.Store, error) { return a.store, nil }, o)
 	d.engine.open = func(ctx context.Context, region string) (*client, error) {
 		account, err := amazon.Open(ctx, amazon.Options{Region: region})
 		if err != nil {
