@@ -42,9 +42,11 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 		n, _ := strconv.ParseInt(os.Getenv(name), 10, 64) // 0 where it is none: what the machine has
 		return n
 	}
-	m := remote.Machine{Claimant: c, Look: orderLook, Given: driver.Allocation{Root: "/", State: stateFolder, Hosts: "/etc/hosts",
-		Cores: int(number(variableCPUs)), Memory: number(variableMemory), GPUs: int(number(variableGPUs)), Shared: &driver.Sharing{},
-		OOMKills: func() int64 { return folder.OOMKills("/sys/fs/cgroup") }}}
+	m := remote.Machine{Claimant: c, Look: orderLook,
+		Notices: func(ctx context.Context) <-chan driver.Notice { return notices(ctx, metadata(), noticeLook) },
+		Given: driver.Allocation{Root: "/", State: stateFolder, Hosts: "/etc/hosts",
+			Cores: int(number(variableCPUs)), Memory: number(variableMemory), GPUs: int(number(variableGPUs)), Shared: &driver.Sharing{},
+			OOMKills: func() int64 { return folder.OOMKills("/sys/fs/cgroup") }}}
 	if name := os.Getenv(variableSecret); name != "" && remote.Supervised() {
 		if m.Given.Secrets, err = readSecrets(context.Background(), name); err != nil {
 			return nil, err
