@@ -1,58 +1,23 @@
 package main_test
 
 import (
-	"io"
-	"log"
-	"maps"
-	"net/http/httptest"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
-	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/drover-run/drover/driver/kube/kubetest"
-	"github.com/drover-run/drover/store/s3/s3test"
 )
 
 // Scripts with Kubernetes as their target, each with a cluster of its own: a fake, of which pods are
 // processes of this machine. What a real cluster does is asked by make test-kube.
 func TestScriptsOnAFakeOfKubernetes(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("testdata", "kube", "*.txt"))
-	if err != nil || len(files) == 0 {
-		t.Fatal("there are no scripts", err)
-	}
-	facts := httptest.NewServer(&s3test.Server{Bucket: "facts"})
-	t.Cleanup(facts.Close)
-	images := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(images.Close)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			t.Parallel()
-			fake := kubetest.New(t)
-			own := maps.Clone(commands)
-			own["cluster"] = func(ts *testscript.TestScript, neg bool, args []string) { changeCluster(ts, fake, neg, args) }
-			testscript.Run(t, testscript.Params{
-				Files: []string{file}, Cmds: own, RequireExplicitExec: true,
-				Setup: func(env *testscript.Env) error {
-					if err := setUp(env); err != nil {
-						return err
-					}
-					for name, value := range map[string]string{
-						"KUBECONFIG": fake.Kubeconfig(t), "APISERVER": fake.URL(), "DROVER_ON": "kube",
-						"REGISTRY":     strings.TrimPrefix(images.URL, "http://"),
-						"DROVER_STORE": "s3://facts/" + filepath.Base(file), "AWS_ENDPOINT_URL": facts.URL,
-						"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true",
-					} {
-						env.Setenv(name, value)
-					}
-					return nil
-				},
-			})
-		})
-	}
+	scriptsOnAFake(t, "kube", func(t *testing.T) fakeTarget {
+		fake := kubetest.New(t)
+		return fakeTarget{map[string]string{"KUBECONFIG": fake.Kubeconfig(t), "APISERVER": fake.URL()}, "cluster",
+			func(ts *testscript.TestScript, neg bool, args []string) { changeCluster(ts, fake, neg, args) }}
+	})
 }
 
 // changeCluster changes a script's cluster:

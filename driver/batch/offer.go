@@ -256,7 +256,8 @@ func (q queue) check(n driver.Needs, s shape) error {
 	return nil
 }
 
-// meets says whether it is known that all machines of the queue are what --where says. A machine has what an agent needs at least, and what the largest machine has at most.
+// meets says whether it is known that all machines of the queue are what --where says. A machine has
+// at least what an agent needs, and at most what the largest machine has.
 func (q queue) meets(n driver.Needs, s shape) bool {
 	purchase := where.OnDemand
 	if q.isSpot() {

@@ -2,9 +2,9 @@ package batch
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -28,16 +28,7 @@ func parseOptions(args []string) (o options, err error) {
 		name, value, _ := strings.Cut(arg, "=")
 		form, known := optionNames[name]
 		if !known {
-			var all []string
-			for n := range optionNames {
-				all = append(all, n)
-			}
-			slices.Sort(all)
-			hint := "There are " + strings.Join(all, ", ") + ": docs/how-to/batch.md."
-			if near := fault.Nearest(name, all); near != "" {
-				hint = "Do you mean `--target-arg " + near + "=" + optionNames[near] + "`?"
-			}
-			return o, fault.New(fault.Invalid, hint, "read --target-arg %q: AWS Batch has no such option here", arg)
+			return o, driver.UnknownOption("AWS Batch", arg, optionNames, "docs/how-to/batch.md")
 		}
 		hint := "Write it as `--target-arg " + name + "=" + form + "`."
 		switch name {

@@ -220,8 +220,7 @@ func hintOf(reason string) string {
 	return ""
 }
 
-// Terminate ends jobs. Where no other child of an array lives, the array itself is terminated by one
-// request.
+// Terminate ends jobs. Where all children of an array are to end, one request for the array ends them.
 func (e *engine) Terminate(ctx context.Context, h driver.Handle, end []remote.Process) error {
 	c, err := e.clientOfHandle(ctx, h)
 	if err != nil {

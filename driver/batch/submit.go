@@ -230,10 +230,15 @@ func (c *client) jobsNamed(ctx context.Context, at site, name string) (all []typ
 // Held names what lives in the queues where this machine has started something: AWS Batch forgets by
 // itself what has ended.
 func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
-	if have := amazon.Configured(ctx, amazon.Options{}); !have.OK() {
+	places := e.readPlaces()
+	var o amazon.Options
+	if len(places) > 0 {
+		o.Region = places[0].region // then this machine's configuration needs none
+	}
+	if have := amazon.Configured(ctx, o); !have.OK() {
 		return nil, fault.New(fault.Missing, have.Fix, "find an account of AWS: %s", have.Missing)
 	}
-	for _, at := range e.readPlaces() {
+	for _, at := range places {
 		c, err := e.clientOf(ctx, at.region)
 		if err != nil {
 			return nil, err

@@ -2,10 +2,10 @@ package kube
 
 import (
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/kube/nodes"
 	"github.com/drover-run/drover/driver/kube/pod"
 	"github.com/drover-run/drover/driver/kube/podpatch"
@@ -60,16 +60,7 @@ func parseOptions(args []string) (o options, err error) {
 		form, known := optionNames[name]
 		switch {
 		case !known:
-			var all []string
-			for n := range optionNames {
-				all = append(all, n)
-			}
-			slices.Sort(all)
-			hint := "There are " + strings.Join(all, ", ") + ": docs/how-to/kube.md."
-			if near := fault.Nearest(name, all); near != "" {
-				hint = "Do you mean `--target-arg " + near + "=" + optionNames[near] + "`?"
-			}
-			return o, fault.New(fault.Invalid, hint, "read --target-arg %q: Kubernetes has no such option here", arg)
+			return o, driver.UnknownOption("Kubernetes", arg, optionNames, "docs/how-to/kube.md")
 		case value == "" || name != "pod" && strings.ContainsFunc(value, isControl):
 			return o, fault.New(fault.Invalid, "Write it as `--target-arg "+name+"="+form+"`.", "read --target-arg %q: it has no value", arg)
 		}

@@ -236,6 +236,7 @@ func (d *Driver) forget(job string) {
 	maps.DeleteFunc(d.last, func(h driver.Handle, _ seen) bool { return h.Job == job })
 }
 
+// freshStatus reads the record and asks the engine.
 func (d *Driver) freshStatus(ctx context.Context, h driver.Handle) ([]driver.Member, error) {
 	r, err := d.records(ctx)
 	if err != nil {

@@ -1,5 +1,6 @@
 // Package batchtest is a fake of AWS Batch: one region of one account, which answers the requests that
-// package batch sends and refuses members, values and names that AWS refuses by what it documents.
+// package batch sends. It refuses members that it does not know, and some names, values and sizes that
+// AWS documents as refused. It is not held to the vendor's service models.
 // Containers are processes of this machine with the container's variables and command.
 //
 // What AWS does was taken from its documentation and never seen here; what this server does is no claim
@@ -66,8 +67,10 @@ type knobs struct {
 
 // New starts a fake with a queue; it ends with the test.
 func New(t *testing.T) *Server {
-	s := &Server{dir: t.TempDir(), container: process, role: [2]string{"ASIAROLE", "of the role"}, definitions: map[string]definition{}, jobs: map[string]*job{}, arrays: map[string]*array{}, requests: map[string]int{}, sent: map[string]string{}, secrets: map[string]string{}}
-	s.queue = object{"jobQueueName": Queue, "jobQueueArn": arn("job-queue/" + Queue), "state": "ENABLED", "status": "VALID", "statusReason": "JobQueue Healthy", "priority": 1, "tags": object{"drover-job-role": "arn:aws:iam::" + Account + ":role/train"},
+	s := &Server{dir: t.TempDir(), container: process, role: [2]string{"ASIAROLE", "of the role"},
+		definitions: map[string]definition{}, jobs: map[string]*job{}, arrays: map[string]*array{}, requests: map[string]int{}, sent: map[string]string{}, secrets: map[string]string{}}
+	s.queue = object{"jobQueueName": Queue, "jobQueueArn": arn("job-queue/" + Queue), "state": "ENABLED", "status": "VALID", "statusReason": "JobQueue Healthy", "priority": 1,
+		"tags":                    object{"drover-job-role": "arn:aws:iam::" + Account + ":role/train"},
 		"computeEnvironmentOrder": []object{{"order": 1, "computeEnvironment": arn("compute-environment/machines")}}}
 	s.below = object{"computeEnvironmentName": "machines", "computeEnvironmentArn": arn("compute-environment/machines"), "type": "MANAGED", "state": "ENABLED", "status": "VALID",
 		"computeResources": object{"type": "EC2", "minvCpus": 0, "maxvCpus": 256, "instanceTypes": []string{"default_x86_64"}, "subnets": []string{"subnet-1"}}}
@@ -135,6 +138,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusTooManyRequests, "TooManyRequestsException", "Too Many Requests")
 		return
 	}
+	if r.Header.Get("Authorization") == "" {
+		fail(w, http.StatusForbidden, "MissingAuthenticationTokenException", "Missing Authentication Token")
+		return
+	}
 	if denied := s.knobs.denied; denied != "" && (denied == secretsOperation(r) || "/v1/"+denied == r.URL.Path) {
 		fail(w, http.StatusForbidden, "AccessDeniedException", "User: arn:aws:iam::"+Account+":user/ann is not authorized to perform: "+denied)
 		return
@@ -150,10 +157,6 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, known := operations[r.URL.Path]
 	if !known || r.Method != http.MethodPost {
 		fail(w, http.StatusForbidden, "AccessDeniedException", r.Method+" "+r.URL.Path+" is not of this fake")
-		return
-	}
-	if r.Header.Get("Authorization") == "" {
-		fail(w, http.StatusForbidden, "MissingAuthenticationTokenException", "Missing Authentication Token")
 		return
 	}
 	out, err := answer(s, body)
