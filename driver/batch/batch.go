@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/batch"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
+	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
 )
@@ -62,7 +63,7 @@ type client struct {
 	api     *batch.Client
 	secrets *secretsmanager.Client
 	region  string
-	send    sender
+	send    amazon.Sender
 }
 
 // clientOf is the client of a region; "": the region that this machine's configuration names.

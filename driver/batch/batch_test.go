@@ -81,7 +81,7 @@ func (a account) driverOf(t *testing.T, o remote.Options) *Driver {
 		}
 		api := batch.NewFromConfig(account.Config, func(o *batch.Options) { o.BaseEndpoint = aws.String(a.URL()) })
 		secrets := secretsmanager.NewFromConfig(account.Config, func(o *secretsmanager.Options) { o.BaseEndpoint = aws.String(a.URL()) })
-		return &client{api, secrets, batchtest.Region, sender{account, 2 * time.Second}}, nil
+		return &client{api, secrets, batchtest.Region, amazon.Sender{Account: account, Wait: 2 * time.Second}}, nil
 	}
 	return d
 }

@@ -115,7 +115,7 @@ func (c *client) ensureDefinition(ctx context.Context, s shape) (arn string, err
 	sum := sha256.Sum256(text)
 	in.JobDefinitionName = aws.String("drover-" + hex.EncodeToString(sum[:16]))
 	var found *batch.DescribeJobDefinitionsOutput
-	err = c.send.read(ctx, "look for the job definition", func(ctx context.Context) (err error) {
+	err = c.send.Read(ctx, "look for the job definition", func(ctx context.Context) (err error) {
 		found, err = c.api.DescribeJobDefinitions(ctx, &batch.DescribeJobDefinitionsInput{JobDefinitionName: in.JobDefinitionName, Status: aws.String("ACTIVE")})
 		return err
 	})
@@ -126,7 +126,7 @@ func (c *client) ensureDefinition(ctx context.Context, s shape) (arn string, err
 		return aws.ToString(found.JobDefinitions[0].JobDefinitionArn), nil
 	}
 	var made *batch.RegisterJobDefinitionOutput
-	err = c.send.read(ctx, "register the job definition", func(ctx context.Context) (err error) { // a second one is only another revision
+	err = c.send.Read(ctx, "register the job definition", func(ctx context.Context) (err error) { // a second one is only another revision
 		made, err = c.api.RegisterJobDefinition(ctx, in)
 		return err
 	})

@@ -102,7 +102,7 @@ func (c *client) queues(ctx context.Context, names []string) (all []types.JobQue
 	in := &batch.DescribeJobQueuesInput{JobQueues: names}
 	for {
 		var out *batch.DescribeJobQueuesOutput
-		err := c.send.read(ctx, "describe job queues", func(ctx context.Context) (err error) {
+		err := c.send.Read(ctx, "describe job queues", func(ctx context.Context) (err error) {
 			out, err = c.api.DescribeJobQueues(ctx, in)
 			return err
 		})
@@ -140,7 +140,7 @@ func (c *client) findQueue(ctx context.Context, at site) (q queue, err error) {
 		return q, nil
 	}
 	var out *batch.DescribeComputeEnvironmentsOutput
-	err = c.send.read(ctx, "describe compute environments", func(ctx context.Context) (err error) {
+	err = c.send.Read(ctx, "describe compute environments", func(ctx context.Context) (err error) {
 		out, err = c.api.DescribeComputeEnvironments(ctx, &batch.DescribeComputeEnvironmentsInput{ComputeEnvironments: names})
 		return err
 	})

@@ -29,7 +29,7 @@ func (c *client) storeSecrets(ctx context.Context, h driver.Handle, values map[s
 		return fault.New(fault.Invalid, "Let the program read the large ones by the job role.", "store secrets: they take %d bytes, and Secrets Manager takes 64 KiB", len(text))
 	}
 	name := secretName(h)
-	return c.send.read(ctx, "store the secrets", func(ctx context.Context) error {
+	return c.send.Read(ctx, "store the secrets", func(ctx context.Context) error {
 		_, err := c.secrets.CreateSecret(ctx, &secretsmanager.CreateSecretInput{Name: &name, SecretString: aws.String(string(text)),
 			Tags: []types.Tag{{Key: aws.String(tagManaged), Value: aws.String(managedBy)}}})
 		if amazon.ReadAnswer(err).Code == "ResourceExistsException" { // of a Start that was cut off
@@ -41,7 +41,7 @@ func (c *client) storeSecrets(ctx context.Context, h driver.Handle, values map[s
 
 // removeSecrets deletes them, if there are any.
 func (c *client) removeSecrets(ctx context.Context, h driver.Handle) error {
-	return c.send.read(ctx, "delete the secrets", func(ctx context.Context) error {
+	return c.send.Read(ctx, "delete the secrets", func(ctx context.Context) error {
 		_, err := c.secrets.DeleteSecret(ctx, &secretsmanager.DeleteSecretInput{SecretId: aws.String(secretName(h)), ForceDeleteWithoutRecovery: aws.Bool(true)})
 		if a := amazon.ReadAnswer(err); a.Code == "ResourceNotFoundException" || a.Status == http.StatusForbidden {
 			return nil // a user without a right to secrets has stored none
@@ -57,7 +57,7 @@ func readSecrets(ctx context.Context, name string) (values map[string]string, er
 		return nil, err
 	}
 	api := secretsmanager.NewFromConfig(account.Config)
-	err = sender{account, patience}.read(ctx, "read the secrets", func(ctx context.Context) error {
+	err = amazon.Sender{Account: account, Wait: amazon.Patience}.Read(ctx, "read the secrets", func(ctx context.Context) error {
 		out, err := api.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &name})
 		if err != nil {
 			return err

@@ -92,7 +92,7 @@ func arraySize(j types.JobDetail) int {
 func (c *client) describe(ctx context.Context, ids []string) (all []types.JobDetail, err error) {
 	for part := range slices.Chunk(ids, mostDescribed) {
 		var out *batch.DescribeJobsOutput
-		err := c.send.read(ctx, "describe jobs", func(ctx context.Context) (err error) {
+		err := c.send.Read(ctx, "describe jobs", func(ctx context.Context) (err error) {
 			out, err = c.api.DescribeJobs(ctx, &batch.DescribeJobsInput{Jobs: part})
 			return err
 		})
@@ -247,7 +247,7 @@ func (e *engine) Terminate(ctx context.Context, h driver.Handle, end []remote.Pr
 			}
 		}
 		for _, job := range targets {
-			err := c.send.read(ctx, "terminate the job", func(ctx context.Context) error {
+			err := c.send.Read(ctx, "terminate the job", func(ctx context.Context) error {
 				_, err := c.api.TerminateJob(ctx, &batch.TerminateJobInput{JobId: &job, Reason: aws.String(stopped)})
 				return err
 			})

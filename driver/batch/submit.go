@@ -94,7 +94,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	}
 	in.JobDefinition = &definition
 	var out *batch.SubmitJobOutput
-	err = c.send.once(ctx, "submit the job", func(ctx context.Context) (err error) {
+	err = c.send.Once(ctx, "submit the job", func(ctx context.Context) (err error) {
 		out, err = c.api.SubmitJob(ctx, in)
 		return err
 	})
@@ -213,7 +213,7 @@ func (c *client) jobsNamed(ctx context.Context, at site, name string) (all []typ
 	in := &batch.ListJobsInput{JobQueue: aws.String(at.name()), Filters: []types.KeyValuesPair{{Name: aws.String("JOB_NAME"), Values: []string{name}}}}
 	for {
 		var out *batch.ListJobsOutput
-		err := c.send.read(ctx, "list the jobs of queue "+at.queue, func(ctx context.Context) (err error) {
+		err := c.send.Read(ctx, "list the jobs of queue "+at.queue, func(ctx context.Context) (err error) {
 			out, err = c.api.ListJobs(ctx, in)
 			return err
 		})
