@@ -141,7 +141,7 @@ ALONE := ./cmd/drover ./internal/ledger ./internal/env/... ./internal/engine/gc 
 # A program with the race detector sleeps for a second before it exits, unless GORACE says less: the
 # suites of drivers start hundreds.
 RACE := GORACE=atexit_sleep_ms=50
-# Each commit plays worlds that no other has played, plants one third of the mutants
+# -vet=off: make check vets. Each commit plays worlds that no other has played, plants one third of the mutants
 # (internal/ledger/commitseed), and has the race detector with one half of the other packages.
 COMMIT := $(shell git rev-parse --short=8 HEAD 2>/dev/null || echo 0)
 FRESH := $(shell printf '%d' 0x$(COMMIT))
@@ -151,13 +151,14 @@ HALF := $(shell echo $$((0x$(COMMIT) % 2)))
 test: ## every test; needs python3 and no network
 	@$(PYTHON) -c 'import venv, ensurepip, pip' || { echo "the tests run real Python programs: install python3 with venv and pip, or say PYTHON=..."; exit 1; }
 	@mkdir -p bin
-	DROVER_TEST_COMMIT=$(COMMIT) $(RUNNER) --format pkgname --jsonfile bin/.plain -- -p 3 -timeout 25m $(ALONE) $$($(OTHERS) | awk 'NR % 2 != $(HALF)')
-	$(RACE) $(RUNNER) --format pkgname --jsonfile bin/.race -- -race -p 3 -timeout 25m $$($(OTHERS) | awk 'NR % 2 == $(HALF)')
+	DROVER_TEST_COMMIT=$(COMMIT) $(RUNNER) --format pkgname --jsonfile bin/.plain -- -vet=off -p 3 -timeout 25m $(ALONE) $$($(OTHERS) | awk 'NR % 2 != $(HALF)')
+	$(RACE) $(RUNNER) --format pkgname --jsonfile bin/.race -- -race -vet=off -p 3 -timeout 25m $$($(OTHERS) | awk 'NR % 2 == $(HALF)')
 
 test-race: ## all packages with the race detector that make test has with it by turns
 	$(RACE) $(RUNNER) --format pkgname -- -race -p 3 -timeout 25m $$($(OTHERS))
 
 test-long: ## many more worlds of the simulations, rare mutants, power cuts: an hour and a half
+	$(RUNNER) --format pkgname -- -timeout 30m -run 'Simulation$$' ./internal/ledger ./internal/engine/gc
 	$(RUNNER) --format pkgname -- -timeout 30m -run '^TestSimulation$$' ./internal/ledger -from $(FRESH) -seeds 200000
 	$(RUNNER) --format pkgname -- -timeout 60m -run '^TestMapSimulation$$' ./internal/ledger -mapfrom $(FRESH) -mapseeds 200000
 	$(RUNNER) --format pkgname -- -timeout 120m -run 'Mutants$$' ./internal/ledger -rare
@@ -165,19 +166,20 @@ test-long: ## many more worlds of the simulations, rare mutants, power cuts: an 
 	$(RUNNER) --format pkgname -- -race -timeout 60m ./cmd/drover ./internal/engine/gc ./internal/env
 	$(RUNNER) --format standard-verbose -- -timeout 15m -run '^TestPowerCut.*(Shown|Map)$$' ./store/dir -images 40000
 
-# A skip is a failure here: it would be a real part that is missing. Kubernetes comes first and
-# alone, as it takes both cores.
+# A skip is a failure here: it would be a real part that is missing. The tests on Kubernetes run beside
+# the others, which wait for servers most of the time, and tell their outcome when both are done.
 test-real: export DROVER_TEST_REAL := 1
 test-real: ## the TestReal... tests, against real servers, registries and a real Kubernetes; fails when one is missing
-	@mkdir -p bin
-	@$(MAKE) --no-print-directory test-kube; kube=$$?; \
+	@mkdir -p bin; rm -f bin/.kube bin/.real
+	@$(MAKE) --no-print-directory test-kube >bin/.kube.log 2>&1 & kube=$$!; \
 	packages=$$(grep -l '^func TestReal' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | sed 's|/[^/]*$$||' | sort -u); \
 	if [ -z "$$packages" ]; then echo "there is no test whose name begins with TestReal"; exit 1; fi; \
 	DOCKER_HOST=$$(CACHE=$(CURDIR)/bin/images bash driver/docker/testdata/dockerd.sh /tmp/drover-dockerd $$$$) || exit 1; export DOCKER_HOST; \
-	echo "$(RUNNER) -- -count=1 -timeout 30m -run ^TestReal" $$packages; \
+	echo "make test-kube, beside:"; echo "$(RUNNER) -- -count=1 -timeout 30m -run ^TestReal" $$packages; \
 	$(RUNNER) --format testname --jsonfile bin/.real -- -count=1 -timeout 30m -run '^TestReal' $$packages; status=$$?; \
+	wait $$kube || { status=1; echo "make test-kube has failed:"; }; cat bin/.kube.log; \
 	if grep '"Action":"skip".*"Test":' bin/.real; then echo "skipped, and here a skip is a failure"; status=1; fi; \
-	if [ $$kube -ne 0 ]; then echo "make test-kube has failed, above"; status=1; fi; \
+	$(RUNNER) --format dots --raw-command -- cat bin/.kube bin/.real || status=1; \
 	exit $$status
 
 # Builds Kubernetes from its modules into bin/kube the first time

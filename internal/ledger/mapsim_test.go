@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/commitseed"
 	"github.com/drover-run/drover/internal/ledger/mapagent"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
@@ -29,7 +30,7 @@ func defaultMapSeeds() int {
 	if raceOn {
 		return normalMapSeeds / 10
 	}
-	return normalMapSeeds
+	return commitseed.Fewer(mapHistories, normalMapSeeds)
 }
 
 // TestMapSimulation plays whole histories of maps over the real ledger code: up to

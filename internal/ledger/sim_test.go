@@ -14,7 +14,7 @@ import (
 
 var (
 	from  = flag.Uint64("from", 0, "how many worlds TestSimulation leaves out first")
-	seeds = flag.Int("seeds", normalSeeds, "how many worlds TestSimulation plays")
+	seeds = flag.Int("seeds", commitseed.Fewer(runHistories, normalSeeds), "how many worlds TestSimulation plays")
 	seed  = flag.Uint64("seed", 0, "play this world alone and print its history")
 )
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/internal/ledger/commitseed"
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
@@ -344,10 +345,16 @@ const gcNormal = 2000
 const gcRare = 7000
 
 var (
-	gcSeeds = flag.Int("gcseeds", gcNormal, "how many histories TestGCSimulation plays")
-	gcFrom  = flag.Uint64("gcfrom", 0, "how many histories TestGCSimulation leaves out first")
+	gcSeeds = flag.Int("gcseeds", commitseed.Fewer(gcNormal/3, gcNormal), "how many histories TestGCSimulation plays")
+	gcFrom  = flag.Uint64("gcfrom", gcFirst(), "how many histories TestGCSimulation leaves out first")
 	gcSeed  = flag.Uint64("gcseed", 0, "the one history to play, with every request shown")
 )
+
+// gcFirst is before the histories of the commit that make test plays.
+func gcFirst() uint64 {
+	n, _ := commitseed.Number()
+	return n
+}
 
 // TestGCSimulation plays histories. One that fails is played again with -gcseed N.
 func TestGCSimulation(t *testing.T) {

@@ -21,6 +21,15 @@ func Plays(i int) bool {
 	return third == 0 || i%3 == third%3
 }
 
+// Fewer is a number of worlds: some in make test, which plays others of its commit beside them, and
+// otherwise all.
+func Fewer(some, all int) int {
+	if _, ok := Number(); ok {
+		return some
+	}
+	return all
+}
+
 // Third is the commit's third of what is numbered: 1, 2 or 3; 0: all.
 func Third() int {
 	n, ok := Number()
