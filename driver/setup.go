@@ -29,6 +29,9 @@ type Scope struct {
 	Project string   // the rights are for agents of this project
 	Detail  string   // what the target's name says after its slash; "": the target's own choice
 	Args    []string // options of the target's own, as in Needs
+	// Rights is what agents of the project must be granted on the store, as the store's owner
+	// writes it: for S3 a policy of IAM. "": the store grants nothing apart.
+	Rights string
 }
 
 // Piece is one thing that a target needs in its account or cluster.

@@ -94,6 +94,9 @@ type Options struct {
 	// Passes say what agents open the store with that do not inherit what this
 	// process has.
 	Passes Passes
+	// Policy is a document that grants rights on the store, for set-ups that make an identity for
+	// agents: for S3 a policy of IAM. Nil: the store knows none.
+	Policy func(store.Rights) (string, error)
 }
 
 // WorkFolder is the folder of an agent that died on this machine: what its program had
@@ -189,6 +192,7 @@ type Client struct {
 	world   protocol.World
 	near    bool
 	local   func(id string) []string
+	policy  func(store.Rights) (string, error)
 
 	probing sync.Mutex
 	sound   bool // the store has passed its trial
@@ -221,7 +225,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	if o.Sockets == nil {
 		o.Sockets = func(string) []string { return nil }
 	}
-	return &Client{engine: e, remover: remover, world: w, near: o.Near, local: o.Sockets}, nil
+	return &Client{engine: e, remover: remover, world: w, near: o.Near, local: o.Sockets, policy: o.Policy}, nil
 }
 
 // MindStore calls away once the store has done nothing of what it is asked for least,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/engine"
 	"github.com/drover-run/drover/job"
 )
 
@@ -26,6 +27,11 @@ func (c *Client) Setup(target, project string, args []string) (*TargetSetup, err
 		return nil, err
 	}
 	scope := driver.Scope{Store: c.world.Store.String(), Project: project, Detail: detail, Args: all}
+	if c.policy != nil {
+		if scope.Rights, err = c.policy(engine.AgentRights(job.Path{Project: project})); err != nil {
+			return nil, err
+		}
+	}
 	return &TargetSetup{c, target, d, scope}, nil
 }
 
