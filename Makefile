@@ -171,10 +171,10 @@ test-long: ## many more worlds of the simulations, rare mutants, power cuts: an 
 test-real: export DROVER_TEST_REAL := 1
 test-real: ## the TestReal... tests, against real servers, registries and a real Kubernetes; fails when one is missing
 	@mkdir -p bin; rm -f bin/.kube bin/.real
-	@$(MAKE) --no-print-directory test-kube >bin/.kube.log 2>&1 & kube=$$!; \
-	packages=$$(grep -l '^func TestReal' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | sed 's|/[^/]*$$||' | sort -u); \
+	@packages=$$(grep -l '^func TestReal' /dev/null $$(find . -name '.?*' -prune -o -name '*_test.go' -print) | sed 's|/[^/]*$$||' | sort -u); \
 	if [ -z "$$packages" ]; then echo "there is no test whose name begins with TestReal"; exit 1; fi; \
 	DOCKER_HOST=$$(CACHE=$(CURDIR)/bin/images bash driver/docker/testdata/dockerd.sh /tmp/drover-dockerd $$$$) || exit 1; export DOCKER_HOST; \
+	$(MAKE) --no-print-directory test-kube >bin/.kube.log 2>&1 & kube=$$!; \
 	echo "make test-kube, beside:"; echo "$(RUNNER) -- -count=1 -timeout 30m -run ^TestReal" $$packages; \
 	$(RUNNER) --format testname --jsonfile bin/.real -- -count=1 -timeout 30m -run '^TestReal' $$packages; status=$$?; \
 	wait $$kube || { status=1; echo "make test-kube has failed:"; }; cat bin/.kube.log; \

@@ -442,8 +442,8 @@ func (s shell) cancels(t *testing.T) {
 			t.Fatal("the program has ended, and ignores SIGTERM")
 		}
 		begun := time.Now()
-		cancel, second := s.begin(t, "", "cancel", "last", "--grace", "2s")
-		if s.told(t, "2s"); killed {
+		cancel, second := s.begin(t, "", "cancel", "last", "--grace", "15s") // longer than it takes to see it and to kill
+		if s.told(t, "15s"); killed {
 			if err := cancel.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
