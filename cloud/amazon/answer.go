@@ -44,6 +44,9 @@ func (a Answer) Error() string {
 	if a.Status == 0 {
 		return unanswered(a.Err)
 	}
+	if a.cutOff() {
+		return "the server's answer cannot be read: " + unread(a.Err)
+	}
 	text := fmt.Sprintf("the server says %d", a.Status)
 	if a.Code != "" && a.Code != "UnknownError" {
 		text += " " + a.Code
@@ -80,6 +83,18 @@ func unanswered(err error) string {
 	return err.Error()
 }
 
+// cutOff says whether the answer was that all is well, and could not be read to its end.
+func (a Answer) cutOff() bool { return a.Status >= 200 && a.Status < 300 }
+
+// unread is why an answer could not be read.
+func unread(err error) string {
+	var d *smithy.DeserializationError
+	if errors.As(err, &d) && d.Err != nil {
+		return d.Err.Error()
+	}
+	return err.Error()
+}
+
 // Short is the answer without what only the owner of the server needs.
 func (a Answer) Short() string {
 	a.ID = ""
@@ -107,7 +122,7 @@ func (a Answer) Expired() bool {
 // Unclear says that the same request may get another answer in a moment.
 func (a Answer) Unclear() bool {
 	lasting := a.Status == http.StatusNotImplemented || a.Status == http.StatusInsufficientStorage || a.Code == "NotImplemented"
-	return a.Throttled() || a.Status >= 500 && !lasting || a.Status == 0 && Sent(a.Err)
+	return a.Throttled() || a.Status >= 500 && !lasting || a.Status == 0 && Sent(a.Err) || a.cutOff()
 }
 
 // Sent says whether a request left this machine.

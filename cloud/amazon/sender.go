@@ -25,10 +25,17 @@ type Sender struct {
 // Read sends a request that changes nothing, or changes nothing more the second time, until its
 // answer is clear. doing names it in errors.
 func (s Sender) Read(ctx context.Context, doing string, send func(context.Context) error) error {
+	var said error // the newest answer
 	err := cloud.Retry(ctx, cloud.System, s.Wait, func(err error) bool {
 		a := ReadAnswer(err)
+		if a.Status != 0 {
+			said = err
+		}
 		return a.Unclear() || a.Throttled() || a.Expired() && s.Account.Credentials.Renew()
 	}, send)
+	if said != nil && err != nil && ReadAnswer(err).Status == 0 { // the time was over while a request was under way
+		err = said
+	}
 	return explain(ctx, doing, err)
 }
 

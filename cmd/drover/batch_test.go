@@ -15,7 +15,11 @@ func TestScriptsOnAFakeOfBatch(t *testing.T) {
 	scriptsOnAFake(t, "batch", func(t *testing.T) fakeTarget {
 		fake := batchtest.New(t)
 		fake.Hold()
-		return fakeTarget{fake.Environ(), "queue", func(ts *testscript.TestScript, neg bool, args []string) { changeQueue(ts, fake, neg, args) }}
+		fake.Stacks.Hurry()
+		return fakeTarget{fake.Environ(), map[string]func(*testscript.TestScript, bool, []string){
+			"queue":   func(ts *testscript.TestScript, neg bool, args []string) { changeQueue(ts, fake, neg, args) },
+			"account": func(ts *testscript.TestScript, neg bool, args []string) { changeAccount(ts, fake, neg, args) },
+		}}
 	})
 }
 
@@ -37,5 +41,33 @@ func changeQueue(ts *testscript.TestScript, fake *batchtest.Server, neg bool, ar
 		}
 	default:
 		ts.Fatalf("queue: %q is not known", args)
+	}
+}
+
+// changeAccount changes what set-ups meet in a script's account:
+//
+//	account taken   another stack has the name of the project's
+//	account free    it is gone
+//	account full    it has as many networks as it may
+//	account roomy   it may have more
+//	account has N   fails unless it has N stacks
+func changeAccount(ts *testscript.TestScript, fake *batchtest.Server, neg bool, args []string) {
+	need(ts, neg, args, 1, "account WHAT")
+	switch args[0] {
+	case "taken":
+		fake.Stacks.Occupy(true)
+	case "free":
+		fake.Stacks.Occupy(false)
+	case "full":
+		fake.Stacks.FailResource("Network", "The maximum number of VPCs has been reached.")
+	case "roomy":
+		fake.Stacks.FailResource("Network", "")
+	case "has":
+		need(ts, neg, args, 2, "account has N")
+		if n := len(fake.Stacks.Names()); strconv.Itoa(n) != args[1] {
+			ts.Fatalf("there are %d stacks", n)
+		}
+	default:
+		ts.Fatalf("account: %q is not known", args)
 	}
 }

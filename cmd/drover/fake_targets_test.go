@@ -15,12 +15,12 @@ import (
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
-// fakeTarget is a target of scripts that a fake plays: the variables that lead to it, and the command
-// that changes it.
+// fakeTarget is a target of scripts that a fake plays: the variables that lead to it, and the commands
+// that change it.
 type fakeTarget struct {
 	environ map[string]string
-	command string
-	change  func(ts *testscript.TestScript, neg bool, args []string)
+	// commands change the fake, by their names in scripts
+	commands map[string]func(ts *testscript.TestScript, neg bool, args []string)
 }
 
 // scriptsOnAFake runs the scripts of testdata/NAME with NAME as their target, each on a fake of its own,
@@ -39,7 +39,7 @@ func scriptsOnAFake(t *testing.T, name string, open func(*testing.T) fakeTarget)
 			t.Parallel()
 			fake := open(t)
 			own := maps.Clone(commands)
-			own[fake.command] = fake.change
+			maps.Copy(own, fake.commands)
 			environ := map[string]string{"DROVER_ON": name, "REGISTRY": strings.TrimPrefix(images.URL, "http://"),
 				"DROVER_STORE": "s3://facts/" + filepath.Base(file), "AWS_ENDPOINT_URL_S3": facts.URL,
 				"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}

@@ -15,8 +15,9 @@ import (
 func TestScriptsOnAFakeOfKubernetes(t *testing.T) {
 	scriptsOnAFake(t, "kube", func(t *testing.T) fakeTarget {
 		fake := kubetest.New(t)
-		return fakeTarget{map[string]string{"KUBECONFIG": fake.Kubeconfig(t), "APISERVER": fake.URL()}, "cluster",
-			func(ts *testscript.TestScript, neg bool, args []string) { changeCluster(ts, fake, neg, args) }}
+		return fakeTarget{map[string]string{"KUBECONFIG": fake.Kubeconfig(t), "APISERVER": fake.URL()}, map[string]func(*testscript.TestScript, bool, []string){
+			"cluster": func(ts *testscript.TestScript, neg bool, args []string) { changeCluster(ts, fake, neg, args) },
+		}}
 	})
 }
 

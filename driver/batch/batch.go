@@ -6,8 +6,10 @@
 // program from there by its own role, checks its digest, and becomes the agent's supervisor. AWS
 // Batch starts again what was taken away, while no command is attached.
 //
-// It refuses to know what agents do, and makes neither queues nor roles. drivertest proves it, over a
-// fake of AWS Batch (batchtest).
+// What jobs stand on is made by a Setup, as one stack of CloudFormation; queues that something else has made
+// are used as they are.
+//
+// It refuses to know what agents do. drivertest proves it, over a fake of AWS (batchtest).
 package batch
 
 import (
@@ -20,6 +22,7 @@ import (
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/driver/stack"
 )
 
 // Name is the target in the handles of this driver.
@@ -28,6 +31,9 @@ const Name = "batch"
 // Target is AWS Batch as a place to run.
 var Target = driver.Target{Name: Name, Adopt: adopt, Policy: policy,
 	New: func(f driver.Config) driver.Driver { return New(f.State, f.Store, remote.Options{}) },
+	Setup: func(f driver.Config) driver.Setup {
+		return &Setup{New(f.State, f.Store, remote.Options{}).engine, stack.Look}
+	},
 	Properties: func(driver.Config) driver.Properties {
 		return driver.Properties{Apart: true, Containers: true, Pulls: true, Stores: []string{"s3"}, Identity: "the job role", TimeLimit: true}
 	}}
@@ -36,6 +42,7 @@ var Target = driver.Target{Name: Name, Adopt: adopt, Policy: policy,
 type Driver struct {
 	*remote.Driver
 	engine *engine
+	stores driver.OpenStore
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -44,7 +51,7 @@ var _ driver.Driver = (*Driver)(nil)
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
 	e := &engine{state: state, open: openClient, clients: map[string]*client{}}
-	return &Driver{remote.New(Name, e, open, o), e}
+	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
 // engine is AWS Batch as package remote asks it.

@@ -79,9 +79,8 @@ func (a account) driverOf(t *testing.T, o remote.Options) *Driver {
 		if err != nil {
 			return nil, err
 		}
-		api := batch.NewFromConfig(account.Config, func(o *batch.Options) { o.BaseEndpoint = aws.String(a.URL()) })
-		secrets := secretsmanager.NewFromConfig(account.Config, func(o *secretsmanager.Options) { o.BaseEndpoint = aws.String(a.URL()) })
-		return &client{api, secrets, batchtest.Region, amazon.Sender{Account: account, Wait: 2 * time.Second}}, nil
+		account.Config.BaseEndpoint = aws.String(a.URL())
+		return &client{batch.NewFromConfig(account.Config), secretsmanager.NewFromConfig(account.Config), batchtest.Region, amazon.Sender{Account: account, Wait: 2 * time.Second}}, nil
 	}
 	return d
 }

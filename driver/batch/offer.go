@@ -54,12 +54,17 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	at.region = c.region
 	if at.queue == "" {
 		all, err := c.queues(ctx, nil)
-		if err != nil || len(all) != 1 {
+		if err == nil {
+			at.queue, err = d.chooseQueue(ctx, all, n)
+		}
+		if err != nil || at.queue == "" {
 			return c.offerQueues(all, n), err
 		}
-		at.queue = aws.ToString(all[0].JobQueueName)
 	}
 	q, err := c.findQueue(ctx, at)
+	if err == nil {
+		q, err = c.sibling(ctx, q, n)
+	}
 	if err != nil {
 		if k := fault.KindOf(err); k == fault.Missing || k == fault.Denied || k == fault.Invalid {
 			o.Reason, o.Hint = err.Error(), fault.Hint(err)
@@ -84,6 +89,63 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	return o, nil
 }
 
+// chooseQueue is the name of the queue that a job means which names none: that of its project's set-up,
+// or the only one; "": it has to name one.
+func (d *Driver) chooseQueue(ctx context.Context, all []types.JobQueueDetail, n driver.Needs) (name string, err error) {
+	if len(all) == 1 {
+		return aws.ToString(all[0].JobQueueName), nil
+	}
+	var found []types.JobQueueDetail
+	for _, q := range all {
+		if q.Tags[tagProject] == n.Labels[tagOfProject] && q.Tags[tagPurchase] == purchaseOf(n.Spot) {
+			found = append(found, q)
+		}
+	}
+	if len(found) > 1 && d.stores != nil { // a set-up for each store
+		s, err := d.stores(ctx)
+		if err != nil {
+			return "", err
+		}
+		found = slices.DeleteFunc(found, func(q types.JobQueueDetail) bool { return q.Tags[tagStore] != tagText(s.String(), 256) })
+	}
+	if len(found) != 1 {
+		return "", nil
+	}
+	return aws.ToString(found[0].JobQueueName), nil
+}
+
+// tagOfProject is the label of a job that names its project.
+const tagOfProject = "project"
+
+// purchaseOf is which of a set-up's queues is for such machines: spot capacity where nothing was said.
+func purchaseOf(s job.Spot) string {
+	switch s {
+	case job.SpotNever:
+		return purchaseOnDemand
+	case job.SpotFirst:
+		return purchaseSpotFirst
+	}
+	return purchaseSpot
+}
+
+// sibling is the queue of the same set-up for the machines that are asked for. A queue that no set-up has made
+// has none.
+func (c *client) sibling(ctx context.Context, q queue, n driver.Needs) (queue, error) {
+	of, wanted := q.detail.Tags[tagSetup], purchaseOf(n.Spot)
+	if of == "" || n.Spot == "" || q.detail.Tags[tagPurchase] == wanted {
+		return q, nil
+	}
+	all, err := c.queues(ctx, nil)
+	if err != nil {
+		return q, err
+	}
+	i := slices.IndexFunc(all, func(o types.JobQueueDetail) bool { return o.Tags[tagSetup] == of && o.Tags[tagPurchase] == wanted })
+	if i < 0 {
+		return q, nil // check says what is missing
+	}
+	return c.findQueue(ctx, site{aws.ToString(all[i].JobQueueName), q.site.region, q.site.account})
+}
+
 // offerQueues is the offer where no queue was named, and there is more than one or none.
 func (c *client) offerQueues(all []types.JobQueueDetail, n driver.Needs) (o driver.Offer) {
 	o.Machine = "AWS Batch in " + c.region
@@ -91,7 +153,12 @@ func (c *client) offerQueues(all []types.JobQueueDetail, n driver.Needs) (o driv
 		at := site{aws.ToString(q.JobQueueName), c.region, accountOf(aws.ToString(q.JobQueueArn))}
 		o.Choices = append(o.Choices, driver.Choice{Detail: at.String(), Machine: queue{site: at, detail: q}.words()})
 	}
-	if o.Fits = n.Agents == 0; !o.Fits {
+	o.Fits = n.Agents == 0
+	switch {
+	case o.Fits:
+	case len(all) == 0:
+		o.Reason, o.Hint = "there is no job queue in "+c.region, "Have one made: drover target up batch."
+	default:
 		o.Reason, o.Hint = "no queue is named", "Name one: --on batch/QUEUE; drover offers batch shows those that there are."
 	}
 	return o
@@ -147,7 +214,10 @@ func (c *client) findQueue(ctx context.Context, at site) (q queue, err error) {
 	if err != nil {
 		return q, err
 	}
-	q.below = out.ComputeEnvironments
+	q.below = out.ComputeEnvironments // in any order
+	slices.SortStableFunc(q.below, func(a, b types.ComputeEnvironmentDetail) int {
+		return slices.Index(names, aws.ToString(a.ComputeEnvironmentArn)) - slices.Index(names, aws.ToString(b.ComputeEnvironmentArn))
+	})
 	return q, nil
 }
 

@@ -89,12 +89,17 @@ func TestAQueueIsChosenAmongSeveral(t *testing.T) {
 	if err != nil || o.Fits || o.Machine != "AWS Batch in eu-west-1" || o.Reason != "no queue is named" || o.Hint != "Name one: --on batch/QUEUE; drover offers batch shows those that there are." {
 		t.Errorf("%+v, %v", o, err)
 	}
-	want := []driver.Choice{{Detail: "train@eu-west-1/123456789012", Machine: "train in eu-west-1"}, {Detail: "gpus@eu-west-1/123456789012", Machine: "gpus in eu-west-1"}}
+	want := []driver.Choice{{Detail: "gpus@eu-west-1/123456789012", Machine: "gpus in eu-west-1"}, {Detail: "train@eu-west-1/123456789012", Machine: "train in eu-west-1"}}
 	if diff := cmp.Diff(want, o.Choices); diff != "" {
 		t.Errorf("choices (-want +got):\n%s", diff)
 	}
 	if o, err := a.driver(t).Offer(t.Context(), driver.Needs{}); err != nil || !o.Fits || len(o.Choices) != 2 {
 		t.Errorf("about the region alone: %+v, %v", o, err)
+	}
+	a.RemoveQueue("gpus")
+	a.RemoveQueue(batchtest.Queue)
+	if o, err := a.driver(t).Offer(t.Context(), driver.Needs{Agents: 1}); err != nil || o.Fits || o.Reason != "there is no job queue in eu-west-1" || o.Hint != "Have one made: drover target up batch." {
+		t.Errorf("without a queue: %+v, %v", o, err)
 	}
 }
 

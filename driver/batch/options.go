@@ -26,6 +26,9 @@ var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-
 func parseOptions(args []string) (o options, err error) {
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
+		if isSetupOption(arg) {
+			continue // target up reads it
+		}
 		form, known := optionNames[name]
 		if !known {
 			return o, driver.UnknownOption("AWS Batch", arg, optionNames, "docs/how-to/batch.md")

@@ -30,13 +30,14 @@ func rights(whose driver.Party) []statement {
 		{Sid: "Jobs", Effect: "Allow", Action: []string{"batch:SubmitJob", "batch:TerminateJob", "batch:TagResource"},
 			Resource: []string{"arn:aws:batch:*:*:job-queue/*", "arn:aws:batch:*:*:job-definition/drover-*", "arn:aws:batch:*:*:job/*"}},
 		{Sid: "Definitions", Effect: "Allow", Action: []string{"batch:RegisterJobDefinition", "batch:TagResource"}, Resource: []string{"arn:aws:batch:*:*:job-definition/drover-*"}},
-		{Sid: "Roles", Effect: "Allow", Action: []string{"iam:PassRole"}, Resource: []string{"arn:aws:iam::*:role/ROLE"},
+		{Sid: "Roles", Effect: "Allow", Action: []string{"iam:PassRole"}, Resource: []string{"arn:aws:iam::*:role/drover-*", "arn:aws:iam::*:role/ROLE"},
 			Condition: map[string]any{"StringEquals": map[string]string{"iam:PassedToService": "ecs-tasks.amazonaws.com"}}},
 		{Sid: "Secrets", Effect: "Allow", Action: []string{"secretsmanager:CreateSecret", "secretsmanager:PutSecretValue", "secretsmanager:DeleteSecret", "secretsmanager:TagResource"}, Resource: []string{secretARNs}},
 	}
 }
 
-// policy is an IAM policy with them. ROLE in it stands for the name of the agents' role.
+// policy is an IAM policy with them. ROLE in it stands for the name of the agents' role where no set-up of
+// drover's has made it.
 func policy(_ driver.Config, whose driver.Party, _ driver.Scope) (string, error) {
 	text, err := json.MarshalIndent(map[string]any{"Version": "2012-10-17", "Statement": rights(whose)}, "", "  ")
 	if err != nil {

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -70,7 +71,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 		if err != nil {
 			return nil, err
 		}
-		o.jobRole = q.role()
+		o.jobRole, o.logGroup = q.role(), cmp.Or(o.logGroup, q.detail.Tags[tagLogs])
 	}
 	shape, err := shapeOf(s.Request.Needs, o)
 	if err != nil {

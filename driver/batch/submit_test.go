@@ -28,6 +28,11 @@ import (
 //go:embed testdata/requests.golden
 var golden string
 
+// goldenStack is the template of a set-up.
+//
+//go:embed testdata/stack.golden
+var goldenStack string
+
 var update = flag.Bool("update", false, "write the golden requests anew")
 
 // request is one for n agents that wait until they are stopped.
@@ -232,7 +237,7 @@ func TestAnErrorSaysWhetherNothingWasDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.send.Wait = 100 * time.Millisecond
+	c.send.Wait = 500 * time.Millisecond
 	if _, err := c.queues(t.Context(), nil); fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "describe job queues: the server says 429 ") || fault.Hint(err) != "Try again in a minute." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
@@ -249,7 +254,7 @@ func TestSecretsThatCannotBeReachedAreSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.send.Wait = 100 * time.Millisecond
+	c.send.Wait = 500 * time.Millisecond
 	var away *cloud.Away
 	if err := c.removeSecrets(t.Context(), driver.Handle{Target: Name, Job: "x", Placement: 1}); !errors.As(err, &away) || !strings.HasPrefix(err.Error(), "delete the secrets: the server says 500 ") {
 		t.Error(err)

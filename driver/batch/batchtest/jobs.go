@@ -53,8 +53,8 @@ func (j *job) start() {
 		j.reason = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - The job resource requirement (vCPU/memory/GPU) is higher than that can be met by the CE(s) attached to the job queue."
 		return
 	}
-	dir, err := j.s.folder(fmt.Sprintf("%s.%d", strings.ReplaceAll(j.id, ":", "-"), len(j.attempts)+1))
-	if err != nil {
+	dir := filepath.Join(j.s.dir, fmt.Sprintf("%s.%d", strings.ReplaceAll(j.id, ":", "-"), len(j.attempts)+1))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		j.end("Task failed to start", "CannotStartContainerError: "+err.Error(), -1)
 		return
 	}
@@ -104,7 +104,7 @@ func process(c Container) *exec.Cmd {
 // variables are those that AWS Batch gives, and the job's own.
 func (j *job) variables() (all []string) {
 	_, index, child := strings.Cut(j.id, ":")
-	all = []string{"AWS_BATCH_JOB_ID=" + j.id, "AWS_BATCH_JOB_ATTEMPT=" + strconv.Itoa(len(j.attempts)+1), "AWS_BATCH_JQ_NAME=" + Queue, "AWS_BATCH_CE_NAME=machines",
+	all = []string{"AWS_BATCH_JOB_ID=" + j.id, "AWS_BATCH_JOB_ATTEMPT=" + strconv.Itoa(len(j.attempts)+1), "AWS_BATCH_JQ_NAME=" + j.s.queues.nameOf(j.in.JobQueue), "AWS_BATCH_CE_NAME=machines",
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI=" + j.s.http.URL + rolePath, "AWS_ENDPOINT_URL_SECRETS_MANAGER=" + j.s.http.URL, "AWS_EC2_METADATA_DISABLED=true"}
 	if child {
 		all = append(all, "AWS_BATCH_JOB_ARRAY_INDEX="+index)
@@ -205,7 +205,7 @@ func (j *job) kill() {
 
 // described is a job as DescribeJobs shows it.
 func (j *job) described() object {
-	o := object{"jobId": j.id, "jobName": j.in.JobName, "jobQueue": arn("job-queue/" + Queue), "status": j.status, "startedAt": j.created.UnixMilli(),
+	o := object{"jobId": j.id, "jobName": j.in.JobName, "jobQueue": arn("job-queue/" + j.s.queues.nameOf(j.in.JobQueue)), "status": j.status, "startedAt": j.created.UnixMilli(),
 		"jobDefinition": j.in.JobDefinition, "attempts": j.attempts, "isTerminated": j.terminated != ""}
 	if j.attempts == nil {
 		o["attempts"] = []object{}
@@ -219,7 +219,7 @@ func (j *job) described() object {
 // described is an array as DescribeJobs shows it.
 func (a *array) described(id string, s *Server) object {
 	_, status, _ := s.summary(id)
-	return object{"jobId": id, "jobName": a.in.JobName, "jobQueue": arn("job-queue/" + Queue), "status": status, "startedAt": a.created.UnixMilli(),
+	return object{"jobId": id, "jobName": a.in.JobName, "jobQueue": arn("job-queue/" + s.queues.nameOf(a.in.JobQueue)), "status": status, "startedAt": a.created.UnixMilli(),
 		"jobDefinition": a.in.JobDefinition, "attempts": []object{}, "arrayProperties": object{"size": a.size}}
 }
 
@@ -243,6 +243,23 @@ func (s *Server) summary(id string) (name, status string, unseen *int) {
 		}
 	}
 	return a.in.JobName, status, &a.unseen
+}
+
+// queueOfJob is the name of the queue of a job or array.
+func (s *Server) queueOfJob(id string) string {
+	if a := s.arrays[id]; a != nil {
+		return s.queues.nameOf(a.in.JobQueue)
+	}
+	return s.queues.nameOf(s.jobs[id].in.JobQueue)
+}
+
+// End ends all jobs, as if by a request.
+func (s *Server) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		j.terminate("ended by the test")
+	}
 }
 
 // Kill ends the process of a job without a word, as the kernel would.

@@ -2,6 +2,7 @@ package batchtest
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,6 +66,9 @@ var (
 	tagForm      = regexp.MustCompile(`^[\pL\pN _.:/=+@-]*$`)
 )
 
+// definitions are those that are registered, by their names.
+type definitions map[string]definition
+
 func (r retryStrategy) check() error {
 	if r.Attempts < 1 || r.Attempts > 10 || len(r.EvaluateOnExit) > 5 {
 		return refuse("attempts must be between 1 and 10, with at most 5 evaluations")
@@ -77,7 +81,7 @@ func (r retryStrategy) check() error {
 	return nil
 }
 
-func (s *Server) registerDefinition(body []byte) (any, error) {
+func (all definitions) register(body []byte) (any, error) {
 	var d definition
 	if err := decode(body, &d); err != nil {
 		return nil, err
@@ -93,20 +97,32 @@ func (s *Server) registerDefinition(body []byte) (any, error) {
 			return nil, refuse("resource requirement %+v is not valid", need)
 		}
 	}
-	s.definitions[d.Name] = d
+	all[d.Name] = d
 	return object{"jobDefinitionName": d.Name, "jobDefinitionArn": arn("job-definition/" + d.Name + ":1"), "revision": 1}, nil
 }
 
-func (s *Server) describeDefinitions(body []byte) (any, error) {
+func (all definitions) describe(body []byte) (any, error) {
 	var in struct{ JobDefinitionName, Status string }
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	all := []object{}
-	if d, ok := s.definitions[in.JobDefinitionName]; ok {
-		all = append(all, object{"jobDefinitionName": d.Name, "jobDefinitionArn": arn("job-definition/" + d.Name + ":1"), "revision": 1, "status": "ACTIVE", "type": d.Type})
+	found := []object{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if d := all[name]; in.JobDefinitionName == "" || in.JobDefinitionName == name {
+			found = append(found, object{"jobDefinitionName": d.Name, "jobDefinitionArn": arn("job-definition/" + d.Name + ":1"), "revision": 1, "status": "ACTIVE", "type": d.Type, "containerProperties": d.ContainerProperties})
+		}
 	}
-	return object{"jobDefinitions": all}, nil
+	return object{"jobDefinitions": found}, nil
+}
+
+func (all definitions) deregister(body []byte) (any, error) {
+	var in struct{ JobDefinition string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	name, _, _ := strings.Cut(strings.TrimPrefix(in.JobDefinition, arn("job-definition/")), ":")
+	delete(all, name)
+	return object{}, nil
 }
 
 func (s *Server) describeQueues(body []byte) (any, error) {
@@ -114,16 +130,29 @@ func (s *Server) describeQueues(body []byte) (any, error) {
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	all := []object{}
-	if in.JobQueues == nil || slices.Contains(in.JobQueues, Queue) || slices.Contains(in.JobQueues, arn("job-queue/"+Queue)) {
-		all = append(all, s.queue)
-	}
-	for _, name := range s.knobs.more {
-		if in.JobQueues == nil {
-			all = append(all, object{"jobQueueName": name, "jobQueueArn": arn("job-queue/" + name), "state": "ENABLED", "status": "VALID"})
+	return object{"jobQueues": s.queues.described(in.JobQueues)}, nil
+}
+
+// catalogue is what there is of one kind, by names.
+type catalogue map[string]object
+
+// described are those with these names or ARNs, in the order of their names; nil: all.
+func (all catalogue) described(wanted []string) []object {
+	some := []object{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if wanted == nil || slices.ContainsFunc(wanted, func(w string) bool { return w == name || strings.HasSuffix(w, "/"+name) }) {
+			some = append(some, all[name])
 		}
 	}
-	return object{"jobQueues": all}, nil
+	return some
+}
+
+// nameOf is the name of one that a request names, also by its ARN; "": there is none.
+func (all catalogue) nameOf(text string) string {
+	if name := text[strings.LastIndex(text, "/")+1:]; all[name] != nil {
+		return name
+	}
+	return ""
 }
 
 func (s *Server) describeEnvironments(body []byte) (any, error) {
@@ -131,7 +160,7 @@ func (s *Server) describeEnvironments(body []byte) (any, error) {
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	return object{"computeEnvironments": []object{s.below}}, nil
+	return object{"computeEnvironments": s.environments.described(in.ComputeEnvironments)}, nil
 }
 
 // submission is a SubmitJob.
@@ -153,11 +182,11 @@ type overrides struct {
 	Environment []variable `json:"environment"`
 }
 
-func (in submission) check(size int) error {
+func (in submission) check(size int, queueThere bool) error {
 	switch {
 	case !nameForm.MatchString(in.JobName):
 		return refuse("job name %q is not valid", in.JobName)
-	case in.JobQueue != Queue && in.JobQueue != arn("job-queue/"+Queue):
+	case !queueThere:
 		return refuse("Job queue %s does not exist", in.JobQueue)
 	case in.Timeout.Seconds < 60:
 		return refuse("attemptDurationSeconds must be at least 60")
@@ -184,7 +213,8 @@ func (s *Server) submit(body []byte) (any, error) {
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	if err := in.check(len(body)); err != nil {
+	queue := s.queues.nameOf(in.JobQueue)
+	if err := in.check(len(body), queue != ""); err != nil {
 		return nil, err
 	}
 	var length int
@@ -218,8 +248,9 @@ func (s *Server) submit(body []byte) (any, error) {
 
 func (s *Server) list(body []byte) (any, error) {
 	var in struct {
-		JobQueue string
-		Filters  []struct {
+		JobQueue, JobStatus string
+		MaxResults          int
+		Filters             []struct {
 			Name   string
 			Values []string
 		}
@@ -227,13 +258,21 @@ func (s *Server) list(body []byte) (any, error) {
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	if len(in.Filters) != 1 || in.Filters[0].Name != "JOB_NAME" || len(in.Filters[0].Values) != 1 || in.JobQueue != Queue && in.JobQueue != arn("job-queue/"+Queue) {
+	queue := s.queues.nameOf(in.JobQueue)
+	byName := len(in.Filters) == 1 && in.Filters[0].Name == "JOB_NAME" && len(in.Filters[0].Values) == 1
+	if queue == "" || !byName && (len(in.Filters) > 0 || in.JobStatus == "") {
 		return nil, refuse("the filters are not those of this fake, or the queue does not exist: %s", body)
 	}
-	want := strings.ToLower(in.Filters[0].Values[0])
+	want := "*"
+	if byName {
+		want = strings.ToLower(in.Filters[0].Values[0])
+	}
 	all := []object{}
 	for _, id := range slices.Backward(s.order) {
 		name, status, unseen := s.summary(id)
+		if s.queueOfJob(id) != queue || !byName && status != in.JobStatus {
+			continue
+		}
 		if *unseen > 0 {
 			*unseen--
 			continue

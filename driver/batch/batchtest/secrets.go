@@ -6,8 +6,10 @@ import (
 	"strings"
 )
 
-// answerSecrets is the fake of Secrets Manager: the operations that package batch asks for.
-func (s *Server) answerSecrets(w http.ResponseWriter, operation string, body []byte) {
+// secrets is the fake of Secrets Manager, values by their names: the operations that package batch asks for.
+type secrets map[string]string
+
+func (all secrets) answer(w http.ResponseWriter, operation string, body []byte) {
 	var in struct {
 		Name, SecretId, SecretString, ClientRequestToken string
 		ForceDeleteWithoutRecovery                       bool
@@ -18,7 +20,7 @@ func (s *Server) answerSecrets(w http.ResponseWriter, operation string, body []b
 		return
 	}
 	name := in.Name + in.SecretId
-	value, there := s.secrets[name]
+	value, there := all[name]
 	switch {
 	case operation == "CreateSecret" && there:
 		fail(w, http.StatusBadRequest, "ResourceExistsException", "The operation failed because the secret "+name+" already exists.")
@@ -27,9 +29,9 @@ func (s *Server) answerSecrets(w http.ResponseWriter, operation string, body []b
 		fail(w, http.StatusBadRequest, "ResourceNotFoundException", "Secrets Manager can't find the specified secret.")
 		return
 	case operation == "CreateSecret", operation == "PutSecretValue":
-		s.secrets[name] = in.SecretString
+		all[name] = in.SecretString
 	case operation == "DeleteSecret":
-		delete(s.secrets, name)
+		delete(all, name)
 	}
 	out := object{"Name": name, "ARN": "arn:aws:secretsmanager:" + Region + ":" + Account + ":secret:" + name}
 	if operation == "GetSecretValue" {

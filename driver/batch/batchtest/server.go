@@ -14,8 +14,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -26,29 +26,30 @@ const (
 	Region  = "eu-west-1"
 )
 
-// Queue is its one job queue.
+// Queue is the job queue that there is from the start.
 const Queue = "train"
 
 // Server is the fake.
 type Server struct {
-	http *httptest.Server
-	dir  string
-	all  sync.WaitGroup // processes
+	Stacks *Stacks // of CloudFormation
+	http   *httptest.Server
+	dir    string
+	all    sync.WaitGroup // processes
 	// container gives the process of a container
 	container func(Container) *exec.Cmd
 
-	mu          sync.Mutex
-	definitions map[string]definition // by name
-	jobs        map[string]*job       // by id: those without children, and children
-	arrays      map[string]*array
-	order       []string // ids of what was submitted
-	queue       object
-	below       object
-	knobs       knobs
-	requests    map[string]int    // by operation
-	sent        map[string]string // the newest body of each
-	secrets     map[string]string
-	role        [2]string // the key and the secret that containers get
+	mu           sync.Mutex
+	definitions  definitions
+	jobs         map[string]*job // by id: those without children, and children
+	arrays       map[string]*array
+	order        []string // ids of what was submitted
+	queues       catalogue
+	environments catalogue
+	knobs        knobs
+	requests     map[string]int    // by operation
+	sent         map[string]string // the newest body of each
+	secrets      secrets
+	role         [2]string // the key and the secret that containers get
 }
 
 // object is a part of an answer.
@@ -56,24 +57,24 @@ type object = map[string]any
 
 // knobs are how the server misbehaves.
 type knobs struct {
-	loseSubmit bool     // the next SubmitJob happens, and its answer is lost
-	throttle   int      // so many requests are refused as too many
-	hidden     int      // ListJobs does not show a new job for so many calls
-	held       bool     // jobs stay RUNNABLE
-	denied     string   // an operation that the user may not do
-	broken     string   // an operation that fails in AWS itself
-	more       []string // names of queues beside the one
+	loseSubmit bool   // the next SubmitJob happens, and its answer is lost
+	throttle   int    // so many requests are refused as too many
+	hidden     int    // ListJobs does not show a new job for so many calls
+	held       bool   // jobs stay RUNNABLE
+	denied     string // an operation that the user may not do
+	broken     string // an operation that fails in AWS itself
 }
 
 // New starts a fake with a queue; it ends with the test.
 func New(t *testing.T) *Server {
 	s := &Server{dir: t.TempDir(), container: process, role: [2]string{"ASIAROLE", "of the role"},
-		definitions: map[string]definition{}, jobs: map[string]*job{}, arrays: map[string]*array{}, requests: map[string]int{}, sent: map[string]string{}, secrets: map[string]string{}}
-	s.queue = object{"jobQueueName": Queue, "jobQueueArn": arn("job-queue/" + Queue), "state": "ENABLED", "status": "VALID", "statusReason": "JobQueue Healthy", "priority": 1,
+		definitions: definitions{}, jobs: map[string]*job{}, arrays: map[string]*array{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrets{}}
+	s.Stacks = &Stacks{s: s, changes: -1, fails: map[string]string{}, keeps: map[string]string{}}
+	s.queues = catalogue{Queue: {"jobQueueName": Queue, "jobQueueArn": arn("job-queue/" + Queue), "state": "ENABLED", "status": "VALID", "statusReason": "JobQueue Healthy", "priority": 1,
 		"tags":                    object{"drover-job-role": "arn:aws:iam::" + Account + ":role/train"},
-		"computeEnvironmentOrder": []object{{"order": 1, "computeEnvironment": arn("compute-environment/machines")}}}
-	s.below = object{"computeEnvironmentName": "machines", "computeEnvironmentArn": arn("compute-environment/machines"), "type": "MANAGED", "state": "ENABLED", "status": "VALID",
-		"computeResources": object{"type": "EC2", "minvCpus": 0, "maxvCpus": 256, "instanceTypes": []string{"default_x86_64"}, "subnets": []string{"subnet-1"}}}
+		"computeEnvironmentOrder": []object{{"order": 1, "computeEnvironment": arn("compute-environment/machines")}}}}
+	s.environments = catalogue{"machines": {"computeEnvironmentName": "machines", "computeEnvironmentArn": arn("compute-environment/machines"), "type": "MANAGED", "state": "ENABLED", "status": "VALID",
+		"computeResources": object{"type": "EC2", "minvCpus": 0, "maxvCpus": 256, "instanceTypes": []string{"default_x86_64"}, "subnets": []string{"subnet-1"}}}}
 	s.http = httptest.NewServer(s)
 	t.Cleanup(s.close)
 	return s
@@ -89,7 +90,7 @@ func (s *Server) URL() string { return s.http.URL }
 
 // Environ are the variables with which this machine reaches the fake.
 func (s *Server) Environ() map[string]string {
-	return map[string]string{"AWS_ENDPOINT_URL_BATCH": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
+	return map[string]string{"AWS_ENDPOINT_URL_BATCH": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
 }
 
 func (s *Server) close() {
@@ -113,8 +114,9 @@ func refuse(format string, args ...any) error { return refusal{fmt.Sprintf(forma
 var operations = map[string]func(*Server, []byte) (any, error){
 	"/v1/describejobqueues":           (*Server).describeQueues,
 	"/v1/describecomputeenvironments": (*Server).describeEnvironments,
-	"/v1/describejobdefinitions":      (*Server).describeDefinitions,
-	"/v1/registerjobdefinition":       (*Server).registerDefinition,
+	"/v1/describejobdefinitions":      func(s *Server, body []byte) (any, error) { return s.definitions.describe(body) },
+	"/v1/registerjobdefinition":       func(s *Server, body []byte) (any, error) { return s.definitions.register(body) },
+	"/v1/deregisterjobdefinition":     func(s *Server, body []byte) (any, error) { return s.definitions.deregister(body) },
 	"/v1/submitjob":                   (*Server).submit,
 	"/v1/listjobs":                    (*Server).list,
 	"/v1/describejobs":                (*Server).describe,
@@ -151,7 +153,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if operation := secretsOperation(r); operation != "" {
-		s.answerSecrets(w, operation, body)
+		s.secrets.answer(w, operation, body)
+		return
+	}
+	if r.URL.Path == "/" && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		s.Stacks.answer(w, body)
 		return
 	}
 	answer, known := operations[r.URL.Path]
@@ -219,18 +225,29 @@ func (s *Server) Deny(operation string) { s.turn(func(k *knobs) { k.denied = ope
 func (s *Server) Break(operation string) { s.turn(func(k *knobs) { k.broken = operation }) }
 
 // AddQueue adds a queue that is only listed.
-func (s *Server) AddQueue(name string) { s.turn(func(k *knobs) { k.more = append(k.more, name) }) }
+func (s *Server) AddQueue(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queues[name] = object{"jobQueueName": name, "jobQueueArn": arn("job-queue/" + name), "state": "ENABLED", "status": "VALID"}
+}
+
+// RemoveQueue removes a queue.
+func (s *Server) RemoveQueue(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.queues, name)
+}
 
 // SetQueue changes fields of the queue's description.
-func (s *Server) SetQueue(fields map[string]any) { s.set(s.queue, fields) }
+func (s *Server) SetQueue(fields map[string]any) { s.set(s.queues[Queue], fields) }
 
 // SetResources changes fields of the compute environment's resources.
 func (s *Server) SetResources(fields map[string]any) {
-	s.set(s.below["computeResources"].(object), fields)
+	s.set(s.environments["machines"]["computeResources"].(object), fields)
 }
 
 // SetEnvironment changes fields of the compute environment's description.
-func (s *Server) SetEnvironment(fields map[string]any) { s.set(s.below, fields) }
+func (s *Server) SetEnvironment(fields map[string]any) { s.set(s.environments["machines"], fields) }
 
 func (s *Server) set(o object, fields map[string]any) {
 	s.mu.Lock()
@@ -270,10 +287,4 @@ func (s *Server) Definitions() (all []string) {
 		all = append(all, string(text))
 	}
 	return all
-}
-
-// folder makes the folder of a container.
-func (s *Server) folder(name string) (string, error) {
-	dir := s.dir + "/" + name
-	return dir, os.MkdirAll(dir, 0o700)
 }
