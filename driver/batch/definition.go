@@ -27,10 +27,23 @@ const (
 // attempts is how often AWS Batch runs a job in all: its most.
 const attempts = 10
 
+// What AWS Batch says where it has taken the machine of a job away.
+const (
+	takenHost = "Host EC2"
+	takenTask = "Your Spot Task was interrupted"
+)
+
 // retries says after which ends AWS Batch runs a job again: its host was taken away, the image could
 // not be pulled, or the agent left work behind. Patterns take letters, digits, dots, colons and blanks.
-var retries = []types.EvaluateOnExit{
-	{Action: types.RetryActionRetry, OnStatusReason: aws.String("Host EC2*")},
+func (s shape) retries() []types.EvaluateOnExit {
+	taken := takenHost
+	if s.fargate {
+		taken = takenTask
+	}
+	return append([]types.EvaluateOnExit{{Action: types.RetryActionRetry, OnStatusReason: aws.String(taken + "*")}}, otherRetries...)
+}
+
+var otherRetries = []types.EvaluateOnExit{
 	{Action: types.RetryActionRetry, OnReason: aws.String("CannotPullContainer*")},
 	{Action: types.RetryActionRetry, OnStatusReason: aws.String("Task failed to start*")},
 	{Action: types.RetryActionRetry, OnExitCode: aws.String(strconv.Itoa(fault.ExitLater))},
@@ -44,12 +57,14 @@ type shape struct {
 	memory  int64 // bytes, with that of the agent
 	gpus    int
 	shm     int64
+	disk    int64 // on Fargate alone
+	fargate bool
 	options options
 }
 
-// shapeOf is what the agents of a request need.
-func shapeOf(n driver.Needs, o options) (s shape, err error) {
-	s = shape{cpus: n.CPUs, memory: n.Memory, gpus: n.GPUs, shm: n.Place.Shm, options: o}
+// shapeOf is what the agents of a request need in a queue.
+func shapeOf(n driver.Needs, o options, q queue) (s shape, err error) {
+	s = shape{cpus: n.CPUs, memory: n.Memory, gpus: n.GPUs, shm: n.Place.Shm, fargate: q.isFargate(), options: o}
 	if s.image, err = n.Place.ImageOrPython(); err != nil {
 		return s, err
 	}
@@ -63,6 +78,11 @@ func shapeOf(n driver.Needs, o options) (s shape, err error) {
 		s.memory = defaultMemory
 	}
 	s.memory += agentMemory
+	if s.fargate {
+		s.disk = n.Disk
+		s.cpus, s.memory, _ = fitFargate(s.cpus, s.memory) // check refuses what is too large
+		return s, nil
+	}
 	s.cpus = math.Ceil(s.cpus) // jobs on EC2 have whole cores
 	return s, nil
 }
@@ -85,6 +105,11 @@ func (s shape) input() *batch.RegisterJobDefinitionInput {
 	if s.options.executionRole != "" {
 		c.ExecutionRoleArn = &s.options.executionRole
 	}
+	platform := types.PlatformCapabilityEc2
+	if s.fargate {
+		platform = types.PlatformCapabilityFargate
+		s.onFargate(c)
+	}
 	if s.shm > 0 {
 		c.LinuxParameters = &types.LinuxParameters{SharedMemorySize: aws.Int32(int32(min(s.shm>>20, math.MaxInt32)))}
 	}
@@ -92,8 +117,8 @@ func (s shape) input() *batch.RegisterJobDefinitionInput {
 		c.LogConfiguration = &types.LogConfiguration{LogDriver: types.LogDriverAwslogs, Options: map[string]string{"awslogs-group": s.options.logGroup}}
 	}
 	return &batch.RegisterJobDefinitionInput{
-		Type: types.JobDefinitionTypeContainer, ContainerProperties: c, PlatformCapabilities: []types.PlatformCapability{types.PlatformCapabilityEc2},
-		RetryStrategy: &types.RetryStrategy{Attempts: aws.Int32(attempts), EvaluateOnExit: retries},
+		Type: types.JobDefinitionTypeContainer, ContainerProperties: c, PlatformCapabilities: []types.PlatformCapability{platform},
+		RetryStrategy: &types.RetryStrategy{Attempts: aws.Int32(attempts), EvaluateOnExit: s.retries()},
 		PropagateTags: aws.Bool(true), Tags: map[string]string{tagManaged: managedBy},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,10 +53,10 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		return o, err
 	}
 	at.region = c.region
-	if at.queue == "" {
+	if at.queue == "" || namesFargate(at.queue) {
 		all, err := c.queues(ctx, nil)
 		if err == nil {
-			at.queue, err = d.chooseQueue(ctx, all, n)
+			at.queue, err = d.chooseQueue(ctx, all, at.queue, n)
 		}
 		if err != nil || at.queue == "" {
 			return c.offerQueues(all, n), err
@@ -75,9 +76,9 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	o.Detail, o.Machine, o.System = q.site.String(), "AWS Batch, queue "+q.words(), system
 	o.Cores = q.mostCores()
 	o.Spot = n.Spot != job.SpotNever && q.isSpot()
-	opts.jobRole = cmp.Or(opts.jobRole, q.role())
+	opts = q.complete(opts)
 	o.Identity = "the role " + opts.jobRole
-	s, err := shapeOf(n, opts)
+	s, err := shapeOf(n, opts, q)
 	if err == nil {
 		err = q.check(n, s)
 	}
@@ -89,15 +90,18 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	return o, nil
 }
 
-// chooseQueue is the name of the queue that a job means which names none: that of its project's set-up,
-// or the only one; "": it has to name one.
-func (d *Driver) chooseQueue(ctx context.Context, all []types.JobQueueDetail, n driver.Needs) (name string, err error) {
-	if len(all) == 1 {
+// chooseQueue is the name of the queue that a job means which names none, or "fargate": that of its project's
+// set-up, or the only one; "": it has to name one.
+func (d *Driver) chooseQueue(ctx context.Context, all []types.JobQueueDetail, named string, n driver.Needs) (name string, err error) {
+	if len(all) == 1 && named == "" {
 		return aws.ToString(all[0].JobQueueName), nil
 	}
 	var found []types.JobQueueDetail
 	for _, q := range all {
-		if q.Tags[tagProject] == n.Labels[tagOfProject] && q.Tags[tagPurchase] == purchaseOf(n.Spot) {
+		if aws.ToString(q.JobQueueName) == named {
+			return named, nil // another queue has that name
+		}
+		if q.Tags[tagProject] == n.Labels[tagOfProject] && q.Tags[tagPurchase] == purchaseOf(named, n.Spot) {
 			found = append(found, q)
 		}
 	}
@@ -117,8 +121,18 @@ func (d *Driver) chooseQueue(ctx context.Context, all []types.JobQueueDetail, n 
 // tagOfProject is the label of a job that names its project.
 const tagOfProject = "project"
 
-// purchaseOf is which of a set-up's queues is for such machines: spot capacity where nothing was said.
-func purchaseOf(s job.Spot) string {
+// purchaseOf is which of a set-up's queues is for such machines, among those that are like one of them: spot
+// capacity where nothing was said.
+func purchaseOf(like string, s job.Spot) string {
+	if namesFargate(like) {
+		switch s {
+		case job.SpotAny:
+			return like
+		case job.SpotNever:
+			return purchaseFargate
+		}
+		return purchaseFargateSpot
+	}
 	switch s {
 	case job.SpotNever:
 		return purchaseOnDemand
@@ -131,7 +145,7 @@ func purchaseOf(s job.Spot) string {
 // sibling is the queue of the same set-up for the machines that are asked for. A queue that no set-up has made
 // has none.
 func (c *client) sibling(ctx context.Context, q queue, n driver.Needs) (queue, error) {
-	of, wanted := q.detail.Tags[tagSetup], purchaseOf(n.Spot)
+	of, wanted := q.detail.Tags[tagSetup], purchaseOf(q.detail.Tags[tagPurchase], n.Spot)
 	if of == "" || n.Spot == "" || q.detail.Tags[tagPurchase] == wanted {
 		return q, nil
 	}
@@ -250,11 +264,16 @@ func (q queue) words() string {
 	var kinds []string
 	for _, e := range q.below {
 		if r := e.ComputeResources; r != nil {
-			form := "on-demand machines of %s, up to %d cores"
-			if r.Type == types.CRTypeSpot {
-				form = "spot capacity of %s, up to %d cores"
+			what := "on-demand machines of " + strings.Join(r.InstanceTypes, ", ")
+			switch r.Type {
+			case types.CRTypeSpot:
+				what = "spot capacity of " + strings.Join(r.InstanceTypes, ", ")
+			case types.CRTypeFargate:
+				what = "Fargate"
+			case types.CRTypeFargateSpot:
+				what = "spot capacity of Fargate"
 			}
-			kinds = append(kinds, fmt.Sprintf(form, strings.Join(r.InstanceTypes, ", "), aws.ToInt32(r.MaxvCpus)))
+			kinds = append(kinds, fmt.Sprintf("%s, up to %d cores", what, aws.ToInt32(r.MaxvCpus)))
 		}
 	}
 	if len(kinds) > 0 {
@@ -266,10 +285,18 @@ func (q queue) words() string {
 // roleTag is the tag of a queue with the role that agents have where none is named.
 const roleTag = "drover-job-role"
 
-func (q queue) role() string { return q.detail.Tags[roleTag] }
+// complete gives options what the queue's tags say where they say nothing.
+func (q queue) complete(o options) options {
+	o.jobRole, o.executionRole, o.logGroup = cmp.Or(o.jobRole, q.detail.Tags[roleTag]), cmp.Or(o.executionRole, q.detail.Tags[tagExecution]), cmp.Or(o.logGroup, q.detail.Tags[tagLogs])
+	return o
+}
 
 func (q queue) isSpot() bool {
-	return len(q.below) > 0 && q.below[0].ComputeResources != nil && q.below[0].ComputeResources.Type == types.CRTypeSpot
+	if len(q.below) == 0 || q.below[0].ComputeResources == nil {
+		return false
+	}
+	t := q.below[0].ComputeResources.Type
+	return t == types.CRTypeSpot || t == types.CRTypeFargateSpot
 }
 
 func (q queue) mostCores() (n int) {
@@ -297,8 +324,13 @@ func (q queue) check(n driver.Needs, s shape) error {
 		if e.Status == types.CEStatusInvalid {
 			return fault.New(fault.Full, "See it in the console of AWS Batch.", "compute environment %s is INVALID: %s", aws.ToString(e.ComputeEnvironmentName), aws.ToString(e.StatusReason))
 		}
-		if r := e.ComputeResources; r == nil || r.Type != types.CRTypeEc2 && r.Type != types.CRTypeSpot {
-			return fault.New(fault.Invalid, "Use a queue of EC2 machines.", "queue %s is not of EC2 machines: %s", q.site.queue, aws.ToString(e.ComputeEnvironmentName))
+		if e.ComputeResources == nil { // the owner's own machines, or of EKS
+			return fault.New(fault.Invalid, "Use a queue of EC2 machines or of Fargate.", "queue %s is of machines that AWS Batch does not manage by ECS: %s", q.site.queue, aws.ToString(e.ComputeEnvironmentName))
+		}
+	}
+	if s.fargate {
+		if err := s.checkFargate(n); err != nil {
+			return err
 		}
 	}
 	switch {
@@ -306,9 +338,9 @@ func (q queue) check(n driver.Needs, s shape) error {
 		return fault.New(fault.Denied, "Name the role that opens the store: `--target-arg job-role=arn:aws:iam::ACCOUNT:role/NAME`, or once for all in the queue's tag "+roleTag+"; what it must allow: `drover doctor --policy agents`.", "no role for the agents is named")
 	case !q.meets(n, s):
 		return fault.New(fault.Invalid, "Leave `--where` out, and use a queue of such machines.", "of the machines of queue %s it is not known that they are what --where says: %s", q.site.queue, n.Where)
-	case len(n.Machine) > 0:
-		return fault.New(fault.Invalid, "Leave `--machine` out, and use a queue of such machines.", "a queue's machines are those of its compute environments: --machine %s", strings.Join(n.Machine, ","))
-	case n.Disk > 0:
+	case len(n.Machine) > 0 && !q.hasOnly(n.Machine):
+		return fault.New(fault.Invalid, "Use a queue of such machines: `drover target up batch/NAME --target-arg machines=g5.xlarge` makes one.", "queue %s has other machines too: --machine %s", q.site.queue, strings.Join(n.Machine, ","))
+	case n.Disk > 0 && !s.fargate:
 		return fault.New(fault.Invalid, "Leave `--disk` out: the disk is that of the machines' launch template.", "AWS Batch holds no job to an amount of disk")
 	case len(n.Place.Mounts) > 0:
 		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`.", "containers on AWS Batch see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)
@@ -326,6 +358,27 @@ func (q queue) check(n driver.Needs, s shape) error {
 	return nil
 }
 
+// types are the types and families of machines that the queue may use.
+func (q queue) types() (all []string) {
+	for _, e := range q.below {
+		if e.ComputeResources != nil {
+			all = append(all, e.ComputeResources.InstanceTypes...)
+		}
+	}
+	return all
+}
+
+// hasOnly says whether it is known that all machines of the queue are of types that globs name.
+func (q queue) hasOnly(globs []string) bool {
+	all := q.types()
+	return len(all) > 0 && !slices.ContainsFunc(all, func(t string) bool {
+		return !slices.ContainsFunc(globs, func(g string) bool {
+			matches, err := path.Match(g, t)
+			return err == nil && matches && strings.Contains(t, ".") || g == t+".*" // a family
+		})
+	})
+}
+
 // meets says whether it is known that all machines of the queue are what --where says. A machine has
 // at least what an agent needs, and at most what the largest machine has.
 func (q queue) meets(n driver.Needs, s shape) bool {
@@ -333,11 +386,22 @@ func (q queue) meets(n driver.Needs, s shape) bool {
 	if q.isSpot() {
 		purchase = where.Spot
 	}
-	for _, size := range [][2]int64{{int64(s.cpus), s.memory}, {1 << 12, 64 << 40}} {
-		all := where.Attributes{where.Arch: {"amd64"}, where.Region: {q.site.region}, where.Purchase: {purchase}, where.Feature: {},
-			where.CPUs: {strconv.FormatInt(size[0], 10)}, where.Memory: {strconv.FormatInt(size[1], 10)}}
-		if n.Where.Unmet(all) != "" {
-			return false
+	kinds := q.types()
+	if len(kinds) == 0 {
+		kinds = []string{""} // Fargate
+	}
+	for _, kind := range kinds {
+		for _, size := range [][2]int64{{int64(s.cpus), s.memory}, {1 << 12, 64 << 40}} {
+			all := where.Attributes{where.Arch: {"amd64"}, where.Region: {q.site.region}, where.Purchase: {purchase}, where.Feature: {},
+				where.CPUs: {strconv.FormatInt(size[0], 10)}, where.Memory: {strconv.FormatInt(size[1], 10)}}
+			if family, _, ok := strings.Cut(kind, "."); ok {
+				all[where.Type], all[where.Family] = []string{kind}, []string{family}
+			} else if kind != "" && kind != "optimal" && !strings.HasPrefix(kind, "default_") { // words for several families
+				all[where.Family] = []string{kind}
+			}
+			if n.Where.Unmet(all) != "" {
+				return false
+			}
 		}
 	}
 	return true

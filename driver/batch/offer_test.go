@@ -23,6 +23,9 @@ func TestAnOfferSaysWhatAQueueHas(t *testing.T) {
 		return e
 	}
 	mount := driver.Place{Mounts: []job.Mount{{Source: "/data", Target: "/data"}}}
+	of := func(types ...string) func(*batchtest.Server) {
+		return func(s *batchtest.Server) { s.SetResources(map[string]any{"instanceTypes": types}) }
+	}
 	for name, row := range map[string]struct {
 		fake   func(*batchtest.Server)
 		needs  driver.Needs
@@ -39,18 +42,24 @@ func TestAnOfferSaysWhatAQueueHas(t *testing.T) {
 		"an invalid one": {fake: func(s *batchtest.Server) {
 			s.SetEnvironment(map[string]any{"status": "INVALID", "statusReason": "CLIENT_ERROR - no role"})
 		}, needs: driver.Needs{Agents: 1}, reason: "compute environment machines is INVALID: CLIENT_ERROR - no role", hint: "See it in the console of AWS Batch."},
-		"Fargate":            {fake: func(s *batchtest.Server) { s.SetResources(map[string]any{"type": "FARGATE"}) }, needs: driver.Needs{Agents: 1}, reason: "queue train is not of EC2 machines: machines", hint: "Use a queue of EC2 machines."},
-		"spot":               {needs: driver.Needs{Agents: 1, Spot: job.SpotOnly}, reason: "the first compute environment of queue train is of on-demand machines", hint: "Leave --spot out, or use a queue of spot capacity."},
-		"on demand":          {fake: func(s *batchtest.Server) { s.SetResources(map[string]any{"type": "SPOT"}) }, needs: driver.Needs{Agents: 1, Spot: job.SpotNever}, reason: "the first compute environment of queue train is spot capacity", hint: "Leave --on-demand out, or use another queue."},
-		"where":              {needs: driver.Needs{Agents: 1, Where: condition("type =~ p3.*")}, reason: "of the machines of queue train it is not known that they are what --where says: type =~ p3.*", hint: "Leave --where out, and use a queue of such machines."},
-		"a size":             {needs: driver.Needs{Agents: 1, Where: condition("cpus < 8")}, reason: "of the machines of queue train it is not known that they are what --where says: cpus < 8", hint: "Leave --where out, and use a queue of such machines."},
-		"a type":             {needs: driver.Needs{Agents: 1, Machine: []string{"g5.*", "g6.*"}}, reason: "a queue's machines are those of its compute environments: --machine g5.*,g6.*", hint: "Leave --machine out, and use a queue of such machines."},
-		"disk":               {needs: driver.Needs{Agents: 1, Disk: 1 << 30}, reason: "AWS Batch holds no job to an amount of disk", hint: "Leave --disk out: the disk is that of the machines' launch template."},
-		"a folder":           {needs: driver.Needs{Agents: 1, Place: mount}, reason: "containers on AWS Batch see no folder of this machine: --mount /data", hint: "Give it as an input: -i FOLDER."},
-		"more than a queue":  {needs: driver.Needs{Agents: 1, CPUs: 300}, reason: "the queue may use 256 cores in all, and an agent needs 300", hint: "Ask for less: --cpus."},
-		"more than a kind":   {needs: driver.Needs{Agents: 1, GPUs: 17}, reason: "no machine of EC2 is so large: the largest have 1920 cores, 32 TB of memory, 16 GPUs", hint: "Ask for less: --cpus, --memory, --gpus."},
-		"more than an array": {needs: driver.Needs{Agents: 10_001}, reason: "start agents: an array of AWS Batch has at most 10,000 jobs, not 10001", hint: "Ask for fewer: --workers 10000."},
-		"a Python of today":  {needs: driver.Needs{Agents: 1, Place: driver.Place{Python: "2.7"}}, reason: "choose image: there is none for Python 2.7", hint: "Name an image that has it: --image IMAGE."},
+		"the owner's machines": {fake: func(s *batchtest.Server) {
+			s.SetEnvironment(map[string]any{"type": "UNMANAGED", "computeResources": nil})
+		}, needs: driver.Needs{Agents: 1}, reason: "queue train is of machines that AWS Batch does not manage by ECS: machines", hint: "Use a queue of EC2 machines or of Fargate."},
+		"where, with types":    {fake: of("g5.xlarge", "g5.2xlarge"), needs: driver.Needs{Agents: 1, Where: condition("family == g5 and type =~ g5.*")}},
+		"where, one of types":  {fake: of("g5.xlarge", "g6.xlarge"), needs: driver.Needs{Agents: 1, Where: condition("family == g5")}, reason: "of the machines of queue train it is not known that they are what --where says: family == g5", hint: "Leave --where out, and use a queue of such machines."},
+		"types, all asked for": {fake: of("g5.xlarge", "g6"), needs: driver.Needs{Agents: 1, Machine: []string{"g5.*", "g6.*"}}},
+		"types, not all":       {fake: of("g5.xlarge", "p5"), needs: driver.Needs{Agents: 1, Machine: []string{"g5.*"}}, reason: "queue train has other machines too: --machine g5.*", hint: "Use a queue of such machines: drover target up batch/NAME --target-arg machines=g5.xlarge makes one."},
+		"spot":                 {needs: driver.Needs{Agents: 1, Spot: job.SpotOnly}, reason: "the first compute environment of queue train is of on-demand machines", hint: "Leave --spot out, or use a queue of spot capacity."},
+		"on demand":            {fake: func(s *batchtest.Server) { s.SetResources(map[string]any{"type": "SPOT"}) }, needs: driver.Needs{Agents: 1, Spot: job.SpotNever}, reason: "the first compute environment of queue train is spot capacity", hint: "Leave --on-demand out, or use another queue."},
+		"where":                {needs: driver.Needs{Agents: 1, Where: condition("type =~ p3.*")}, reason: "of the machines of queue train it is not known that they are what --where says: type =~ p3.*", hint: "Leave --where out, and use a queue of such machines."},
+		"a size":               {needs: driver.Needs{Agents: 1, Where: condition("cpus < 8")}, reason: "of the machines of queue train it is not known that they are what --where says: cpus < 8", hint: "Leave --where out, and use a queue of such machines."},
+		"a type":               {needs: driver.Needs{Agents: 1, Machine: []string{"g5.*", "g6.*"}}, reason: "queue train has other machines too: --machine g5.*,g6.*", hint: "Use a queue of such machines: drover target up batch/NAME --target-arg machines=g5.xlarge makes one."},
+		"disk":                 {needs: driver.Needs{Agents: 1, Disk: 1 << 30}, reason: "AWS Batch holds no job to an amount of disk", hint: "Leave --disk out: the disk is that of the machines' launch template."},
+		"a folder":             {needs: driver.Needs{Agents: 1, Place: mount}, reason: "containers on AWS Batch see no folder of this machine: --mount /data", hint: "Give it as an input: -i FOLDER."},
+		"more than a queue":    {needs: driver.Needs{Agents: 1, CPUs: 300}, reason: "the queue may use 256 cores in all, and an agent needs 300", hint: "Ask for less: --cpus."},
+		"more than a kind":     {needs: driver.Needs{Agents: 1, GPUs: 17}, reason: "no machine of EC2 is so large: the largest have 1920 cores, 32 TB of memory, 16 GPUs", hint: "Ask for less: --cpus, --memory, --gpus."},
+		"more than an array":   {needs: driver.Needs{Agents: 10_001}, reason: "start agents: an array of AWS Batch has at most 10,000 jobs, not 10001", hint: "Ask for fewer: --workers 10000."},
+		"a Python of today":    {needs: driver.Needs{Agents: 1, Place: driver.Place{Python: "2.7"}}, reason: "choose image: there is none for Python 2.7", hint: "Name an image that has it: --image IMAGE."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,6 +48,9 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, stacks *st
 	if err != nil {
 		return nil, nil, made, err
 	}
+	if namesFargate(at.queue) {
+		at.queue = "" // they are queues of the project's set-up
+	}
 	asked, err := mergeSetup(s.Args)
 	if err != nil {
 		return nil, nil, made, err
@@ -216,11 +219,12 @@ func (c *client) removeDefinitions(ctx context.Context, role string) error {
 
 // The tags of a set-up's queues, by which offers find them.
 const (
-	tagSetup    = "drover-set-up" // the stack's name
-	tagProject  = "drover-project"
-	tagStore    = "drover-store"
-	tagPurchase = "drover-purchase" // spot, on-demand, spot-first
-	tagLogs     = "drover-log-group"
+	tagSetup     = "drover-set-up" // the stack's name
+	tagProject   = "drover-project"
+	tagStore     = "drover-store"
+	tagPurchase  = "drover-purchase" // one of the purchases below
+	tagLogs      = "drover-log-group"
+	tagExecution = "drover-execution-role" // by which Fargate pulls images
 )
 
 // kindQueue is the kind of a set-up's queues among its pieces.
@@ -244,47 +248,15 @@ func setupStack(name string, s driver.Scope, at site, o setupOptions) (stack.Sta
 	st.Resources = append(st.Resources,
 		stack.Resource{ID: "Logs", Type: "AWS::Logs::LogGroup", Kind: "log group", Name: logs, Idle: idle, Properties: map[string]any{"LogGroupName": logs, "RetentionInDays": 14}},
 		agents,
-		machinesRole(),
+		roleOf("MachinesRole", "role of machines", "ec2.amazonaws.com", "AmazonEC2ContainerServiceforEC2Role"),
 		stack.Resource{ID: "MachinesProfile", Type: "AWS::IAM::InstanceProfile", Kind: "instance profile", Properties: map[string]any{"Roles": []any{stack.Ref("MachinesRole")}}},
 		machines(name, s.Project, o),
+		roleOf("FargateRole", "role of Fargate", "ecs-tasks.amazonaws.com", "AmazonECSTaskExecutionRolePolicy"),
 	)
-	queue := cmp.Or(at.queue, name)
-	for _, e := range []struct{ id, name, kind, strategy string }{{"SpotMachines", queue + "-spot", "SPOT", "SPOT_PRICE_CAPACITY_OPTIMIZED"}, {"OnDemandMachines", queue + "-on-demand", "EC2", "BEST_FIT_PROGRESSIVE"}} {
-		st.Resources = append(st.Resources, stack.Resource{ID: e.id, Type: "AWS::Batch::ComputeEnvironment", Kind: "compute environment", Name: e.name, Idle: idle, Properties: map[string]any{
-			"ComputeEnvironmentName": e.name, "Type": "MANAGED", "State": "ENABLED", "ReplaceComputeEnvironment": false, "Tags": map[string]string{tagManaged: managedBy, tagSetup: name},
-			"ComputeResources": map[string]any{"Type": e.kind, "AllocationStrategy": e.strategy, "MinvCpus": 0, "MaxvCpus": o.mostCores, "InstanceTypes": o.machines, "Subnets": subnets, "SecurityGroupIds": groups,
-				"InstanceRole":   stack.Att("MachinesProfile", "Arn"),
-				"LaunchTemplate": map[string]any{"LaunchTemplateId": stack.Ref("Machines"), "Version": stack.Att("Machines", "LatestVersionNumber")},
-				"Tags":           map[string]string{tagManaged: managedBy, tagProject: s.Project, "Name": name}}}, After: waysOut(o)})
-	}
-	for _, q := range []struct {
-		id, name, purchase string
-		below              []string
-	}{{"SpotQueue", queue, purchaseSpot, []string{"SpotMachines"}}, {"OnDemandQueue", queue + "-on-demand", purchaseOnDemand, []string{"OnDemandMachines"}}, {"SpotFirstQueue", queue + "-spot-first", purchaseSpotFirst, []string{"SpotMachines", "OnDemandMachines"}}} {
-		var order []any
-		for i, id := range q.below {
-			order = append(order, map[string]any{"Order": i + 1, "ComputeEnvironment": stack.Ref(id)})
-		}
-		st.Resources = append(st.Resources, stack.Resource{ID: q.id, Type: "AWS::Batch::JobQueue", Kind: kindQueue, Name: q.name, Idle: idle, Properties: map[string]any{
-			"JobQueueName": q.name, "Priority": 1, "State": "ENABLED", "ComputeEnvironmentOrder": order,
-			"Tags": map[string]any{tagManaged: managedBy, tagSetup: name, tagProject: s.Project, tagStore: tagText(s.Store, 256), tagPurchase: q.purchase, roleTag: stack.Att("AgentsRole", "Arn"), tagLogs: logs}}})
-	}
+	b := built{name: name, queue: cmp.Or(at.queue, name), logs: logs, scope: s, options: o, subnets: subnets, groups: groups}
+	st.Resources = append(st.Resources, b.environments()...)
+	st.Resources = append(st.Resources, b.queues()...)
 	return st, nil
-}
-
-// What a set-up's queues are for.
-const (
-	purchaseSpot      = "spot"
-	purchaseOnDemand  = "on-demand"
-	purchaseSpotFirst = "spot-first"
-)
-
-// waysOut are what machines need before they start, so that they reach ECS.
-func waysOut(o setupOptions) []string {
-	if len(o.subnets) > 0 {
-		return nil
-	}
-	return []string{"WayOut"}
 }
 
 func texts(list []string) (all []any) {
@@ -335,10 +307,11 @@ func partitioned(rest string) map[string]any {
 	return stack.Sub("arn:${AWS::Partition}:" + strings.ReplaceAll(rest, "${", "${!"))
 }
 
-// machinesRole is the role of machines: Amazon's own policy for those of ECS, which Batch's machines are.
-func machinesRole() stack.Resource {
-	return stack.Resource{ID: "MachinesRole", Type: "AWS::IAM::Role", Kind: "role of machines", Properties: map[string]any{"AssumeRolePolicyDocument": trust("ec2.amazonaws.com"),
-		"ManagedPolicyArns": []any{stack.Sub("arn:${AWS::Partition}:iam::aws:policy/service-role/AmazonEC2ContainerServiceforEC2Role")}}}
+// roleOf is a role with one of Amazon's own policies for services: that of ECS's machines, which Batch's are, or that by
+// which Fargate pulls images and writes logs.
+func roleOf(id, kind, service, policy string) stack.Resource {
+	return stack.Resource{ID: id, Type: "AWS::IAM::Role", Kind: kind, Properties: map[string]any{"AssumeRolePolicyDocument": trust(service),
+		"ManagedPolicyArns": []any{stack.Sub("arn:${AWS::Partition}:iam::aws:policy/service-role/" + policy)}}}
 }
 
 // userData has ECS tell containers that their machine goes: its agent does so only where it is told to.

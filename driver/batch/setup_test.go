@@ -124,13 +124,14 @@ func TestAJobGetsTheQueueOfItsSetup(t *testing.T) {
 		want   string
 	}{
 		{"", job.SpotAny, name}, {"", job.SpotOnly, name}, {"", job.SpotNever, name + "-on-demand"}, {"", job.SpotFirst, name + "-spot-first"},
+		{"fargate", job.SpotAny, name + "-fargate"}, {"fargate", job.SpotOnly, name + "-fargate-spot"}, {"fargate-spot", job.SpotAny, name + "-fargate-spot"}, {"fargate-spot", job.SpotNever, name + "-fargate"},
 		{name, job.SpotAny, name}, {name, job.SpotNever, name + "-on-demand"}, {name + "-on-demand", job.SpotAny, name + "-on-demand"},
 	} {
 		if got := offered(t, d, test.detail, test.spot); got != test.want {
 			t.Errorf("--on batch/%s with spot %q: queue %s, want %s", test.detail, test.spot, got, test.want)
 		}
 	}
-	if o, err := d.Offer(t.Context(), driver.Needs{Agents: 1, Labels: map[string]string{"project": "other"}}); err != nil || o.Fits || len(o.Choices) != 4 {
+	if o, err := d.Offer(t.Context(), driver.Needs{Agents: 1, Labels: map[string]string{"project": "other"}}); err != nil || o.Fits || len(o.Choices) != 6 {
 		t.Errorf("another project: %+v, %v", o, err)
 	}
 
@@ -153,6 +154,60 @@ func TestAJobGetsTheQueueOfItsSetup(t *testing.T) {
 	}
 }
 
+// A queue of Fargate has definitions of its own: a task has one of some sizes, an address, and a role by which its
+// image is pulled.
+func TestFargateGetsWhatItTakes(t *testing.T) {
+	t.Parallel()
+	u := newSetup(t)
+	if err := u.Apply(t.Context(), digits, func(driver.Piece) {}); err != nil {
+		t.Fatal(err)
+	}
+	u.account.Hold()
+	d := u.account.driver(t)
+	for _, test := range []struct {
+		needs driver.Needs
+		has   []string
+	}{
+		{driver.Needs{}, []string{`{"type":"VCPU","value":"1"}`, `{"type":"MEMORY","value":"3072"}`, `"assignPublicIp":"ENABLED"`, `"executionRoleArn":"arn:aws:iam::123456789012:role/drover-digits-`, `"platformCapabilities":["FARGATE"]`, `"onStatusReason":"Your Spot Task was interrupted*"`}},
+		{driver.Needs{CPUs: 0.1, Memory: 100 << 20}, []string{`"value":"0.25"`, `"value":"512"`}},
+		{driver.Needs{CPUs: 0.25, Memory: 1 << 30}, []string{`"value":"0.25"`, `"value":"2048"`}},
+		{driver.Needs{CPUs: 0.5, Memory: 5 << 30}, []string{`"value":"1"`, `"value":"6144"`}},
+		{driver.Needs{CPUs: 5, Memory: 17 << 30, Disk: 50<<30 + 1}, []string{`"value":"8"`, `"value":"20480"`, `"ephemeralStorage":{"sizeInGiB":51}`}},
+		{driver.Needs{CPUs: 16, Memory: 119 << 30}, []string{`"value":"16"`, `"value":"122880"`}},
+	} {
+		test.needs.Agents, test.needs.Detail, test.needs.Labels = 1, "fargate", map[string]string{"project": "digits"}
+		o, err := d.Offer(t.Context(), test.needs)
+		if err != nil || !o.Fits {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		r := u.account.request(t, 1)
+		r.Placement = u.account.Submitted() + 1
+		r.Needs = test.needs
+		r.Needs.Detail = o.Detail
+		if _, err := d.Start(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.has {
+			if sent := u.account.Sent("registerjobdefinition"); !strings.Contains(sent, want) {
+				t.Errorf("%+v: the definition has no %s: %s", test.needs, want, sent)
+			}
+		}
+	}
+	for want, needs := range map[string]driver.Needs{
+		"Fargate has no GPUs": {GPUs: 1}, "Fargate gives no other size to /dev/shm: --shm": {Place: driver.Place{Shm: 1 << 30}},
+		"no task of Fargate is so large: the largest has 16 cores and 120 GB of memory": {CPUs: 16, Memory: 120 << 30}, "a task of Fargate has at most 200 GB of disk": {Disk: 201 << 30},
+	} {
+		needs.Agents, needs.Detail, needs.Labels = 1, "fargate", map[string]string{"project": "digits"}
+		if o, err := d.Offer(t.Context(), needs); err != nil || o.Fits || o.Reason != want || o.Hint == "" {
+			t.Errorf("%+v, %v; want %s", o, err, want)
+		}
+	}
+	u.account.SetResources(map[string]any{"type": "FARGATE"})
+	if o, err := d.Offer(t.Context(), driver.Needs{Agents: 1, Detail: batchtest.Queue}); err != nil || o.Fits || o.Reason != "no role by which Fargate pulls images is named" || !strings.HasPrefix(o.Hint, "Name one with Amazon's policy AmazonECSTaskExecutionRolePolicy: ") {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
 // Options are kept with the stack: a command without them changes nothing, and one with others changes what
 // they are about.
 func TestOptionsAreKeptWithTheStack(t *testing.T) {
@@ -171,7 +226,7 @@ func TestOptionsAreKeptWithTheStack(t *testing.T) {
 	if made := apply(); len(made) > 0 || !strings.Contains(u.account.Stacks.Template(setupName(digits, site{})), `"MaxvCpus":512`) {
 		t.Errorf("a second command makes %q", made)
 	}
-	if made := apply("max-vcpus=1024"); !slices.Equal(made, []string{"compute environment", "compute environment"}) {
+	if made := apply("max-vcpus=1024"); len(made) != 4 || slices.ContainsFunc(made, func(kind string) bool { return kind != "compute environment" }) {
 		t.Errorf("other options make %q", made)
 	}
 	if made := apply("zones=3"); !slices.Contains(made, "subnet") {

@@ -175,7 +175,7 @@ func judge(p *remote.Process, a types.AttemptDetail) {
 	}
 	p.Hint = hintOf(p.Reason)
 	switch {
-	case strings.HasPrefix(why, "Host EC2"), p.Code == fault.ExitLater, strings.HasPrefix(why, "Job attempt duration exceeded"):
+	case strings.HasPrefix(why, takenHost), strings.HasPrefix(why, takenTask), p.Code == fault.ExitLater, strings.HasPrefix(why, "Job attempt duration exceeded"):
 		p.State = driver.Taken
 	case strings.HasPrefix(said, "OutOfMemoryError"):
 		p.State, p.Code = driver.Ended, 137

@@ -1,10 +1,10 @@
 package batch
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,14 +66,11 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	if o.jobRole == "" {
-		q, err := c.findQueue(ctx, at)
-		if err != nil {
-			return nil, err
-		}
-		o.jobRole, o.logGroup = q.role(), cmp.Or(o.logGroup, q.detail.Tags[tagLogs])
+	q, err := c.findQueue(ctx, at)
+	if err != nil {
+		return nil, err
 	}
-	shape, err := shapeOf(s.Request.Needs, o)
+	shape, err := shapeOf(s.Request.Needs, q.complete(o), q)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +157,7 @@ func timeLimit(program time.Duration) time.Duration {
 // variables are a container's, beyond those of its image: the job's, and what adopt reads.
 func variables(env []string, s shape, region string) (all []types.KeyValuePair) {
 	own := []string{
-		variableCPUs + "=" + strconv.Itoa(int(s.cpus)), variableMemory + "=" + strconv.FormatInt(s.memory-agentMemory, 10), variableGPUs + "=" + strconv.Itoa(s.gpus),
+		variableCPUs + "=" + strconv.Itoa(int(math.Ceil(s.cpus))), variableMemory + "=" + strconv.FormatInt(s.memory-agentMemory, 10), variableGPUs + "=" + strconv.Itoa(s.gpus),
 		"AWS_REGION=" + region, // no document promises it
 	}
 	for _, v := range slices.Concat(env, own) {

@@ -165,7 +165,7 @@ var testedMutants = []testedMutant{
 	{mutant{"driver", "a place that does not answer counts as empty", "driver/kube/kube.go",
 		"errors.Join(silent...)", "errors.Join(silent[:0]...)"}, kubeTests, "TestAPlaceThatDoesNotAnswerIsNamed"},
 	{mutant{"driver", "a host that AWS takes away is a loss", "driver/batch/status.go",
-		"case strings.HasPrefix(why, \"Host EC2\"), p.Code", "case p.Code"}, batchTests, "TestWhatBatchSaysOfAnAttemptIsHowItEnded"},
+		"case strings.HasPrefix(why, takenHost), strings.HasPrefix(why, takenTask), p.Code", "case strings.HasPrefix(why, takenTask), p.Code"}, batchTests, "TestWhatBatchSaysOfAnAttemptIsHowItEnded"},
 	{mutant{"driver", "a submission without an answer is sent again", "cloud/amazon/sender.go",
 		"a.Status == 0 && !Sent(err)", "a.Status == 0"}, batchTests, "TestASubmissionWithoutAnAnswerIsFound"},
 	{mutant{"driver", "all definitions have one name", "driver/batch/definition.go",

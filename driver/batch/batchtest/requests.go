@@ -1,10 +1,12 @@
 package batchtest
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -35,7 +37,13 @@ type container struct {
 		LogDriver string            `json:"logDriver"`
 		Options   map[string]string `json:"options"`
 	} `json:"logConfiguration,omitempty"`
-	Environment []variable `json:"environment,omitempty"`
+	Environment          []variable `json:"environment,omitempty"`
+	NetworkConfiguration *struct {
+		AssignPublicIP string `json:"assignPublicIp"`
+	} `json:"networkConfiguration,omitempty"`
+	EphemeralStorage *struct {
+		SizeInGiB int `json:"sizeInGiB"`
+	} `json:"ephemeralStorage,omitempty"`
 }
 
 type requirement struct{ Type, Value string }
@@ -66,6 +74,46 @@ var (
 	tagForm      = regexp.MustCompile(`^[\pL\pN _.:/=+@-]*$`)
 )
 
+// checkFargate refuses what Fargate has not.
+func (c container) checkFargate() error {
+	values := map[string]string{}
+	for _, need := range c.ResourceRequirements {
+		values[need.Type] = need.Value
+	}
+	memory, err := strconv.Atoi(values["MEMORY"])
+	least, most, step := 0, 0, 1
+	switch values["VCPU"] {
+	case "0.25":
+		least, most, step = 512, 2048, 512
+		if memory == 1536 {
+			err = errors.New("not of these sizes")
+		}
+	case "0.5":
+		least, most, step = 1024, 4096, 1024
+	case "1":
+		least, most, step = 2048, 8192, 1024
+	case "2":
+		least, most, step = 4096, 16384, 1024
+	case "4":
+		least, most, step = 8192, 30720, 1024
+	case "8":
+		least, most, step = 16384, 61440, 4096
+	case "16":
+		least, most, step = 32768, 122880, 8192
+	}
+	switch {
+	case err != nil, memory < least, memory > most, (memory-least)%step != 0:
+		return refuse("Fargate resource requirements (%s vCPU, %s MiB) not valid.", values["VCPU"], values["MEMORY"])
+	case values["GPU"] != "", c.LinuxParameters != nil:
+		return refuse("Fargate has neither GPUs nor sharedMemorySize")
+	case c.ExecutionRoleArn == "":
+		return refuse("executionRoleArn is required for Fargate jobs")
+	case c.EphemeralStorage != nil && (c.EphemeralStorage.SizeInGiB < 21 || c.EphemeralStorage.SizeInGiB > 200):
+		return refuse("sizeInGiB must be between 21 and 200")
+	}
+	return nil
+}
+
 // definitions are those that are registered, by their names.
 type definitions map[string]definition
 
@@ -92,7 +140,17 @@ func (all definitions) register(body []byte) (any, error) {
 	if err := d.RetryStrategy.check(); err != nil {
 		return nil, err
 	}
+	if slices.Contains(d.PlatformCapabilities, "FARGATE") {
+		if err := d.ContainerProperties.checkFargate(); err != nil {
+			return nil, err
+		}
+	} else if d.ContainerProperties.NetworkConfiguration != nil || d.ContainerProperties.EphemeralStorage != nil {
+		return nil, refuse("networkConfiguration and ephemeralStorage are for Fargate")
+	}
 	for _, need := range d.ContainerProperties.ResourceRequirements {
+		if need.Type == "VCPU" && slices.Contains([]string{"0.25", "0.5"}, need.Value) && slices.Contains(d.PlatformCapabilities, "FARGATE") {
+			continue
+		}
 		if !slices.Contains([]string{"VCPU", "MEMORY", "GPU"}, need.Type) || !regexp.MustCompile(`^[1-9][0-9]*$`).MatchString(need.Value) {
 			return nil, refuse("resource requirement %+v is not valid", need)
 		}
