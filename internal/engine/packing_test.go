@@ -121,7 +121,8 @@ func TestSmallFilesOfItemsTravelInPacks(t *testing.T) {
 	m, err := s.ship(nil)
 	s.check(err)
 	packs, sent, asks := s.counts()
-	if packs < 4 || packs > 20 || sent != files*size || asks > 2*packs+2 {
+	// By the names of the files, which lie in another folder each time, a pack has 2 to 8 MB.
+	if packs < 3 || packs > 10 || sent != files*size || asks > 2*packs+2 {
 		t.Errorf("%d files of %d bytes: %d packs of %d bytes, %d looks", files, size, packs, sent, asks)
 	}
 	t.Logf("up: %d writes, %d reads", packs, asks)
