@@ -111,6 +111,9 @@ type Place struct {
 	// Python is the version, as "3.12", that an image should have which the target chooses;
 	// "": any.
 	Python string
+	// Entrypoint is that of Image, for a target with Properties.Entrypoint; nil: it has none, or
+	// this machine could not see it.
+	Entrypoint []string
 	// Nodes is how many agents of the job must reach each other; 0 and 1: none.
 	Nodes  int
 	Shm    int64 // bytes of /dev/shm; 0: the target's choice

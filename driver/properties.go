@@ -34,6 +34,9 @@ type Properties struct {
 	// Pulls is true when the target's machines pull images from registries, and have none of
 	// this machine's. The plan refuses an image that lies in no registry.
 	Pulls bool
+	// Entrypoint is true when an agent's command is handed to the image's ENTRYPOINT, which the
+	// target cannot replace. The plan then looks it up.
+	Entrypoint bool
 	// Registry is where images that are built here are pushed for a target that Pulls, as
 	// "123.dkr.ecr.us-east-1.amazonaws.com". "": nowhere.
 	Registry string

@@ -145,6 +145,8 @@ type Images struct {
 	// LookUp asks a registry for an image. That it has none is a fault of kind Missing. Nil:
 	// no registry is asked.
 	LookUp func(ctx context.Context, reference string) error
+	// Entrypoint asks a registry for an image's ENTRYPOINT. Nil: no registry is asked.
+	Entrypoint func(ctx context.Context, reference string) ([]string, error)
 }
 
 // ImageOrder is an image that is to be built for a job, by the builder that the drover program
@@ -163,7 +165,7 @@ func (o Options) engineOptions() (p engine.Passes, i session.Images, folders fun
 			return engine.Pass(pass), err
 		}
 	}
-	i.Region, i.Mirror, i.Registry, i.LookUp = o.Images.Region, o.Images.Mirror, o.Images.Registry, o.Images.LookUp
+	i.Region, i.Mirror, i.Registry, i.LookUp, i.Entrypoint = o.Images.Region, o.Images.Mirror, o.Images.Registry, o.Images.LookUp, o.Images.Entrypoint
 	if pin := o.Images.Pin; pin != nil {
 		i.Pin = func(ctx context.Context, p *image.Plan) error { return pin(ctx, p) }
 	}

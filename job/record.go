@@ -55,10 +55,12 @@ type Job struct {
 	// Image is the container image that its agents run in, as exactly as the target
 	// can name it; "": the target's own choice, if it has containers. ImageBuilt is
 	// the digest of the Dockerfile and the files that drover built it from; "": it
-	// did not. Python is the version that such a choice should bring.
-	Image      string `json:"image,omitempty"`
-	ImageBuilt string `json:"image_built,omitempty"`
-	Python     string `json:"python,omitempty"`
+	// did not. Entrypoint is the image's, where the target hands commands to it. Python is the
+	// version that the target's own choice should bring.
+	Image      string   `json:"image,omitempty"`
+	ImageBuilt string   `json:"image_built,omitempty"`
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Python     string   `json:"python,omitempty"`
 	// Seen are folders of the submitting machine that items lie in: agents that see
 	// little of that machine are shown these.
 	Seen   []string  `json:"seen,omitempty"`

@@ -35,7 +35,7 @@ var Target = driver.Target{Name: Name, Adopt: adopt, Policy: policy,
 		return &Setup{New(f.State, f.Store, remote.Options{}).engine, stack.Look}
 	},
 	Properties: func(driver.Config) driver.Properties {
-		return driver.Properties{Apart: true, Containers: true, Pulls: true, Stores: []string{"s3"}, Identity: "the job role", TimeLimit: true}
+		return driver.Properties{Apart: true, Containers: true, Pulls: true, Entrypoint: true, Stores: []string{"s3"}, Identity: "the job role", TimeLimit: true}
 	}}
 
 // Driver starts agents by AWS Batch.

@@ -333,6 +333,9 @@ func (q queue) check(n driver.Needs, s shape) error {
 			return err
 		}
 	}
+	if _, err := handOver(n.Place.Entrypoint, "", s.options.passes); err != nil {
+		return err
+	}
 	switch {
 	case s.options.jobRole == "":
 		return fault.New(fault.Denied, "Name the role that opens the store: `--target-arg job-role=arn:aws:iam::ACCOUNT:role/NAME`, or once for all in the queue's tag "+roleTag+"; what it must allow: `drover doctor --policy agents`.", "no role for the agents is named")

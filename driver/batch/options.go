@@ -13,11 +13,12 @@ type options struct {
 	jobRole       string // the ARN of the role that containers have
 	executionRole string // the ARN of the role by which ECS pulls a private image; "": the machine's
 	logGroup      string // of CloudWatch; "": AWS Batch's own
+	passes        bool   // the image's ENTRYPOINT runs the words that it is given
 }
 
 // optionNames are the names that --target-arg knows, with a value that shows the form.
 var optionNames = map[string]string{
-	"job-role": "arn:aws:iam::123456789012:role/train", "execution-role": "arn:aws:iam::123456789012:role/pull", "log-group": "/aws/batch/job",
+	"job-role": "arn:aws:iam::123456789012:role/train", "execution-role": "arn:aws:iam::123456789012:role/pull", "log-group": "/aws/batch/job", "entrypoint": "passes",
 }
 
 var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$`)
@@ -49,6 +50,11 @@ func parseOptions(args []string) (o options, err error) {
 				return o, fault.New(fault.Invalid, hint, "read --target-arg %q: it has no value", arg)
 			}
 			o.logGroup = value
+		case "entrypoint":
+			if value != "passes" {
+				return o, fault.New(fault.Invalid, hint, "read --target-arg %q: it has another value than passes", arg)
+			}
+			o.passes = true
 		}
 	}
 	return o, nil

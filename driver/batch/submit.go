@@ -114,8 +114,12 @@ func jobInput(ctx context.Context, at site, s remote.Submission, shape shape, re
 	for _, w := range boot.Argv(s.Handle.Placement, 0) {
 		words = append(words, store.Quote(w))
 	}
+	command, err := handOver(s.Request.Needs.Place.Entrypoint, script+"exec "+strings.Join(words, " "), shape.options.passes)
+	if err != nil {
+		return nil, err
+	}
 	overrides := &types.ContainerOverrides{
-		Command:     []string{"/bin/sh", "-c", script + "exec " + strings.Join(words, " ")},
+		Command:     command,
 		Environment: variables(boot.Env, shape, region),
 	}
 	if len(s.Secrets) > 0 {

@@ -69,7 +69,7 @@ func labels(s job.Spec) map[string]string {
 func needsOf(j job.Job) driver.Needs {
 	n := needs(j.Spec)
 	n.Detail = cmp.Or(j.Detail, n.Detail)
-	n.Place.Image, n.Place.Python, n.Place.Seen = j.Image, j.Python, j.Seen
+	n.Place.Image, n.Place.Entrypoint, n.Place.Python, n.Place.Seen = j.Image, j.Entrypoint, j.Python, j.Seen
 	n.Labels["job"] = j.ID
 	return n
 }
@@ -324,6 +324,9 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		made.Line += ", which this machine may not see: " + unknown
 	}
 	p.Image = Image{PlannedImage: report.PlannedImage{Reference: made.Reference, Why: made.Line}, Built: made.Digest}
+	if p.Properties.Entrypoint && made.Recipe == nil && made.Reference != "" {
+		p.Image.Entrypoint = e.Images.FindEntrypoint(ctx, made.Reference)
+	}
 	if made.Recipe != nil {
 		if e.Images.Build == nil {
 			return fault.New(fault.Invalid, "Build it first with `drover image build`, then name it with `--image`.", "build image: this machine has nothing that can build one")
@@ -336,7 +339,7 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 	if p.Image.Reference == "" {
 		p.Image.Python = e.findPythonVersion(ctx, *p)
 	}
-	n.Place.Image, n.Place.Python, n.Place.Seen = p.Image.Reference, p.Image.Python, p.seen
+	n.Place.Image, n.Place.Entrypoint, n.Place.Python, n.Place.Seen = p.Image.Reference, p.Image.Entrypoint, p.Image.Python, p.seen
 	return nil
 }
 
@@ -360,15 +363,19 @@ func (e planner) pinImage(ctx context.Context, p *Plan, made *image.Plan) error 
 // Image is what a planned job's agents run in.
 type Image struct {
 	report.PlannedImage
-	Built string // digest of the Dockerfile and of what it copies; "": it is not built by drover. Without the bases' own digests
+	Built      string   // digest of the Dockerfile and of what it copies; "": it is not built by drover. Without the bases' own digests
+	Entrypoint []string // as in driver.Place
 
 	plan *image.Plan // of one that Submit builds
 }
 
 // buildImage makes the image of a job that is about to be submitted.
 func (e submitter) buildImage(ctx context.Context, p *Plan) (err error) {
-	if p.Image.plan != nil {
-		p.Image.Reference, err = e.Images.Build(ctx, p.Image.plan)
+	if p.Image.plan == nil {
+		return nil
+	}
+	if p.Image.Reference, err = e.Images.Build(ctx, p.Image.plan); err == nil && p.Properties.Entrypoint {
+		p.Image.Entrypoint = e.Images.FindEntrypoint(ctx, p.Image.Reference)
 	}
 	return err
 }
@@ -376,5 +383,5 @@ func (e submitter) buildImage(ctx context.Context, p *Plan) (err error) {
 // setPlace is where a planned job's agents run, and in what.
 func (p *Plan) setPlace(j *job.Job) {
 	j.Detail = p.Offer.Detail
-	j.Image, j.ImageBuilt, j.Python, j.Seen = p.Image.Reference, p.Image.Built, p.Image.Python, p.seen
+	j.Image, j.ImageBuilt, j.Entrypoint, j.Python, j.Seen = p.Image.Reference, p.Image.Built, p.Image.Entrypoint, p.Image.Python, p.seen
 }

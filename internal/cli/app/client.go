@@ -176,7 +176,7 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 			b, _, err := a.OpenBucketOf(ctx, url)
 			return b, err
 		},
-		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.Value, Registry: registry.Value, Pin: a.pinImage, Build: a.buildJobImage, LookUp: build.LookUp}})
+		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.Value, Registry: registry.Value, Pin: a.pinImage, Build: a.buildJobImage, LookUp: build.LookUp, Entrypoint: build.Entrypoint}})
 	if err == nil {
 		a.watchStore(ctx, client)
 	}

@@ -26,6 +26,8 @@ type Images struct {
 	// LookUp asks a registry for an image. That it has none is a fault of kind Missing. Nil:
 	// no registry is asked.
 	LookUp func(ctx context.Context, reference string) error
+	// Entrypoint asks a registry for an image's ENTRYPOINT. Nil: no registry is asked.
+	Entrypoint func(ctx context.Context, reference string) ([]string, error)
 }
 
 // RegistryOf is where images for a target are pushed; "": nowhere.
@@ -64,4 +66,18 @@ func (i Images) CheckImage(ctx context.Context, p driver.Properties, on string, 
 		return err.Error(), nil
 	}
 	return "", nil
+}
+
+// FindEntrypoint is the ENTRYPOINT of an image; nil: it has none, or this machine cannot see it.
+func (i Images) FindEntrypoint(ctx context.Context, reference string) []string {
+	if i.Entrypoint == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
+	defer cancel()
+	words, err := i.Entrypoint(ctx, reference)
+	if err != nil {
+		return nil // the target's machines may have a login that this one has not
+	}
+	return words
 }

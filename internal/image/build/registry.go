@@ -142,6 +142,19 @@ func LookUp(ctx context.Context, ref string) error {
 	return err
 }
 
+// Entrypoint asks a registry for the ENTRYPOINT of an image for Linux on x86_64.
+func Entrypoint(ctx context.Context, ref string) ([]string, error) {
+	img, err := pullImage(ctx, ref, "linux/amd64")
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := img.ConfigFile()
+	if err != nil {
+		return nil, registryFault(ctx, err, "look up image", ref)
+	}
+	return cfg.Config.Entrypoint, nil
+}
+
 func headDigest(ctx context.Context, ref string) (string, error) {
 	r, err := parseReference(ref)
 	if err != nil {
