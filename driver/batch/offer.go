@@ -264,22 +264,27 @@ func (q queue) words() string {
 	var kinds []string
 	for _, e := range q.below {
 		if r := e.ComputeResources; r != nil {
-			what := "on-demand machines of " + strings.Join(r.InstanceTypes, ", ")
-			switch r.Type {
-			case types.CRTypeSpot:
-				what = "spot capacity of " + strings.Join(r.InstanceTypes, ", ")
-			case types.CRTypeFargate:
-				what = "Fargate"
-			case types.CRTypeFargateSpot:
-				what = "spot capacity of Fargate"
-			}
-			kinds = append(kinds, fmt.Sprintf("%s, up to %d cores", what, aws.ToInt32(r.MaxvCpus)))
+			kinds = append(kinds, resourceWords(r))
 		}
 	}
 	if len(kinds) > 0 {
 		text += ": " + strings.Join(kinds, "; ")
 	}
 	return text
+}
+
+// resourceWords say what a compute environment has.
+func resourceWords(r *types.ComputeResource) string {
+	machines, most := strings.Join(r.InstanceTypes, ", "), aws.ToInt32(r.MaxvCpus)
+	switch r.Type {
+	case types.CRTypeSpot:
+		return fmt.Sprintf("spot capacity of %s, up to %d cores", machines, most)
+	case types.CRTypeFargate:
+		return fmt.Sprintf("Fargate, up to %d cores", most)
+	case types.CRTypeFargateSpot:
+		return fmt.Sprintf("spot capacity of Fargate, up to %d cores", most)
+	}
+	return fmt.Sprintf("on-demand machines of %s, up to %d cores", machines, most)
 }
 
 // roleTag is the tag of a queue with the role that agents have where none is named.
