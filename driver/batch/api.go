@@ -2,8 +2,10 @@ package batch
 
 import (
 	"context"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/batch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
 	"github.com/drover-run/drover/cloud/amazon"
@@ -19,5 +21,10 @@ func openClient(ctx context.Context, region string) (*client, error) {
 	if account.Config.Region == "" {
 		return nil, fault.New(fault.Invalid, "Say where: `--on batch/QUEUE@REGION`, or export AWS_REGION=REGION.", "ask AWS Batch: there is no region")
 	}
-	return &client{batch.NewFromConfig(account.Config), secretsmanager.NewFromConfig(account.Config), account.Config.Region, amazon.Sender{Account: account, Wait: amazon.Patience}}, nil
+	return newClient(account, account.Config.Region, amazon.Patience), nil
+}
+
+// newClient makes the client of an account; wait is as in amazon.Sender.
+func newClient(account *amazon.Account, region string, wait time.Duration) *client {
+	return &client{batch.NewFromConfig(account.Config), secretsmanager.NewFromConfig(account.Config), cloudwatchlogs.NewFromConfig(account.Config), region, amazon.Sender{Account: account, Wait: wait}}
 }

@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/service/batch"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
 	"github.com/drover-run/drover/cloud/amazon"
@@ -50,7 +51,7 @@ var _ driver.Driver = (*Driver)(nil)
 // New makes the driver of this machine's account. It remembers in the folder state in which queues
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
-	e := &engine{state: state, open: openClient, clients: map[string]*client{}}
+	e := &engine{state: state, open: openClient, clients: map[string]*client{}, tails: map[remote.Claimant]string{}}
 	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
@@ -60,7 +61,8 @@ type engine struct {
 	open  func(ctx context.Context, region string) (*client, error)
 
 	mu      sync.Mutex
-	clients map[string]*client // by region
+	clients map[string]*client         // by region
+	tails   map[remote.Claimant]string // what containers printed last that ended badly
 }
 
 var _ remote.Engine = (*engine)(nil)
@@ -69,6 +71,7 @@ var _ remote.Engine = (*engine)(nil)
 type client struct {
 	api     *batch.Client
 	secrets *secretsmanager.Client
+	logs    *cloudwatchlogs.Client
 	region  string
 	send    amazon.Sender
 }

@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/batch"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
@@ -80,7 +78,7 @@ func (a account) driverOf(t *testing.T, o remote.Options) *Driver {
 			return nil, err
 		}
 		account.Config.BaseEndpoint = aws.String(a.URL())
-		return &client{batch.NewFromConfig(account.Config), secretsmanager.NewFromConfig(account.Config), batchtest.Region, amazon.Sender{Account: account, Wait: 2 * time.Second}}, nil
+		return newClient(account, batchtest.Region, 2*time.Second), nil
 	}
 	return d
 }

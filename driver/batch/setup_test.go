@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/batch"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/cloud/amazon"
@@ -395,7 +394,7 @@ func TestAnAnswerThatIsCutOffIsAskedForAgain(t *testing.T) {
 			return nil, err
 		}
 		account.Config.BaseEndpoint = aws.String(server.URL)
-		return &client{api: batch.NewFromConfig(account.Config), region: region, send: amazon.Sender{Account: account, Wait: time.Minute}}, nil
+		return newClient(account, region, time.Minute), nil
 	}
 	c, err := e.clientOf(t.Context(), batchtest.Region)
 	if err != nil {

@@ -44,6 +44,12 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string) (
 	if err != nil {
 		return nil, err
 	}
+	left := mostTails
+	attempts := func(id string, index int, j types.JobDetail) []remote.Process {
+		some := processesOf(id, index, j)
+		e.addTails(ctx, c, j, some, &left)
+		return some
+	}
 	for _, id := range ids {
 		i := slices.IndexFunc(parents, func(j types.JobDetail) bool { return aws.ToString(j.JobId) == id })
 		if i < 0 {
@@ -51,7 +57,7 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string) (
 		}
 		size := arraySize(parents[i])
 		if size == 0 {
-			all = append(all, processesOf(id, 0, parents[i])...)
+			all = append(all, attempts(id, 0, parents[i])...)
 			continue
 		}
 		var children []string
@@ -62,21 +68,27 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string) (
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, childProcesses(id, parents[i], jobs)...)
+		for n, j := range childrenOf(id, parents[i], jobs) {
+			all = append(all, attempts(id, n, j)...)
+		}
 	}
 	return all, nil
 }
 
-// childProcesses are those of an array. A child that is not shown yet waits with its parent.
-func childProcesses(id string, parent types.JobDetail, jobs []types.JobDetail) (all []remote.Process) {
+// childrenOf are the children of an array, by their index. A child that is not shown yet waits with its parent.
+func childrenOf(id string, parent types.JobDetail, jobs []types.JobDetail) []types.JobDetail {
 	size := arraySize(parent)
+	byID := map[string]types.JobDetail{}
+	for _, j := range jobs {
+		byID[aws.ToString(j.JobId)] = j
+	}
+	all := make([]types.JobDetail, size)
 	for n := range size {
-		i := slices.IndexFunc(jobs, func(j types.JobDetail) bool { return aws.ToString(j.JobId) == childID(id, n, size) })
-		if i < 0 {
-			all = append(all, processesOf(id, n, types.JobDetail{Status: parent.Status, StatusReason: parent.StatusReason})...)
-			continue
+		j, shown := byID[childID(id, n, size)]
+		if !shown {
+			j = types.JobDetail{Status: parent.Status, StatusReason: parent.StatusReason}
 		}
-		all = append(all, processesOf(id, n, jobs[i])...)
+		all[n] = j
 	}
 	return all
 }

@@ -1,6 +1,8 @@
 package batch
 
 import (
+	"context"
+	"strings"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -8,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/store"
 )
 
 // The words are those that AWS documents, and that users of it have quoted.
@@ -91,6 +95,37 @@ func TestEachBlockedReasonHasSomethingToDo(t *testing.T) {
 	} {
 		if got := hintOf(reason); got != want {
 			t.Errorf("%s: %s", reason, got)
+		}
+	}
+}
+
+// Why an agent never came up is what its container printed last; a right to read it is not needed.
+func TestAnAgentThatNeverCameUpLeavesItsLastWords(t *testing.T) {
+	t.Parallel()
+	for _, denied := range []string{"", "GetLogEvents"} {
+		a := newAccount(t)
+		a.Deny(denied)
+		d := a.driver(t)
+		r := a.request(t, 2)
+		r.Run.Programs = func(context.Context, string) (driver.Program, error) {
+			return driver.Program{SHA256: strings.Repeat("0", 64), Downloads: []store.Download{{Tool: "cat", Command: "echo 'the bucket is closed' >&2; false"}}}, nil
+		}
+		h, err := d.Start(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drivertest.Until(t, "both have ended", func() bool {
+			all, err := d.Status(t.Context(), h)
+			return err == nil && len(all) == 2 && all[0].State == driver.Ended && all[1].State == driver.Ended
+		})
+		all, err := d.Status(t.Context(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range all {
+			if !strings.HasPrefix(m.Reason, "it never came up: ") || strings.Contains(m.Tail, "drover: program not fetched with cat: the bucket is closed") != (denied == "") {
+				t.Errorf("denied %q: %+v", denied, m)
+			}
 		}
 	}
 }

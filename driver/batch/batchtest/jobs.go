@@ -53,7 +53,7 @@ func (j *job) start() {
 		j.reason = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - The job resource requirement (vCPU/memory/GPU) is higher than that can be met by the CE(s) attached to the job queue."
 		return
 	}
-	dir := filepath.Join(j.s.dir, fmt.Sprintf("%s.%d", strings.ReplaceAll(j.id, ":", "-"), len(j.attempts)+1))
+	dir := filepath.Join(j.s.dir, j.folder())
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		j.end("Task failed to start", "CannotStartContainerError: "+err.Error(), -1)
 		return
@@ -84,6 +84,11 @@ func (j *job) start() {
 		defer j.s.mu.Unlock()
 		j.ended(err)
 	})
+}
+
+// folder is the name of the folder of an attempt's container. Under Server.mu, before the attempt ends.
+func (j *job) folder() string {
+	return fmt.Sprintf("%s.%d", strings.ReplaceAll(j.id, ":", "-"), len(j.attempts)+1)
 }
 
 // Container is what a job's attempt runs.
@@ -136,7 +141,7 @@ func (j *job) ended(err error) {
 // end ends an attempt, and starts the next one where the strategy says so. code is -1 where there is none.
 // Under Server.mu.
 func (j *job) end(statusReason, reason string, code int) {
-	container := object{"taskArn": arn("task/" + j.id)}
+	container := object{"taskArn": arn("task/" + j.id), "logStreamName": j.definition.Name + "/default/" + j.folder()}
 	if reason != "" {
 		container["reason"] = reason
 	}

@@ -90,7 +90,7 @@ func (s *Server) URL() string { return s.http.URL }
 
 // Environ are the variables with which this machine reaches the fake.
 func (s *Server) Environ() map[string]string {
-	return map[string]string{"AWS_ENDPOINT_URL_BATCH": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
+	return map[string]string{"AWS_ENDPOINT_URL_BATCH": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": s.http.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
 }
 
 func (s *Server) close() {
@@ -150,6 +150,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if broken := s.knobs.broken; broken != "" && (broken == secretsOperation(r) || "/v1/"+broken == r.URL.Path) {
 		fail(w, http.StatusInternalServerError, "InternalServiceError", "An error occurred on the server side.")
+		return
+	}
+	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".GetLogEvents") {
+		s.answerLogs(w, body)
 		return
 	}
 	if operation := secretsOperation(r); operation != "" {
