@@ -102,7 +102,7 @@ func TestRealASetupOfBatchOnMoto(t *testing.T) {
 	}
 
 	h := newHome(t)
-	for _, service := range []string{"BATCH", "CLOUDFORMATION", "SECRETS_MANAGER"} {
+	for _, service := range []string{"BATCH", "CLOUDFORMATION", "SECRETS_MANAGER", "CLOUDWATCH_LOGS"} {
 		h.environ = append(h.environ, "AWS_ENDPOINT_URL_"+service+"="+m.url)
 	}
 	h.environ = append(h.environ, "AWS_REGION="+motoRegion, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=testtest", "AWS_EC2_METADATA_DISABLED=true",

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/batch/types"
@@ -23,6 +24,7 @@ const (
 	// mostTails is how many one look at a placement asks CloudWatch for: a thousand agents that never come up
 	// say the same.
 	mostTails = 3
+	tailTime  = 5 * time.Second // CloudWatch has to answer
 )
 
 // addTails gives processes of a job that ended badly the end of what their containers printed: it says
@@ -62,13 +64,15 @@ func logGroup(j types.JobDetail) string {
 
 // readTail reads the last lines of a stream. keep is false where a later look may find more.
 func (c *client) readTail(ctx context.Context, group, stream string) (text string, keep bool) {
+	ctx, cancel := context.WithTimeout(ctx, tailTime)
+	defer cancel()
 	var out *cloudwatchlogs.GetLogEventsOutput
 	err := c.send.Read(ctx, "GetLogEvents", func(ctx context.Context) (err error) {
 		out, err = c.logs.GetLogEvents(ctx, &cloudwatchlogs.GetLogEventsInput{LogGroupName: &group, LogStreamName: &stream, Limit: aws.Int32(tailLines), StartFromHead: aws.Bool(false)})
 		return err
 	})
 	if err != nil {
-		return "", fault.KindOf(err) == fault.Denied
+		return "", fault.KindOf(err) != fault.Invalid // then there is no such stream yet
 	}
 	var lines []string
 	for _, e := range out.Events {

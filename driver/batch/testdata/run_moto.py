@@ -21,7 +21,8 @@ def create_environment(cls, resource_name, cloudformation_json, account_id, regi
     """moto knows no default_x86_64, and wants the service's role to be named."""
     properties = cloudformation_json["Properties"]
     resources = lowercase_first_key(properties["ComputeResources"])
-    resources["instanceTypes"] = ["optimal" if t == "default_x86_64" else t for t in resources["instanceTypes"]]
+    if "instanceTypes" in resources:  # Fargate has none
+        resources["instanceTypes"] = ["optimal" if t == "default_x86_64" else t for t in resources["instanceTypes"]]
     roles = iam_backends[account_id]["aws"]
     role = next((r for r in roles.roles.values() if r.name == "AWSServiceRoleForBatch"), None)
     if role is None:
