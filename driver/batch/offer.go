@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/batch/entrypoint"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
@@ -338,7 +339,7 @@ func (q queue) check(n driver.Needs, s shape) error {
 			return err
 		}
 	}
-	if _, err := handOver(n.Place.Entrypoint, "", s.options.passes); err != nil {
+	if _, err := entrypoint.HandOver(n.Place.Entrypoint, "", s.options.passes); err != nil {
 		return err
 	}
 	switch {

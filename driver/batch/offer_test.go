@@ -131,3 +131,15 @@ func TestOptionsTypedWrongAreRefused(t *testing.T) {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
 }
+
+func TestAnImageThatTakesTheCommandIsRefused(t *testing.T) {
+	t.Parallel()
+	o, err := newAccount(t).driver(t).Offer(t.Context(), driver.Needs{Agents: 1, Place: driver.Place{Image: "amazon/aws-cli:2", Entrypoint: []string{"/usr/local/bin/aws"}}})
+	if err != nil || o.Fits || o.Reason != "the image's ENTRYPOINT /usr/local/bin/aws takes the command, and AWS Batch cannot replace it" ||
+		strings.ReplaceAll(o.Hint, "`", "") != "Use an image without one; or, where it runs the words that it is given, say --target-arg entrypoint=passes." {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if _, err := parseOptions([]string{"entrypoint=no"}); fault.KindOf(err) != fault.Invalid || err.Error() != `read --target-arg "entrypoint=no": it has another value than passes` {
+		t.Error(err)
+	}
+}

@@ -14,8 +14,8 @@ func TestPoliciesNameWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	for whose, want := range map[driver.Party][]string{
 		driver.Agents: {"secretsmanager:GetSecretValue"},
-		driver.Submitters: {"batch:DescribeComputeEnvironments", "batch:DescribeJobDefinitions", "batch:DescribeJobQueues", "batch:DescribeJobs", "batch:ListJobs", "batch:RegisterJobDefinition", "batch:SubmitJob",
-			"batch:TagResource", "batch:TerminateJob", "iam:PassRole", "secretsmanager:CreateSecret", "secretsmanager:DeleteSecret", "secretsmanager:PutSecretValue", "secretsmanager:TagResource"},
+		driver.Submitters: {"batch:DescribeComputeEnvironments", "batch:DescribeJobDefinitions", "batch:DescribeJobQueues", "batch:DescribeJobs", "batch:GetJobQueueSnapshot", "batch:ListJobs", "batch:RegisterJobDefinition", "batch:SubmitJob",
+			"batch:TagResource", "batch:TerminateJob", "iam:PassRole", "logs:GetLogEvents", "secretsmanager:CreateSecret", "secretsmanager:DeleteSecret", "secretsmanager:PutSecretValue", "secretsmanager:TagResource"},
 	} {
 		text, err := policy(driver.Config{}, whose, driver.Scope{})
 		if err != nil {

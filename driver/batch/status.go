@@ -44,10 +44,12 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string) (
 	if err != nil {
 		return nil, err
 	}
+	before := e.newQueuePlaces(c, h)
 	left := mostTails
 	attempts := func(id string, index int, j types.JobDetail) []remote.Process {
 		some := processesOf(id, index, j)
 		e.addTails(ctx, c, j, some, &left)
+		before.add(ctx, id, j, some)
 		return some
 	}
 	for _, id := range ids {

@@ -129,3 +129,33 @@ func TestAnAgentThatNeverCameUpLeavesItsLastWords(t *testing.T) {
 		}
 	}
 }
+
+// An agent that waits behind other jobs says behind how many; one that is first, or of which AWS gives a reason, does not.
+func TestTheJobsBeforeAnAgentAreCounted(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.HoldFor("")
+	d := a.driver(t)
+	for i, want := range []string{"it waits in its queue for a machine", "it waits in its queue for a machine, behind other jobs: 1", "it waits in its queue for a machine, behind other jobs: 2"} {
+		r := a.request(t, 1+i%2) // a job, an array
+		r.Placement = i + 1
+		h, err := d.Start(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := d.Status(t.Context(), h)
+		if err != nil || all[0].State != driver.Waiting || all[0].Reason != want {
+			t.Errorf("%+v, %v; want %s", all, err, want)
+		}
+	}
+	a.Deny("getjobqueuesnapshot")
+	r := a.request(t, 1)
+	r.Placement = 4
+	h, err := d.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := d.Status(t.Context(), h); err != nil || all[0].Reason != "it waits in its queue for a machine" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/batch/entrypoint"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
@@ -114,7 +115,7 @@ func jobInput(ctx context.Context, at site, s remote.Submission, shape shape, re
 	for _, w := range boot.Argv(s.Handle.Placement, 0) {
 		words = append(words, store.Quote(w))
 	}
-	command, err := handOver(s.Request.Needs.Place.Entrypoint, script+"exec "+strings.Join(words, " "), shape.options.passes)
+	command, err := entrypoint.HandOver(s.Request.Needs.Place.Entrypoint, script+"exec "+strings.Join(words, " "), shape.options.passes)
 	if err != nil {
 		return nil, err
 	}

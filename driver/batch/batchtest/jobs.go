@@ -50,7 +50,7 @@ func (s *Server) newJob(id string, in submission, d definition) *job {
 // start begins an attempt. Under Server.mu.
 func (j *job) start() {
 	if j.s.knobs.held {
-		j.reason = "MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - The job resource requirement (vCPU/memory/GPU) is higher than that can be met by the CE(s) attached to the job queue."
+		j.reason = j.s.knobs.reason
 		return
 	}
 	dir := filepath.Join(j.s.dir, j.folder())

@@ -8,27 +8,26 @@ import (
 	"strings"
 )
 
-// answerLogs is the fake of CloudWatch Logs: the last lines that a container printed.
-func (s *Server) answerLogs(w http.ResponseWriter, body []byte) {
+// answerLogs is the fake of CloudWatch Logs: the last lines that a container printed; containers have their folders in dir.
+func answerLogs(w http.ResponseWriter, body []byte, dir string, denied bool) {
 	var in struct {
 		LogGroupName, LogStreamName string
 		Limit                       int
 		StartFromHead               bool
 	}
 	err := decode(body, &in)
-	text, readErr := os.ReadFile(filepath.Join(s.dir, filepath.Base(in.LogStreamName), "log"))
+	text, readErr := os.ReadFile(filepath.Join(dir, filepath.Base(in.LogStreamName), "log"))
 	switch {
 	case err != nil:
 		fail(w, http.StatusBadRequest, "InvalidParameterException", err.Error())
 		return
-	case s.knobs.denied == "GetLogEvents":
+	case denied:
 		fail(w, http.StatusBadRequest, "AccessDeniedException", "not authorized to perform: logs:GetLogEvents")
 		return
 	case readErr != nil:
 		fail(w, http.StatusBadRequest, "ResourceNotFoundException", "The specified log stream does not exist.")
 		return
 	}
-	s.requests["GetLogEvents"]++
 	events := []object{}
 	for line := range strings.Lines(string(text)) {
 		events = append(events, object{"message": strings.TrimSuffix(line, "\n"), "timestamp": 1})

@@ -379,3 +379,18 @@ func (s *Server) terminate(body []byte) (any, error) {
 	}
 	return object{}, nil
 }
+
+// snapshot are the jobs that wait in a queue, the oldest first.
+func (s *Server) snapshot(body []byte) (any, error) {
+	var in struct{ JobQueue string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	front := []object{}
+	for _, id := range s.order {
+		if _, status, _ := s.summary(id); s.queueOfJob(id) == s.queues.nameOf(in.JobQueue) && (status == "RUNNABLE" || status == "PENDING") && len(front) < 100 {
+			front = append(front, object{"jobArn": arn("job/" + id)})
+		}
+	}
+	return object{"frontOfQueue": object{"jobs": front}}, nil
+}

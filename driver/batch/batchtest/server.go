@@ -61,6 +61,7 @@ type knobs struct {
 	throttle   int    // so many requests are refused as too many
 	hidden     int    // ListJobs does not show a new job for so many calls
 	held       bool   // jobs stay RUNNABLE
+	reason     string // with this reason
 	denied     string // an operation that the user may not do
 	broken     string // an operation that fails in AWS itself
 }
@@ -121,6 +122,7 @@ var operations = map[string]func(*Server, []byte) (any, error){
 	"/v1/listjobs":                    (*Server).list,
 	"/v1/describejobs":                (*Server).describe,
 	"/v1/terminatejob":                (*Server).terminate,
+	"/v1/getjobqueuesnapshot":         (*Server).snapshot,
 }
 
 // ServeHTTP answers one request.
@@ -153,7 +155,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".GetLogEvents") {
-		s.answerLogs(w, body)
+		answerLogs(w, body, s.dir, s.knobs.denied == "GetLogEvents")
 		return
 	}
 	if operation := secretsOperation(r); operation != "" {
@@ -220,7 +222,13 @@ func (s *Server) Throttle(n int) { s.turn(func(k *knobs) { k.throttle = n }) }
 func (s *Server) HideNew(answers int) { s.turn(func(k *knobs) { k.hidden = answers }) }
 
 // Hold keeps jobs RUNNABLE, with AWS's reason for it.
-func (s *Server) Hold() { s.turn(func(k *knobs) { k.held = true }) }
+func (s *Server) Hold() {
+	s.HoldFor("MISCONFIGURATION:JOB_RESOURCE_REQUIREMENT - The job resource requirement (vCPU/memory/GPU) is higher than that can be met by the CE(s) attached to the job queue.")
+}
+
+// HoldFor keeps jobs RUNNABLE, with a reason of the caller's; "": with none, as those that are not at the head of their
+// queue.
+func (s *Server) HoldFor(reason string) { s.turn(func(k *knobs) { k.held, k.reason = true, reason }) }
 
 // Deny takes the right to an operation away, such as submitjob, or CreateSecret of Secrets Manager.
 func (s *Server) Deny(operation string) { s.turn(func(k *knobs) { k.denied = operation }) }

@@ -1,20 +1,17 @@
-package batch
+package entrypoint
 
 import (
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/fault"
 )
 
 // What is handed to an ENTRYPOINT of programs that are on this machine runs the script.
 func TestAnEntrypointRunsTheScript(t *testing.T) {
 	t.Parallel()
 	for _, entrypoint := range [][]string{nil, {"/usr/bin/env"}, {"env", "A=b"}, {"/bin/sh"}, {"bash"}, {"/bin/sh", "-c"}, {"/bin/bash", "-l", "-c"}, {"bash", "-euc"}, {"python3"}, {"/usr/bin/python3"}} {
-		command, err := handOver(entrypoint, `echo "it runs: $0" 'and "quotes"'`, false)
+		command, err := HandOver(entrypoint, `echo "it runs: $0" 'and "quotes"'`, false)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -38,20 +35,12 @@ func TestAnEntrypointThatTakesTheCommandIsRefused(t *testing.T) {
 		"conda run -n train": true, "conda run --no-capture-output -n train": true, "micromamba run -p /env": true,
 		"tini -- python": false, "aws": false, "python train.py": false, "/entry.sh": false, "bash -l": false, "bash -c ls": false, "sh --rcfile c": false, "env -S x": false, "conda run -n train python": false, "conda": false,
 	} {
-		_, err := handOver(strings.Fields(text), "true", false)
+		_, err := HandOver(strings.Fields(text), "true", false)
 		if (err == nil) != passes {
 			t.Errorf("%s: %v", text, err)
 		}
-		if _, err := handOver(strings.Fields(text), "true", true); err != nil {
+		if _, err := HandOver(strings.Fields(text), "true", true); err != nil {
 			t.Errorf("%s, of which the user knows: %v", text, err)
 		}
-	}
-	o, err := newAccount(t).driver(t).Offer(t.Context(), driver.Needs{Agents: 1, Place: driver.Place{Image: "amazon/aws-cli:2", Entrypoint: []string{"/usr/local/bin/aws"}}})
-	if err != nil || o.Fits || o.Reason != "the image's ENTRYPOINT /usr/local/bin/aws takes the command, and AWS Batch cannot replace it" ||
-		strings.ReplaceAll(o.Hint, "`", "") != "Use an image without one; or, where it runs the words that it is given, say --target-arg entrypoint=passes." {
-		t.Errorf("%+v, %v", o, err)
-	}
-	if _, err := parseOptions([]string{"entrypoint=no"}); fault.KindOf(err) != fault.Invalid || err.Error() != `read --target-arg "entrypoint=no": it has another value than passes` {
-		t.Error(err)
 	}
 }

@@ -1,4 +1,7 @@
-package batch
+// Package entrypoint hands a command to the ENTRYPOINT of an image, which AWS Batch cannot replace: the
+// command is written so that the ENTRYPOINT runs it. It asks nothing of a registry. Its tests run the programs that are
+// on the machine.
+package entrypoint
 
 import (
 	"path"
@@ -14,9 +17,9 @@ var passOn = map[string]bool{
 	"docker-entrypoint.sh": true, "nvidia_entrypoint.sh": true, "_entrypoint.sh": true,
 }
 
-// handOver gives the command by which a container with an ENTRYPOINT runs a script of sh: AWS Batch cannot replace
+// HandOver gives the command by which a container with an ENTRYPOINT runs a script of sh: AWS Batch cannot replace
 // it, and appends the command to it. passes says that the user knows it to run the words it is given.
-func handOver(entrypoint []string, script string, passes bool) ([]string, error) {
+func HandOver(entrypoint []string, script string, passes bool) ([]string, error) {
 	plain := []string{"/bin/sh", "-c", script}
 	if len(entrypoint) == 0 || passes {
 		return plain, nil
