@@ -39,6 +39,10 @@ func setupName(s driver.Scope, at site) string {
 	return namePrefix + name + "-" + hex.EncodeToString(sum[:3])
 }
 
+// mostQueue is how long the name of a set-up's queue may be, so that those of its other queues and its stack have no more
+// than 128 letters.
+const mostQueue = 100
+
 // open finds the stack of a scope, with the options that it was made with and those of the scope.
 func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, stacks *stack.Client, made stack.Stack, err error) {
 	if ctx.Err() != nil {
@@ -54,6 +58,9 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, stacks *st
 	asked, err := mergeSetup(s.Args)
 	if err != nil {
 		return nil, nil, made, err
+	}
+	if len(at.queue) > mostQueue {
+		return nil, nil, made, fault.New(fault.Invalid, "Choose a shorter one.", "set up AWS Batch: the names of other queues begin with %s, which has more than %d letters", at.queue, mostQueue)
 	}
 	if !strings.HasPrefix(s.Store, "s3://") {
 		return nil, nil, made, fault.New(fault.Invalid, "Name a bucket: `--store s3://bucket/prefix`.", "set up AWS Batch: its agents open no store in %s", s.Store)
