@@ -45,17 +45,17 @@ func TestMain(m *testing.M) {
 
 const role = "job-role=arn:aws:iam::123456789012:role/train"
 
-// account is a fake of AWS Batch with a store, and what reaches them.
-type account struct {
+// fakeAccount is a fake of AWS Batch with a store, and what reaches them.
+type fakeAccount struct {
 	*batchtest.Server
 	store *store.Store
 	facts string
 	state string
 }
 
-func newAccount(t *testing.T) account {
+func newAccount(t *testing.T) fakeAccount {
 	t.Helper()
-	a := account{Server: batchtest.New(t), facts: t.TempDir(), state: t.TempDir()}
+	a := fakeAccount{Server: batchtest.New(t), facts: t.TempDir(), state: t.TempDir()}
 	b, err := dir.Open(a.facts, dir.OS)
 	if err != nil {
 		t.Fatal(err)
@@ -65,11 +65,11 @@ func newAccount(t *testing.T) account {
 }
 
 // driver is one that another process would make.
-func (a account) driver(t *testing.T) *Driver {
+func (a fakeAccount) driver(t *testing.T) *Driver {
 	return a.driverOf(t, remote.Options{Settle: 100 * time.Millisecond, Look: 10 * time.Millisecond})
 }
 
-func (a account) driverOf(t *testing.T, o remote.Options) *Driver {
+func (a fakeAccount) driverOf(t *testing.T, o remote.Options) *Driver {
 	t.Helper()
 	d := New(a.state, func(context.Context) (*store.Store, error) { return a.store, nil }, o)
 	d.engine.open = func(ctx context.Context, region string) (*client, error) {
@@ -84,7 +84,7 @@ func (a account) driverOf(t *testing.T, o remote.Options) *Driver {
 }
 
 // job is the id of the job of an agent, as AWS Batch names it.
-func (a account) job(t *testing.T, h driver.Handle, index int) string {
+func (a fakeAccount) job(t *testing.T, h driver.Handle, index int) string {
 	t.Helper()
 	p, err := remote.NewRecords(a.store, Name).Open(t.Context(), h)
 	if err != nil {
@@ -127,15 +127,15 @@ func TestBatchIsADriverOverAFake(t *testing.T) {
 		},
 		Break: func(_ *testing.T, _ driver.Driver, r *driver.Request) { r.Needs.Place.Image = "nowhere/none:1" },
 		Kill: func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
-			a := d.(located).account
+			a := d.(located).fakeAccount
 			a.Kill(a.job(t, h, m.Index))
 		},
 		Take: func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
-			a := d.(located).account
+			a := d.(located).fakeAccount
 			a.Take(a.job(t, h, m.Index))
 		},
 		Warn: func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
-			a := d.(located).account
+			a := d.(located).fakeAccount
 			a.Warn(a.job(t, h, m.Index))
 		},
 		LoseAnswer: func(d driver.Driver) { d.(located).LoseSubmit() },
@@ -145,7 +145,7 @@ func TestBatchIsADriverOverAFake(t *testing.T) {
 // located is a driver with the account that it asks, and a store that its agents open.
 type located struct {
 	*Driver
-	account
+	fakeAccount
 }
 
 // Start has agents open the account's store.

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/batch/types"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/batch/account"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -53,6 +54,7 @@ var otherRetries = []types.EvaluateOnExit{
 // shape is what a job definition holds: what is the same for many jobs.
 type shape struct {
 	image   string
+	named   bool // by the user
 	cpus    float64
 	memory  int64 // bytes, with that of the agent
 	gpus    int
@@ -64,7 +66,7 @@ type shape struct {
 
 // shapeOf is what the agents of a request need in a queue.
 func shapeOf(n driver.Needs, o options, q queue) (s shape, err error) {
-	s = shape{cpus: n.CPUs, memory: n.Memory, gpus: n.GPUs, shm: n.Place.Shm, fargate: q.isFargate(), options: o}
+	s = shape{cpus: n.CPUs, memory: n.Memory, gpus: n.GPUs, shm: n.Place.Shm, named: n.Place.Image != "", fargate: q.isFargate(), options: o}
 	if s.image, err = n.Place.ImageOrPython(); err != nil {
 		return s, err
 	}
@@ -81,10 +83,10 @@ func shapeOf(n driver.Needs, o options, q queue) (s shape, err error) {
 	if s.fargate {
 		s.disk = n.Disk
 		s.cpus, s.memory, _ = fitFargate(s.cpus, s.memory) // check refuses what is too large
-		return s, nil
+	} else {
+		s.cpus = math.Ceil(s.cpus) // jobs on EC2 have whole cores
 	}
-	s.cpus = math.Ceil(s.cpus) // jobs on EC2 have whole cores
-	return s, nil
+	return s.amended()
 }
 
 // publicPython is where Amazon has the images of Docker's library.
@@ -119,20 +121,17 @@ func (s shape) input() *batch.RegisterJobDefinitionInput {
 	return &batch.RegisterJobDefinitionInput{
 		Type: types.JobDefinitionTypeContainer, ContainerProperties: c, PlatformCapabilities: []types.PlatformCapability{platform},
 		RetryStrategy: &types.RetryStrategy{Attempts: aws.Int32(attempts), EvaluateOnExit: s.retries()},
-		PropagateTags: aws.Bool(true), Tags: map[string]string{tagManaged: managedBy},
+		PropagateTags: aws.Bool(true), Tags: map[string]string{account.TagManaged: account.ManagedBy},
 	}
 }
-
-// The tag of all that drover makes in an account.
-const (
-	tagManaged = "managed-by"
-	managedBy  = "drover"
-)
 
 // ensureDefinition gives the ARN of the definition of a shape, and registers it unless it is there: its
 // name is the digest of its content, so that jobs of one shape share it.
 func (c *client) ensureDefinition(ctx context.Context, s shape) (arn string, err error) {
-	in := s.input()
+	in, err := s.definition()
+	if err != nil {
+		return "", err
+	}
 	text, err := json.Marshal(in)
 	if err != nil {
 		return "", err

@@ -79,9 +79,3 @@ func (s shape) onFargate(c *types.ContainerProperties) {
 		c.EphemeralStorage = &types.EphemeralStorage{SizeInGiB: aws.Int32(int32((s.disk + 1<<30 - 1) >> 30))}
 	}
 }
-
-// namesFargate says whether a queue's name is one of those by which a job asks for the set-up's queues of
-// Fargate, or the tag of one of these.
-func namesFargate(queue string) bool {
-	return queue == purchaseFargate || queue == purchaseFargateSpot
-}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/batch/account"
 	"github.com/drover-run/drover/driver/batch/entrypoint"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -54,7 +55,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		return o, err
 	}
 	at.region = c.region
-	if at.queue == "" || namesFargate(at.queue) {
+	if at.queue == "" || account.IsFargate(at.queue) {
 		all, err := c.queues(ctx, nil)
 		if err == nil {
 			at.queue, err = d.chooseQueue(ctx, all, at.queue, n)
@@ -102,7 +103,7 @@ func (d *Driver) chooseQueue(ctx context.Context, all []types.JobQueueDetail, na
 		if aws.ToString(q.JobQueueName) == named {
 			return named, nil // another queue has that name
 		}
-		if q.Tags[tagProject] == n.Labels[tagOfProject] && q.Tags[tagPurchase] == purchaseOf(named, n.Spot) {
+		if q.Tags[account.TagProject] == n.Labels[tagOfProject] && q.Tags[account.TagPurchase] == purchaseOf(named, n.Spot) {
 			found = append(found, q)
 		}
 	}
@@ -111,7 +112,7 @@ func (d *Driver) chooseQueue(ctx context.Context, all []types.JobQueueDetail, na
 		if err != nil {
 			return "", err
 		}
-		found = slices.DeleteFunc(found, func(q types.JobQueueDetail) bool { return q.Tags[tagStore] != tagText(s.String(), 256) })
+		found = slices.DeleteFunc(found, func(q types.JobQueueDetail) bool { return q.Tags[account.TagStore] != account.TagText(s.String(), 256) })
 	}
 	if len(found) != 1 {
 		return "", nil
@@ -125,36 +126,38 @@ const tagOfProject = "project"
 // purchaseOf is which of a set-up's queues is for such machines, among those that are like one of them: spot
 // capacity where nothing was said.
 func purchaseOf(like string, s job.Spot) string {
-	if namesFargate(like) {
+	if account.IsFargate(like) {
 		switch s {
 		case job.SpotAny:
 			return like
 		case job.SpotNever:
-			return purchaseFargate
+			return account.Fargate
 		}
-		return purchaseFargateSpot
+		return account.FargateSpot
 	}
 	switch s {
 	case job.SpotNever:
-		return purchaseOnDemand
+		return account.OnDemand
 	case job.SpotFirst:
-		return purchaseSpotFirst
+		return account.SpotFirst
 	}
-	return purchaseSpot
+	return account.Spot
 }
 
 // sibling is the queue of the same set-up for the machines that are asked for. A queue that no set-up has made
 // has none.
 func (c *client) sibling(ctx context.Context, q queue, n driver.Needs) (queue, error) {
-	of, wanted := q.detail.Tags[tagSetup], purchaseOf(q.detail.Tags[tagPurchase], n.Spot)
-	if of == "" || n.Spot == "" || q.detail.Tags[tagPurchase] == wanted {
+	of, wanted := q.detail.Tags[account.TagSetup], purchaseOf(q.detail.Tags[account.TagPurchase], n.Spot)
+	if of == "" || n.Spot == "" || q.detail.Tags[account.TagPurchase] == wanted {
 		return q, nil
 	}
 	all, err := c.queues(ctx, nil)
 	if err != nil {
 		return q, err
 	}
-	i := slices.IndexFunc(all, func(o types.JobQueueDetail) bool { return o.Tags[tagSetup] == of && o.Tags[tagPurchase] == wanted })
+	i := slices.IndexFunc(all, func(o types.JobQueueDetail) bool {
+		return o.Tags[account.TagSetup] == of && o.Tags[account.TagPurchase] == wanted
+	})
 	if i < 0 {
 		return q, nil // check says what is missing
 	}
@@ -288,12 +291,9 @@ func resourceWords(r *types.ComputeResource) string {
 	return fmt.Sprintf("on-demand machines of %s, up to %d cores", machines, most)
 }
 
-// roleTag is the tag of a queue with the role that agents have where none is named.
-const roleTag = "drover-job-role"
-
 // complete gives options what the queue's tags say where they say nothing.
 func (q queue) complete(o options) options {
-	o.jobRole, o.executionRole, o.logGroup = cmp.Or(o.jobRole, q.detail.Tags[roleTag]), cmp.Or(o.executionRole, q.detail.Tags[tagExecution]), cmp.Or(o.logGroup, q.detail.Tags[tagLogs])
+	o.jobRole, o.executionRole, o.logGroup = cmp.Or(o.jobRole, q.detail.Tags[account.TagRole]), cmp.Or(o.executionRole, q.detail.Tags[account.TagExecution]), cmp.Or(o.logGroup, q.detail.Tags[account.TagLogs])
 	return o
 }
 
@@ -344,7 +344,7 @@ func (q queue) check(n driver.Needs, s shape) error {
 	}
 	switch {
 	case s.options.jobRole == "":
-		return fault.New(fault.Denied, "Name the role that opens the store: `--target-arg job-role=arn:aws:iam::ACCOUNT:role/NAME`, or once for all in the queue's tag "+roleTag+"; what it must allow: `drover doctor --policy agents`.", "no role for the agents is named")
+		return fault.New(fault.Denied, "Name the role that opens the store: `--target-arg job-role=arn:aws:iam::ACCOUNT:role/NAME`, or once for all in the queue's tag "+account.TagRole+"; what it must allow: `drover doctor --policy agents`.", "no role for the agents is named")
 	case !q.meets(n, s):
 		return fault.New(fault.Invalid, "Leave `--where` out, and use a queue of such machines.", "of the machines of queue %s it is not known that they are what --where says: %s", q.site.queue, n.Where)
 	case len(n.Machine) > 0 && !q.hasOnly(n.Machine):

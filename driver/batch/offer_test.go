@@ -116,7 +116,7 @@ func TestOptionsTypedWrongAreRefused(t *testing.T) {
 	t.Parallel()
 	for text, row := range map[string][2]string{
 		"job-rol=x":        {`read --target-arg "job-rol=x": AWS Batch has no such option here`, "Do you mean --target-arg job-role=arn:aws:iam::123456789012:role/train?"},
-		"colour=red":       {`read --target-arg "colour=red": AWS Batch has no such option here`, "There are entrypoint, execution-role, job-role, log-group: docs/how-to/batch.md."},
+		"colour=red":       {`read --target-arg "colour=red": AWS Batch has no such option here`, "There are entrypoint, execution-role, job-role, log-group, register-job-definition, submit-job: docs/how-to/batch.md."},
 		"job-role=train":   {`read --target-arg "job-role=train": it is not the ARN of a role`, "Write it as --target-arg job-role=arn:aws:iam::123456789012:role/train."},
 		"execution-role=x": {`read --target-arg "execution-role=x": it is not the ARN of a role`, "Write it as --target-arg execution-role=arn:aws:iam::123456789012:role/pull."},
 		"log-group=":       {`read --target-arg "log-group=": it has no value`, "Write it as --target-arg log-group=/aws/batch/job."},

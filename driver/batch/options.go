@@ -4,7 +4,10 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/service/batch"
+
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/batch/account"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -14,11 +17,13 @@ type options struct {
 	executionRole string // the ARN of the role by which ECS pulls a private image; "": the machine's
 	logGroup      string // of CloudWatch; "": AWS Batch's own
 	passes        bool   // the image's ENTRYPOINT runs the words that it is given
+	definition    amendment
+	job           amendment
 }
 
 // optionNames are the names that --target-arg knows, with a value that shows the form.
 var optionNames = map[string]string{
-	"job-role": "arn:aws:iam::123456789012:role/train", "execution-role": "arn:aws:iam::123456789012:role/pull", "log-group": "/aws/batch/job", "entrypoint": "passes",
+	"job-role": "arn:aws:iam::123456789012:role/train", "execution-role": "arn:aws:iam::123456789012:role/pull", "log-group": "/aws/batch/job", "entrypoint": "passes", amendsDefinition: "@definition.json", amendsJob: "@job.json",
 }
 
 var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-]+$`)
@@ -27,7 +32,7 @@ var roleARN = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[\w+=,.@/-
 func parseOptions(args []string) (o options, err error) {
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
-		if isSetupOption(arg) {
+		if account.IsOption(arg) {
 			continue // target up reads it
 		}
 		form, known := optionNames[name]
@@ -50,6 +55,16 @@ func parseOptions(args []string) (o options, err error) {
 				return o, fault.New(fault.Invalid, hint, "read --target-arg %q: it has no value", arg)
 			}
 			o.logGroup = value
+		case amendsDefinition:
+			o.definition = amendment(value)
+			if err := o.definition.merge(name, &batch.RegisterJobDefinitionInput{}); err != nil {
+				return o, err
+			}
+		case amendsJob:
+			o.job = amendment(value)
+			if err := o.job.merge(name, &batch.SubmitJobInput{}); err != nil {
+				return o, err
+			}
 		case "entrypoint":
 			if value != "passes" {
 				return o, fault.New(fault.Invalid, hint, "read --target-arg %q: it has another value than passes", arg)

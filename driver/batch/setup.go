@@ -1,11 +1,9 @@
 package batch
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/batch/types"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/batch/account"
 	"github.com/drover-run/drover/driver/stack"
 	"github.com/drover-run/drover/fault"
 )
@@ -32,11 +31,11 @@ var _ driver.Setup = (*Setup)(nil)
 // setupName is the name of a scope's stack, and of its queue of spot capacity where the scope names none.
 func setupName(s driver.Scope, at site) string {
 	sum := sha256.Sum256(fmt.Append(nil, s.Store, "\x00", s.Project, "\x00", at.queue))
-	name := strings.TrimPrefix(s.Project, namePrefix)
+	name := strings.TrimPrefix(s.Project, account.Prefix)
 	if at.queue != "" {
-		name = strings.TrimPrefix(strings.ReplaceAll(at.queue, "_", "-"), namePrefix)
+		name = strings.TrimPrefix(strings.ReplaceAll(at.queue, "_", "-"), account.Prefix)
 	}
-	return namePrefix + name + "-" + hex.EncodeToString(sum[:3])
+	return account.Prefix + name + "-" + hex.EncodeToString(sum[:3])
 }
 
 // mostQueue is how long the name of a set-up's queue may be, so that those of its other queues and its stack have no more
@@ -52,10 +51,10 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, stacks *st
 	if err != nil {
 		return nil, nil, made, err
 	}
-	if namesFargate(at.queue) {
+	if account.IsFargate(at.queue) {
 		at.queue = "" // they are queues of the project's set-up
 	}
-	asked, err := mergeSetup(s.Args)
+	asked, err := account.MergeOptions(s.Args, optionNames)
 	if err != nil {
 		return nil, nil, made, err
 	}
@@ -74,16 +73,16 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, stacks *st
 	if err != nil {
 		return nil, nil, made, err
 	}
-	all, err := mergeSetup(append(strings.Fields(kept), asked...))
+	all, err := account.MergeOptions(append(strings.Fields(kept), asked...), optionNames)
 	if err != nil {
 		return nil, nil, made, err
 	}
-	o, err := parseSetup(all)
+	o, err := account.ParseOptions(all)
 	if err != nil {
 		return nil, nil, made, err
 	}
 	at.region = c.region
-	made, err = setupStack(name, s, at, o)
+	made, err = account.Stack(name, s, at.queue, at.region, o)
 	made.Options = strings.Join(all, " ")
 	return c, stacks, made, err
 }
@@ -104,8 +103,10 @@ func describeSetup(ctx context.Context, c *client, stacks *stack.Client, st stac
 	}
 	found, err := c.queues(ctx, queueNames(st))
 	for _, q := range found {
-		i := slices.IndexFunc(pieces, func(p driver.Piece) bool { return p.Kind == kindQueue && p.Name == aws.ToString(q.JobQueueName) })
-		if i >= 0 && pieces[i].State == driver.PieceMissing && q.Status != types.JQStatusDeleted && q.Status != types.JQStatusDeleting && q.Tags[tagSetup] != st.Name {
+		i := slices.IndexFunc(pieces, func(p driver.Piece) bool {
+			return p.Kind == account.KindQueue && p.Name == aws.ToString(q.JobQueueName)
+		})
+		if i >= 0 && pieces[i].State == driver.PieceMissing && q.Status != types.JQStatusDeleted && q.Status != types.JQStatusDeleting && q.Tags[account.TagSetup] != st.Name {
 			pieces[i].State, pieces[i].Why = driver.PieceForeign, "a queue that this set-up did not make"
 		}
 	}
@@ -123,7 +124,7 @@ func (u *Setup) Apply(ctx context.Context, s driver.Scope, made func(driver.Piec
 		return err
 	}
 	for _, p := range pieces {
-		if p.State == driver.PieceForeign && p.Kind == kindQueue {
+		if p.State == driver.PieceForeign && p.Kind == account.KindQueue {
 			return fault.New(fault.Invalid, "Use it as it is, `--on batch/"+p.Name+"`, or choose another name.", "set up AWS Batch: queue %s is %s", p.Name, p.Why)
 		}
 	}
@@ -143,10 +144,10 @@ func (u *Setup) Destroy(ctx context.Context, s driver.Scope, gone func(driver.Pi
 		return err
 	}
 	for _, q := range found {
-		if q.Tags[tagSetup] != st.Name {
+		if q.Tags[account.TagSetup] != st.Name {
 			continue
 		}
-		role = q.Tags[roleTag]
+		role = q.Tags[account.TagRole]
 		name, err := c.liveJob(ctx, aws.ToString(q.JobQueueName))
 		if err != nil {
 			return err
@@ -166,7 +167,7 @@ func (u *Setup) Destroy(ctx context.Context, s driver.Scope, gone func(driver.Pi
 // queueNames are those of a set-up's queues.
 func queueNames(st stack.Stack) (all []string) {
 	for _, r := range st.Resources {
-		if r.Kind == kindQueue {
+		if r.Kind == account.KindQueue {
 			all = append(all, r.Name)
 		}
 	}
@@ -207,7 +208,7 @@ func (c *client) removeDefinitions(ctx context.Context, role string) error {
 			return err
 		}
 		for _, d := range out.JobDefinitions {
-			if !strings.HasPrefix(aws.ToString(d.JobDefinitionName), namePrefix) || d.ContainerProperties == nil || aws.ToString(d.ContainerProperties.JobRoleArn) != role {
+			if !strings.HasPrefix(aws.ToString(d.JobDefinitionName), account.Prefix) || d.ContainerProperties == nil || aws.ToString(d.ContainerProperties.JobRoleArn) != role {
 				continue
 			}
 			err := c.send.Read(ctx, "deregister a job definition", func(ctx context.Context) error {
@@ -222,124 +223,4 @@ func (c *client) removeDefinitions(ctx context.Context, role string) error {
 			return nil
 		}
 	}
-}
-
-// The tags of a set-up's queues, by which offers find them.
-const (
-	tagSetup     = "drover-set-up" // the stack's name
-	tagProject   = "drover-project"
-	tagStore     = "drover-store"
-	tagPurchase  = "drover-purchase" // one of the purchases below
-	tagLogs      = "drover-log-group"
-	tagExecution = "drover-execution-role" // by which Fargate pulls images
-)
-
-// kindQueue is the kind of a set-up's queues among its pieces.
-const kindQueue = "job queue"
-
-// idle is what pieces cost that look as if they might cost something.
-const idle = "$0.00"
-
-// setupStack is the stack of a scope.
-func setupStack(name string, s driver.Scope, at site, o setupOptions) (stack.Stack, error) {
-	st := stack.Stack{Name: name, Description: "drover: what jobs of project " + s.Project + " stand on in AWS Batch", Tags: map[string]string{tagProject: s.Project, tagStore: tagText(s.Store, 256)}}
-	subnets, groups := texts(o.subnets), texts(o.groups)
-	if len(o.subnets) == 0 {
-		st.Resources, subnets, groups = network(name, cmp.Or(o.zones, zonesOf(at.region)))
-	}
-	agents, err := agentsRole(s.Rights, o)
-	if err != nil {
-		return st, err
-	}
-	logs := "/drover/" + name
-	st.Resources = append(st.Resources,
-		stack.Resource{ID: "Logs", Type: "AWS::Logs::LogGroup", Kind: "log group", Name: logs, Idle: idle, Properties: map[string]any{"LogGroupName": logs, "RetentionInDays": 14}},
-		agents,
-		roleOf("MachinesRole", "role of machines", "ec2.amazonaws.com", "AmazonEC2ContainerServiceforEC2Role"),
-		stack.Resource{ID: "MachinesProfile", Type: "AWS::IAM::InstanceProfile", Kind: "instance profile", Properties: map[string]any{"Roles": []any{stack.Ref("MachinesRole")}}},
-		machines(name, s.Project, o),
-		roleOf("FargateRole", "role of Fargate", "ecs-tasks.amazonaws.com", "AmazonECSTaskExecutionRolePolicy"),
-	)
-	b := built{name: name, queue: cmp.Or(at.queue, name), logs: logs, scope: s, options: o, subnets: subnets, groups: groups}
-	st.Resources = append(st.Resources, b.environments()...)
-	st.Resources = append(st.Resources, b.queues()...)
-	return st, nil
-}
-
-func texts(list []string) (all []any) {
-	for _, s := range list {
-		all = append(all, s)
-	}
-	return all
-}
-
-// trust lets a service of AWS take a role.
-func trust(service string) map[string]any {
-	return map[string]any{"Version": "2012-10-17", "Statement": []any{map[string]any{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": map[string]any{"Service": service}}}}
-}
-
-// agentsRole is the role of containers: what the store's owner has written of their rights there, their
-// secrets, and the addresses of S3 that the options name.
-func agentsRole(storeRights string, o setupOptions) (r stack.Resource, err error) {
-	var store map[string]any
-	if err := json.Unmarshal([]byte(storeRights), &store); err != nil {
-		return r, fault.Wrap(err, fault.Bug, "", "set up AWS Batch: read the rights on the store")
-	}
-	secrets := map[string]any{"Version": "2012-10-17", "Statement": []any{map[string]any{"Effect": "Allow", "Action": "secretsmanager:GetSecretValue",
-		"Resource": stack.Sub("arn:${AWS::Partition}:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:drover/drover-*")}}}
-	policies := []any{map[string]any{"PolicyName": "store", "PolicyDocument": store}, map[string]any{"PolicyName": "secrets", "PolicyDocument": secrets}}
-	if more := dataRights(o); len(more) > 0 {
-		policies = append(policies, map[string]any{"PolicyName": "data", "PolicyDocument": map[string]any{"Version": "2012-10-17", "Statement": more}})
-	}
-	return stack.Resource{ID: "AgentsRole", Type: "AWS::IAM::Role", Kind: "role of agents", Properties: map[string]any{"AssumeRolePolicyDocument": trust("ecs-tasks.amazonaws.com"),
-		"Policies": policies}}, nil
-}
-
-// dataRights are statements for the addresses of S3 that agents may read and write beside the store.
-func dataRights(o setupOptions) (all []any) {
-	grant := func(addresses []string, actions ...string) {
-		for _, address := range addresses {
-			bucket, prefix, _ := strings.Cut(strings.TrimPrefix(address, "s3://"), "/")
-			all = append(all, map[string]any{"Effect": "Allow", "Action": actions, "Resource": partitioned("s3:::" + bucket + "/" + prefix + "*")},
-				map[string]any{"Effect": "Allow", "Action": []string{"s3:ListBucket"}, "Resource": partitioned("s3:::" + bucket), "Condition": map[string]any{"StringLike": map[string]string{"s3:prefix": prefix + "*"}}})
-		}
-	}
-	grant(o.reads, "s3:GetObject")
-	grant(o.writes, "s3:GetObject", "s3:PutObject", "s3:AbortMultipartUpload")
-	return all
-}
-
-// partitioned is an ARN in the partition of the stack. What is in the ARN is no reference.
-func partitioned(rest string) map[string]any {
-	return stack.Sub("arn:${AWS::Partition}:" + strings.ReplaceAll(rest, "${", "${!"))
-}
-
-// roleOf is a role with one of Amazon's own policies for services: that of ECS's machines, which Batch's are, or that by
-// which Fargate pulls images and writes logs.
-func roleOf(id, kind, service, policy string) stack.Resource {
-	return stack.Resource{ID: id, Type: "AWS::IAM::Role", Kind: kind, Properties: map[string]any{"AssumeRolePolicyDocument": trust(service),
-		"ManagedPolicyArns": []any{stack.Sub("arn:${AWS::Partition}:iam::aws:policy/service-role/" + policy)}}}
-}
-
-// userData has ECS tell containers that their machine goes: its agent does so only where it is told to.
-const userData = `MIME-Version: 1.0
-Content-Type: multipart/mixed; boundary="drover"
-
---drover
-Content-Type: text/x-shellscript; charset="us-ascii"
-
-#!/bin/sh
-echo ECS_ENABLE_SPOT_INSTANCE_DRAINING=true >>/etc/ecs/ecs.config
-
---drover--
-`
-
-// machines is the launch template of machines. Its metadata service wants a token, and answers containers,
-// which ask it whether their machine goes.
-func machines(name, project string, o setupOptions) stack.Resource {
-	return stack.Resource{ID: "Machines", Type: "AWS::EC2::LaunchTemplate", Kind: "launch template", Properties: map[string]any{"LaunchTemplateData": map[string]any{
-		"MetadataOptions":     map[string]any{"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
-		"BlockDeviceMappings": []any{map[string]any{"DeviceName": "/dev/xvda", "Ebs": map[string]any{"VolumeType": "gp3", "VolumeSize": o.disk, "Encrypted": true, "DeleteOnTermination": true}}},
-		"TagSpecifications":   []any{map[string]any{"ResourceType": "volume", "Tags": []any{map[string]any{"Key": tagManaged, "Value": managedBy}, map[string]any{"Key": tagProject, "Value": project}, map[string]any{"Key": "Name", "Value": name}}}},
-		"UserData":            map[string]any{"Fn::Base64": userData}}}}
 }

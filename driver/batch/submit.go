@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/batch/account"
 	"github.com/drover-run/drover/driver/batch/entrypoint"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
@@ -38,15 +39,14 @@ const saveTime = 10 * time.Minute
 // as processes of one machine.
 var programFile = "/tmp/.drover/drover"
 
-// namePrefix begins the name of each job of drover's.
-const namePrefix = "drover-"
-
 // jobName is the name of a placement's job.
-func jobName(h driver.Handle) string { return fmt.Sprintf("%s%s-%d", namePrefix, h.Job, h.Placement) }
+func jobName(h driver.Handle) string {
+	return fmt.Sprintf("%s%s-%d", account.Prefix, h.Job, h.Placement)
+}
 
 // parseJobName is the handle without a Detail that jobName has named.
 func parseJobName(name string) (h driver.Handle, ok bool) {
-	rest, mine := strings.CutPrefix(name, namePrefix)
+	rest, mine := strings.CutPrefix(name, account.Prefix)
 	id, number, _ := strings.Cut(rest, "-")
 	n, err := strconv.Atoi(number)
 	h = driver.Handle{Target: Name, Job: id, Placement: n}
@@ -126,17 +126,20 @@ func jobInput(ctx context.Context, at site, s remote.Submission, shape shape, re
 	if len(s.Secrets) > 0 {
 		overrides.Environment = append(overrides.Environment, types.KeyValuePair{Name: aws.String(variableSecret), Value: aws.String(secretName(s.Handle))})
 	}
-	text, err := json.Marshal(overrides)
+	in := &batch.SubmitJobInput{
+		JobName: aws.String(jobName(s.Handle)), JobQueue: aws.String(at.name()), ContainerOverrides: overrides,
+		Timeout: &types.JobTimeout{AttemptDurationSeconds: aws.Int32(int32(timeLimit(s.Request.Needs.Time) / time.Second))},
+		Tags:    tags(s.Request.Needs.Labels), PropagateTags: aws.Bool(true),
+	}
+	if err := shape.options.job.amendJob(in); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(in.ContainerOverrides)
 	if err != nil {
 		return nil, err
 	}
 	if len(text) > mostOverrides {
 		return nil, fault.New(fault.Invalid, "Give the program less in its environment: `--env`.", "start agents: what AWS Batch is told of a job takes %d characters, and it accepts %d", len(text), mostOverrides)
-	}
-	in := &batch.SubmitJobInput{
-		JobName: aws.String(jobName(s.Handle)), JobQueue: aws.String(at.name()), ContainerOverrides: overrides,
-		Timeout: &types.JobTimeout{AttemptDurationSeconds: aws.Int32(int32(timeLimit(s.Request.Needs.Time) / time.Second))},
-		Tags:    tags(s.Request.Needs.Labels), PropagateTags: aws.Bool(true),
 	}
 	switch n := s.Request.Agents; {
 	case n > mostAgents:
@@ -174,22 +177,11 @@ func variables(env []string, s shape, region string) (all []types.KeyValuePair) 
 
 // tags are labels as tags of AWS, which take few letters.
 func tags(labels map[string]string) map[string]string {
-	all := map[string]string{tagManaged: managedBy}
+	all := map[string]string{account.TagManaged: account.ManagedBy}
 	for name, value := range labels {
-		all["drover-"+tagText(name, 121)] = tagText(value, 256)
+		all["drover-"+account.TagText(name, 121)] = account.TagText(value, 256)
 	}
 	return all
-}
-
-// tagText makes a text fit for a tag.
-func tagText(s string, most int) string {
-	runes := []rune(strings.Map(func(r rune) rune {
-		if strings.ContainsRune(" _.:/=+-@", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
-			return r
-		}
-		return '_'
-	}, s))
-	return string(runes[:min(len(runes), most)])
 }
 
 // Find gives the jobs of a handle's name.
@@ -246,7 +238,7 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := c.jobsNamed(ctx, at, namePrefix+"*")
+		found, err := c.jobsNamed(ctx, at, account.Prefix+"*")
 		if fault.KindOf(err) == fault.Invalid {
 			continue // the queue was deleted, and nothing runs without it
 		}

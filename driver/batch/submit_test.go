@@ -28,15 +28,10 @@ import (
 //go:embed testdata/requests.golden
 var golden string
 
-// goldenStack is the template of a set-up.
-//
-//go:embed testdata/stack.golden
-var goldenStack string
-
 var update = flag.Bool("update", false, "write the golden requests anew")
 
 // request is one for n agents that wait until they are stopped.
-func (a account) request(t *testing.T, n int) driver.Request {
+func (a fakeAccount) request(t *testing.T, n int) driver.Request {
 	self := program(t)
 	s := drivertest.Script{Marks: t.TempDir(), Stay: true}
 	return driver.Request{Job: "7fk2abcd7fk2abcd", Placement: 1, Agents: n, Needs: driver.Needs{Agents: n, Detail: "train@eu-west-1/123456789012"},

@@ -187,7 +187,7 @@ var testedMutants = []testedMutant{
 	{mutant{"driver", "a set-up tells again of what was there", "driver/stack/change.go",
 		"t.told = append(t.told, p.State == driver.PieceThere)", "t.told = append(t.told, p.State == \"\")"}, batchTests, "TestTheSetupIsASetupOverAFake"},
 	{mutant{"driver", "a set-up forgets its options", "driver/batch/setup.go",
-		"mergeSetup(append(strings.Fields(kept), asked...))", "mergeSetup(append(strings.Fields(kept)[:0], asked...))"}, batchTests, "TestOptionsAreKeptWithTheStack"},
+		"append(strings.Fields(kept), asked...)", "append(strings.Fields(kept)[:0], asked...)"}, batchTests, "TestOptionsAreKeptWithTheStack"},
 	{mutant{"driver", "a queue goes with jobs of others in it", "driver/batch/setup.go",
 		"if name != \"\" {\n\t\t\treturn fault", "if name == \"-\" {\n\t\t\treturn fault"}, batchTests, "TestAJobGetsTheQueueOfItsSetup"},
 	{mutant{"driver", "compute environments count in the order of the answer", "driver/batch/offer.go",

@@ -38,6 +38,9 @@ type container struct {
 		Options   map[string]string `json:"options"`
 	} `json:"logConfiguration,omitempty"`
 	Environment          []variable `json:"environment,omitempty"`
+	Privileged           bool       `json:"privileged,omitempty"`
+	Volumes              []object   `json:"volumes,omitempty"`
+	MountPoints          []object   `json:"mountPoints,omitempty"`
 	NetworkConfiguration *struct {
 		AssignPublicIP string `json:"assignPublicIp"`
 	} `json:"networkConfiguration,omitempty"`
@@ -233,6 +236,7 @@ type submission struct {
 	ArrayProperties    *struct {
 		Size int `json:"size"`
 	} `json:"arrayProperties,omitempty"`
+	SchedulingPriorityOverride int `json:"schedulingPriorityOverride,omitempty"`
 }
 
 type overrides struct {

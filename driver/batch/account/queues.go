@@ -1,17 +1,8 @@
-package batch
+package account
 
 import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/stack"
-)
-
-// What a set-up's queues are for.
-const (
-	purchaseSpot        = "spot"
-	purchaseOnDemand    = "on-demand"
-	purchaseSpotFirst   = "spot-first"
-	purchaseFargate     = "fargate"
-	purchaseFargateSpot = "fargate-spot"
 )
 
 // setupEnvironments are the compute environments of a set-up. A strategy is that of machines: Fargate has none.
@@ -27,11 +18,11 @@ var setupQueues = []struct {
 	id, suffix, purchase string
 	below                []string
 }{
-	{"SpotQueue", "", purchaseSpot, []string{"SpotMachines"}},
-	{"OnDemandQueue", "-on-demand", purchaseOnDemand, []string{"OnDemandMachines"}},
-	{"SpotFirstQueue", "-spot-first", purchaseSpotFirst, []string{"SpotMachines", "OnDemandMachines"}},
-	{"FargateQueue", "-fargate", purchaseFargate, []string{"Fargate"}},
-	{"FargateSpotQueue", "-fargate-spot", purchaseFargateSpot, []string{"FargateSpot"}},
+	{"SpotQueue", "", Spot, []string{"SpotMachines"}},
+	{"OnDemandQueue", "-on-demand", OnDemand, []string{"OnDemandMachines"}},
+	{"SpotFirstQueue", "-spot-first", SpotFirst, []string{"SpotMachines", "OnDemandMachines"}},
+	{"FargateQueue", "-fargate", Fargate, []string{"Fargate"}},
+	{"FargateSpotQueue", "-fargate-spot", FargateSpot, []string{"FargateSpot"}},
 }
 
 // built is what environments and queues of a set-up have in common.
@@ -40,7 +31,7 @@ type built struct {
 	queue   string // that of the queue of spot capacity, with which the other names begin
 	logs    string
 	scope   driver.Scope
-	options setupOptions
+	options Options
 	subnets []any
 	groups  []any
 }
@@ -49,12 +40,12 @@ func (b built) environments() (all []stack.Resource) {
 	for _, e := range setupEnvironments {
 		resources := map[string]any{"Type": e.kind, "MaxvCpus": b.options.mostCores, "Subnets": b.subnets, "SecurityGroupIds": b.groups}
 		properties := map[string]any{"ComputeEnvironmentName": b.queue + e.suffix, "Type": "MANAGED", "State": "ENABLED", "ReplaceComputeEnvironment": false,
-			"Tags": map[string]string{tagManaged: managedBy, tagSetup: b.name}, "ComputeResources": resources}
+			"Tags": map[string]string{TagManaged: ManagedBy, TagSetup: b.name}, "ComputeResources": resources}
 		if e.strategy != "" {
 			resources["AllocationStrategy"], resources["MinvCpus"], resources["InstanceTypes"] = e.strategy, 0, b.options.machines
 			resources["InstanceRole"] = stack.Att("MachinesProfile", "Arn")
 			resources["LaunchTemplate"] = map[string]any{"LaunchTemplateId": stack.Ref("Machines"), "Version": stack.Att("Machines", "LatestVersionNumber")}
-			resources["Tags"] = map[string]string{tagManaged: managedBy, tagProject: b.scope.Project, "Name": b.name}
+			resources["Tags"] = map[string]string{TagManaged: ManagedBy, TagProject: b.scope.Project, "Name": b.name}
 		}
 		r := stack.Resource{ID: e.id, Type: "AWS::Batch::ComputeEnvironment", Kind: "compute environment", Name: b.queue + e.suffix, Idle: idle, Properties: properties}
 		if len(b.options.subnets) == 0 {
@@ -71,12 +62,12 @@ func (b built) queues() (all []stack.Resource) {
 		for i, id := range q.below {
 			order = append(order, map[string]any{"Order": i + 1, "ComputeEnvironment": stack.Ref(id)})
 		}
-		tags := map[string]any{tagManaged: managedBy, tagSetup: b.name, tagProject: b.scope.Project, tagStore: tagText(b.scope.Store, 256), tagPurchase: q.purchase,
-			roleTag: stack.Att("AgentsRole", "Arn"), tagLogs: b.logs}
-		if namesFargate(q.purchase) {
-			tags[tagExecution] = stack.Att("FargateRole", "Arn")
+		tags := map[string]any{TagManaged: ManagedBy, TagSetup: b.name, TagProject: b.scope.Project, TagStore: TagText(b.scope.Store, 256), TagPurchase: q.purchase,
+			TagRole: stack.Att("AgentsRole", "Arn"), TagLogs: b.logs}
+		if IsFargate(q.purchase) {
+			tags[TagExecution] = stack.Att("FargateRole", "Arn")
 		}
-		all = append(all, stack.Resource{ID: q.id, Type: "AWS::Batch::JobQueue", Kind: kindQueue, Name: b.queue + q.suffix, Idle: idle,
+		all = append(all, stack.Resource{ID: q.id, Type: "AWS::Batch::JobQueue", Kind: KindQueue, Name: b.queue + q.suffix, Idle: idle,
 			Properties: map[string]any{"JobQueueName": b.queue + q.suffix, "Priority": 1, "State": "ENABLED", "ComputeEnvironmentOrder": order, "Tags": tags}})
 	}
 	return all

@@ -1,4 +1,4 @@
-package batch
+package account
 
 import (
 	"regexp"
@@ -10,8 +10,8 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// setupOptions are what --target-arg says to target up.
-type setupOptions struct {
+// Options are what --target-arg says to target up.
+type Options struct {
 	mostCores int      // of each compute environment
 	machines  []string // types and families
 	disk      int      // GB
@@ -41,19 +41,19 @@ var setupForms = map[string]*regexp.Regexp{
 	"writes":          regexp.MustCompile(addresses),
 }
 
-// isSetupOption says whether an argument of --target-arg is for target up alone.
-func isSetupOption(arg string) bool {
+// IsOption says whether an argument of --target-arg is for target up alone.
+func IsOption(arg string) bool {
 	name, _, _ := strings.Cut(arg, "=")
 	return setupNames[name] != ""
 }
 
-// mergeSetup gives the options of target up among args, where each name has its last value. Options of jobs
+// MergeOptions gives the options of target up among args, where each name has its last value. Options of jobs
 // are left out.
-func mergeSetup(args []string) (all []string, err error) {
+func MergeOptions(args []string, ofJobs map[string]string) (all []string, err error) {
 	values := map[string]string{}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
-		if _, ofJobs := optionNames[name]; ofJobs {
+		if _, is := ofJobs[name]; is {
 			continue
 		}
 		if setupNames[name] == "" {
@@ -71,9 +71,9 @@ func mergeSetup(args []string) (all []string, err error) {
 	return all, nil
 }
 
-// parseSetup reads what mergeSetup gives.
-func parseSetup(args []string) (o setupOptions, err error) {
-	o = setupOptions{mostCores: 256, machines: []string{"default_x86_64"}, disk: 64}
+// ParseOptions reads what MergeOptions gives.
+func ParseOptions(args []string) (o Options, err error) {
+	o = Options{mostCores: 256, machines: []string{"default_x86_64"}, disk: 64}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
 		n, _ := strconv.Atoi(value) // its form was looked at
