@@ -57,11 +57,16 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	at.region = c.region
 	if at.queue == "" || account.IsFargate(at.queue) {
 		all, err := c.queues(ctx, nil)
-		if err == nil {
-			at.queue, err = d.chooseQueue(ctx, all, at.queue, n)
+		if err != nil {
+			return c.offerQueues(nil, n), err
 		}
-		if err != nil || at.queue == "" {
-			return c.offerQueues(all, n), err
+		named := at.queue
+		if at.queue, err = d.chooseQueue(ctx, all, named, n); err != nil || at.queue == "" {
+			o = c.offerQueues(all, n)
+			if named != "" && !o.Fits {
+				o.Reason, o.Hint = "the project has no set-up with queues of Fargate in "+c.region, "Have one made: drover target up batch."
+			}
+			return o, err
 		}
 	}
 	q, err := c.findQueue(ctx, at)
@@ -103,7 +108,8 @@ func (d *Driver) chooseQueue(ctx context.Context, all []types.JobQueueDetail, na
 		if aws.ToString(q.JobQueueName) == named {
 			return named, nil // another queue has that name
 		}
-		if q.Tags[account.TagProject] == n.Labels[tagOfProject] && q.Tags[account.TagPurchase] == purchaseOf(named, n.Spot) {
+		setup := q.Tags[account.TagSetup] // with a name of its own it is for jobs that name it
+		if strings.HasPrefix(aws.ToString(q.JobQueueName), setup) && q.Tags[account.TagProject] == n.Labels[tagOfProject] && q.Tags[account.TagPurchase] == purchaseOf(named, n.Spot) {
 			found = append(found, q)
 		}
 	}

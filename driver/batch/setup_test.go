@@ -105,6 +105,20 @@ func TestAJobGetsTheQueueOfItsSetup(t *testing.T) {
 			t.Errorf("--on batch/%s with spot %q: queue %s, want %s", test.detail, test.spot, got, test.want)
 		}
 	}
+	gpu := digits
+	gpu.Detail, gpu.Args = "gpu", []string{"machines=g5.xlarge", "zones=1"}
+	if err := u.Apply(t.Context(), gpu, func(driver.Piece) {}); err != nil {
+		t.Fatal(err)
+	}
+	if a, b := offered(t, d, "", job.SpotAny), offered(t, d, "gpu", job.SpotNever); a != name || b != "gpu-on-demand" {
+		t.Errorf("beside a set-up with a name: queues %s and %s", a, b)
+	}
+	if err := u.Destroy(t.Context(), gpu, func(driver.Piece) {}); err != nil {
+		t.Fatal(err)
+	}
+	if o, err := d.Offer(t.Context(), driver.Needs{Agents: 1, Detail: "fargate", Labels: map[string]string{"project": "other"}}); err != nil || o.Fits || o.Reason != "the project has no set-up with queues of Fargate in eu-west-1" || o.Hint != "Have one made: drover target up batch." {
+		t.Errorf("Fargate without a set-up: %+v, %v", o, err)
+	}
 	if o, err := d.Offer(t.Context(), driver.Needs{Agents: 1, Labels: map[string]string{"project": "other"}}); err != nil || o.Fits || len(o.Choices) != 6 {
 		t.Errorf("another project: %+v, %v", o, err)
 	}
