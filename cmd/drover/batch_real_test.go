@@ -16,12 +16,15 @@ import (
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
-// The containers of jobs are real ones, in which agents fetch drover's program by their role; AWS Batch
-// itself is a fake. One host is taken away, and one container killed: no item is lost, and none fails.
-func TestRealAgentsOfBatchRunInContainers(t *testing.T) {
+// containerPrefix begins the names of the containers of these tests.
+const containerPrefix = "drover-batch-test-"
+
+// batchInContainers is an account of which AWS Batch is a fake and the containers of jobs are real ones, and a home
+// with a store that their agents open by their role.
+func batchInContainers(t *testing.T) (fake *batchtest.Server, h home, docker func(args ...string) string) {
 	onlyReal(t)
 	host := dockerd.Use(t)
-	docker := func(args ...string) string {
+	docker = func(args ...string) string {
 		c := exec.Command("docker", args...)
 		c.Env = append(c.Environ(), "DOCKER_HOST="+host)
 		out, err := c.CombinedOutput()
@@ -30,15 +33,14 @@ func TestRealAgentsOfBatchRunInContainers(t *testing.T) {
 		}
 		return string(out)
 	}
-	fake := batchtest.New(t)
-	const prefix = "drover-batch-test-"
+	fake = batchtest.New(t)
 	t.Cleanup(func() {
-		for _, id := range strings.Fields(docker("ps", "-aq", "--filter", "name="+prefix)) {
+		for _, id := range strings.Fields(docker("ps", "-aq", "--filter", "name="+containerPrefix)) {
 			docker("rm", "-f", id)
 		}
 	})
 	fake.UseContainers(func(c batchtest.Container) *exec.Cmd {
-		words := []string{"run", "--rm", "--name", prefix + c.Name, "--network", "host", "--user", "0"}
+		words := []string{"run", "--rm", "--name", containerPrefix + c.Name, "--network", "host", "--user", "0"}
 		for _, v := range c.Env {
 			words = append(words, "-e", v)
 		}
@@ -46,12 +48,55 @@ func TestRealAgentsOfBatchRunInContainers(t *testing.T) {
 		cmd.Env = append(cmd.Environ(), "DOCKER_HOST="+host)
 		return cmd
 	}, "test", "testtest")
-	h := newHome(t)
+	h = newHome(t)
 	for name, value := range fake.Environ() {
 		h.environ = append(h.environ, name+"="+value)
 	}
 	h.environ = append(h.environ, "DROVER_STORE=s3://facts/batch?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=batch", "CANARY=canaryvalue")
+	return fake, h, docker
+}
 
+// jobOfContainer is the job, or the child of an array, that a container is of.
+func jobOfContainer(name string) string {
+	job, _, _ := strings.Cut(strings.TrimPrefix(name, containerPrefix), ".")
+	i := strings.LastIndex(job, "-")
+	return job[:i] + ":" + job[i+1:]
+}
+
+// While no command is attached three of six hosts are taken away: AWS Batch starts their agents again, the map ends, no retry
+// is spent, and nothing is asked of AWS Batch meanwhile.
+func TestRealAgentsOfBatchGoOnByThemselves(t *testing.T) {
+	fake, h, docker := batchInContainers(t)
+	h.drover(t, 0, "map", "--detach", "--image", dockerd.Debian, "--cpus", "0.5", "--workers", "6", "--slots", "1", "--from", "1-90", "--", "sh", "-c", "sleep 0.5", "x", "{}")
+	running := func() []string {
+		return strings.Fields(docker("ps", "--format", "{{.Names}}", "--filter", "name="+containerPrefix))
+	}
+	drivertest.Until(t, "six containers run", func() bool { return len(running()) == 6 })
+	asked := func() (n int) {
+		for _, operation := range []string{"describejobqueues", "describejobs", "listjobs", "submitjob", "terminatejob"} {
+			n += fake.Requests(operation)
+		}
+		return n
+	}
+	before := asked()
+	for _, name := range running()[:3] {
+		fake.NoteTaken(jobOfContainer(name))
+		docker("kill", name)
+	}
+	drivertest.Until(t, "no container is left", func() bool { return len(running()) == 0 })
+	if n := asked() - before; n > 0 {
+		t.Errorf("%d requests were sent while no command was attached", n)
+	}
+	if v := h.verified(t); v.State != "SUCCEEDED" || v.Tally.Succeeded != 90 || v.Extra.Retries != 0 {
+		t.Errorf("%+v", v)
+	}
+	h.drover(t, 0, "down", "batch", "--yes")
+}
+
+// The containers of jobs are real ones, in which agents fetch drover's program by their role; AWS Batch
+// itself is a fake. One host is taken away, and one container killed: no item is lost, and none fails.
+func TestRealAgentsOfBatchRunInContainers(t *testing.T) {
+	fake, h, docker := batchInContainers(t)
 	c := exec.Command(filepath.Join(built.dir, "drover"), "map", "--image", dockerd.Debian, "--cpus", "0.5", "--workers", "3", "--slots", "1", "--secret", "TOKEN=env:CANARY",
 		"--from", "1-60", "--", "sh", "-c", `sleep 0.5; echo "item $1, token of ${#TOKEN} letters"`, "x", "{}")
 	var said bytes.Buffer
@@ -71,7 +116,7 @@ func TestRealAgentsOfBatchRunInContainers(t *testing.T) {
 		return true
 	}
 	running := func() []string {
-		return strings.Fields(docker("ps", "--format", "{{.Names}}", "--filter", "name="+prefix))
+		return strings.Fields(docker("ps", "--format", "{{.Names}}", "--filter", "name="+containerPrefix))
 	}
 	succeeded := func() (n int) {
 		var st struct{ Items struct{ Succeeded int } }
@@ -84,9 +129,7 @@ func TestRealAgentsOfBatchRunInContainers(t *testing.T) {
 	drivertest.Until(t, "three containers run", func() bool { return goesOn() && len(running()) == 3 })
 	drivertest.Until(t, "items have ended", func() bool { return goesOn() && succeeded() > 3 })
 	names := running()
-	job, _, _ := strings.Cut(strings.TrimPrefix(names[0], prefix), ".")
-	i := strings.LastIndex(job, "-")
-	fake.NoteTaken(job[:i] + ":" + job[i+1:])
+	fake.NoteTaken(jobOfContainer(names[0]))
 	docker("kill", names[0])
 	docker("kill", names[1])
 	if err := <-ended; err != nil {
