@@ -87,18 +87,12 @@ func TestRealASetupOfBatchOnMoto(t *testing.T) {
 	}))
 	defer role.Close()
 	const image = "drover.test/batch:1"
-	docker := func(stdin string, args ...string) string {
-		c := exec.Command("docker", args...)
-		c.Env, c.Stdin = append(c.Environ(), "DOCKER_HOST="+host), strings.NewReader(stdin)
-		out, err := c.CombinedOutput()
-		if err != nil {
-			t.Errorf("docker %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-		return string(out)
-	}
-	docker(fmt.Sprintf("FROM %s\nENV AWS_CONTAINER_CREDENTIALS_FULL_URI=%s/ AWS_EC2_METADATA_DISABLED=true\n", dockerd.Debian, role.URL), "build", "-q", "-t", image, "-")
+	docker := dockerAt(t, host)
+	folder := t.TempDir()
+	put(t, filepath.Join(folder, "Dockerfile"), fmt.Appendf(nil, "FROM %s\nENV AWS_CONTAINER_CREDENTIALS_FULL_URI=%s/ AWS_EC2_METADATA_DISABLED=true\n", dockerd.Debian, role.URL))
+	docker("build", "-q", "-t", image, folder)
 	running := func() []string {
-		return strings.Fields(docker("", "ps", "-q", "--filter", "ancestor="+image))
+		return strings.Fields(docker("ps", "-q", "--filter", "ancestor="+image))
 	}
 
 	h := newHome(t)
@@ -115,7 +109,7 @@ func TestRealASetupOfBatchOnMoto(t *testing.T) {
 	c := h.begin(t, "map", "--on", "batch", "--image", image, "--cpus", "0.5", "--workers", "3", "--slots", "1", "--from", "1-60", "--", "sh", "-c", `sleep 0.5; echo "item $1"`, "x", "{}")
 	drivertest.Until(t, "three containers run", func() bool { return len(running()) == 3 })
 	c.says(t, "3 running")
-	docker("", "kill", running()[0])
+	docker("kill", running()[0])
 	c.sound(t)
 	if v := h.verified(t); v.State != "SUCCEEDED" || v.Tally.Succeeded != 60 || v.Extra.Retries != 0 {
 		t.Errorf("%+v\n%s", v, c.said)

@@ -19,12 +19,9 @@ import (
 // containerPrefix begins the names of the containers of these tests.
 const containerPrefix = "drover-batch-test-"
 
-// batchInContainers is an account of which AWS Batch is a fake and the containers of jobs are real ones, and a home
-// with a store that their agents open by their role.
-func batchInContainers(t *testing.T) (fake *batchtest.Server, h home, docker func(args ...string) string) {
-	onlyReal(t)
-	host := dockerd.Use(t)
-	docker = func(args ...string) string {
+// dockerAt runs commands of Docker, and gives what they print.
+func dockerAt(t *testing.T, host string) func(args ...string) string {
+	return func(args ...string) string {
 		c := exec.Command("docker", args...)
 		c.Env = append(c.Environ(), "DOCKER_HOST="+host)
 		out, err := c.CombinedOutput()
@@ -33,6 +30,14 @@ func batchInContainers(t *testing.T) (fake *batchtest.Server, h home, docker fun
 		}
 		return string(out)
 	}
+}
+
+// batchInContainers is an account of which AWS Batch is a fake and the containers of jobs are real ones, and a home
+// with a store that their agents open by their role.
+func batchInContainers(t *testing.T) (fake *batchtest.Server, h home, docker func(args ...string) string) {
+	onlyReal(t)
+	host := dockerd.Use(t)
+	docker = dockerAt(t, host)
 	fake = batchtest.New(t)
 	t.Cleanup(func() {
 		for _, id := range strings.Fields(docker("ps", "-aq", "--filter", "name="+containerPrefix)) {

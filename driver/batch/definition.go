@@ -13,7 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/batch/types"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/batch/account"
+	"github.com/drover-run/drover/driver/stack"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -121,7 +121,7 @@ func (s shape) input() *batch.RegisterJobDefinitionInput {
 	return &batch.RegisterJobDefinitionInput{
 		Type: types.JobDefinitionTypeContainer, ContainerProperties: c, PlatformCapabilities: []types.PlatformCapability{platform},
 		RetryStrategy: &types.RetryStrategy{Attempts: aws.Int32(attempts), EvaluateOnExit: s.retries()},
-		PropagateTags: aws.Bool(true), Tags: map[string]string{account.TagManaged: account.ManagedBy},
+		PropagateTags: aws.Bool(true), Tags: map[string]string{stack.TagManaged: stack.ManagedBy},
 	}
 }
 

@@ -434,6 +434,11 @@ func (s shape) notes(n driver.Needs) (all []string) {
 	if n.CPUs == 0 && n.Memory == 0 {
 		all = append(all, fmt.Sprintf("each agent has %s and %d MB of memory: --cpus and --memory ask for more", cores(s.cpus), (s.memory-agentMemory)>>20))
 	}
+	for _, arg := range n.Args {
+		if account.IsOption(arg) {
+			all = append(all, "drover target up alone reads "+arg)
+		}
+	}
 	if n.Place.Nodes > 1 {
 		all = append(all, "nodes begin one by one, as there are machines")
 	}

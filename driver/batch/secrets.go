@@ -11,7 +11,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/batch/account"
+	"github.com/drover-run/drover/driver/stack"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -32,7 +32,7 @@ func (c *client) storeSecrets(ctx context.Context, h driver.Handle, values map[s
 	name := secretName(h)
 	return c.send.Read(ctx, "store the secrets", func(ctx context.Context) error {
 		_, err := c.secrets.CreateSecret(ctx, &secretsmanager.CreateSecretInput{Name: &name, SecretString: aws.String(string(text)),
-			Tags: []types.Tag{{Key: aws.String(account.TagManaged), Value: aws.String(account.ManagedBy)}}})
+			Tags: []types.Tag{{Key: aws.String(stack.TagManaged), Value: aws.String(stack.ManagedBy)}}})
 		if amazon.ReadAnswer(err).Code == "ResourceExistsException" { // of a Start that was cut off
 			_, err = c.secrets.PutSecretValue(ctx, &secretsmanager.PutSecretValueInput{SecretId: &name, SecretString: aws.String(string(text))})
 		}

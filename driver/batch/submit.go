@@ -19,6 +19,7 @@ import (
 	"github.com/drover-run/drover/driver/batch/account"
 	"github.com/drover-run/drover/driver/batch/entrypoint"
 	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/driver/stack"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store"
 )
@@ -177,7 +178,7 @@ func variables(env []string, s shape, region string) (all []types.KeyValuePair) 
 
 // tags are labels as tags of AWS, which take few letters.
 func tags(labels map[string]string) map[string]string {
-	all := map[string]string{account.TagManaged: account.ManagedBy}
+	all := map[string]string{stack.TagManaged: stack.ManagedBy}
 	for name, value := range labels {
 		all["drover-"+account.TagText(name, 121)] = account.TagText(value, 256)
 	}

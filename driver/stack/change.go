@@ -172,7 +172,7 @@ func (c *Client) failed(ctx context.Context, doing string, s Stack, v state) err
 // create asks for the stack and gives its ID.
 func (c *Client) create(ctx context.Context, s Stack) (id string, err error) {
 	in := &cloudformation.CreateStackInput{StackName: &s.Name, TemplateBody: aws.String(s.Template()), OnFailure: types.OnFailureDelete, TimeoutInMinutes: aws.Int32(60),
-		Capabilities: []types.Capability{types.CapabilityCapabilityIam}, Parameters: s.parameters(), Tags: []types.Tag{{Key: aws.String(tagManaged), Value: aws.String(managedBy)}}}
+		Capabilities: []types.Capability{types.CapabilityCapabilityIam}, Parameters: s.parameters(), Tags: []types.Tag{{Key: aws.String(TagManaged), Value: aws.String(ManagedBy)}}}
 	for name, value := range s.Tags {
 		in.Tags = append(in.Tags, types.Tag{Key: aws.String(name), Value: aws.String(value)})
 	}

@@ -44,7 +44,7 @@ type state struct {
 func (v state) there() bool { return v.id != "" && v.status != types.StackStatusDeleteComplete }
 
 // ours says whether drover has made the stack.
-func (v state) ours() bool { return v.tags[tagManaged] == managedBy }
+func (v state) ours() bool { return v.tags[TagManaged] == ManagedBy }
 
 // changing says whether CloudFormation is at work on the stack.
 func (v state) changing() bool {

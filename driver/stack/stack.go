@@ -34,10 +34,10 @@ type Resource struct {
 	After      []string // IDs of what must be there before, beyond what Properties refer to
 }
 
-// The tag by which a stack is known as drover's.
+// The tag of all that drover makes in an account, by which a stack is known as drover's.
 const (
-	tagManaged = "managed-by"
-	managedBy  = "drover"
+	TagManaged = "managed-by"
+	ManagedBy  = "drover"
 )
 
 // parameter is the one of the template that keeps Stack.Options.

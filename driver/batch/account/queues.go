@@ -40,12 +40,12 @@ func (b built) environments() (all []stack.Resource) {
 	for _, e := range setupEnvironments {
 		resources := map[string]any{"Type": e.kind, "MaxvCpus": b.options.mostCores, "Subnets": b.subnets, "SecurityGroupIds": b.groups}
 		properties := map[string]any{"ComputeEnvironmentName": b.queue + e.suffix, "Type": "MANAGED", "State": "ENABLED", "ReplaceComputeEnvironment": false,
-			"Tags": map[string]string{TagManaged: ManagedBy, TagSetup: b.name}, "ComputeResources": resources}
+			"Tags": map[string]string{stack.TagManaged: stack.ManagedBy, TagSetup: b.name}, "ComputeResources": resources}
 		if e.strategy != "" {
 			resources["AllocationStrategy"], resources["MinvCpus"], resources["InstanceTypes"] = e.strategy, 0, b.options.machines
 			resources["InstanceRole"] = stack.Att("MachinesProfile", "Arn")
 			resources["LaunchTemplate"] = map[string]any{"LaunchTemplateId": stack.Ref("Machines"), "Version": stack.Att("Machines", "LatestVersionNumber")}
-			resources["Tags"] = map[string]string{TagManaged: ManagedBy, TagProject: b.scope.Project, "Name": b.name}
+			resources["Tags"] = map[string]string{stack.TagManaged: stack.ManagedBy, TagProject: b.scope.Project, "Name": b.name}
 		}
 		r := stack.Resource{ID: e.id, Type: "AWS::Batch::ComputeEnvironment", Kind: "compute environment", Name: b.queue + e.suffix, Idle: idle, Properties: properties}
 		if len(b.options.subnets) == 0 {
@@ -62,7 +62,7 @@ func (b built) queues() (all []stack.Resource) {
 		for i, id := range q.below {
 			order = append(order, map[string]any{"Order": i + 1, "ComputeEnvironment": stack.Ref(id)})
 		}
-		tags := map[string]any{TagManaged: ManagedBy, TagSetup: b.name, TagProject: b.scope.Project, TagStore: TagText(b.scope.Store, 256), TagPurchase: q.purchase,
+		tags := map[string]any{stack.TagManaged: stack.ManagedBy, TagSetup: b.name, TagProject: b.scope.Project, TagStore: TagText(b.scope.Store, 256), TagPurchase: q.purchase,
 			TagRole: stack.Att("AgentsRole", "Arn"), TagLogs: b.logs}
 		if IsFargate(q.purchase) {
 			tags[TagExecution] = stack.Att("FargateRole", "Arn")

@@ -9,12 +9,6 @@ import "strings"
 // Prefix begins the names of what drover makes.
 const Prefix = "drover-"
 
-// The tag of all that drover makes in an account.
-const (
-	TagManaged = "managed-by"
-	ManagedBy  = "drover"
-)
-
 // The tags of a set-up's queues, by which offers find them.
 const (
 	TagSetup     = "drover-set-up" // the stack's name

@@ -116,6 +116,6 @@ func machines(name, project string, o Options) stack.Resource {
 	return stack.Resource{ID: "Machines", Type: "AWS::EC2::LaunchTemplate", Kind: "launch template", Properties: map[string]any{"LaunchTemplateData": map[string]any{
 		"MetadataOptions":     map[string]any{"HttpTokens": "required", "HttpPutResponseHopLimit": 2},
 		"BlockDeviceMappings": []any{map[string]any{"DeviceName": "/dev/xvda", "Ebs": map[string]any{"VolumeType": "gp3", "VolumeSize": o.disk, "Encrypted": true, "DeleteOnTermination": true}}},
-		"TagSpecifications":   []any{map[string]any{"ResourceType": "volume", "Tags": []any{map[string]any{"Key": TagManaged, "Value": ManagedBy}, map[string]any{"Key": TagProject, "Value": project}, map[string]any{"Key": "Name", "Value": name}}}},
+		"TagSpecifications":   []any{map[string]any{"ResourceType": "volume", "Tags": []any{map[string]any{"Key": stack.TagManaged, "Value": stack.ManagedBy}, map[string]any{"Key": TagProject, "Value": project}, map[string]any{"Key": "Name", "Value": name}}}},
 		"UserData":            map[string]any{"Fn::Base64": userData}}}}
 }

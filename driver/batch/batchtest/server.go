@@ -1,5 +1,5 @@
-// Package batchtest is a fake of AWS Batch: one region of one account, which answers the requests that
-// package batch sends. It refuses members that it does not know, and some names, values and sizes that
+// Package batchtest is a fake of AWS Batch, and of CloudFormation, Secrets Manager and CloudWatch Logs beside it:
+// one region of one account, which answers the requests that packages batch and stack send. It refuses members that it does not know, and some names, values and sizes that
 // AWS documents as refused. It is not held to the vendor's service models.
 // Containers are processes of this machine with the container's variables and command.
 //
