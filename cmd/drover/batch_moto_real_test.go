@@ -5,6 +5,7 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -75,6 +76,32 @@ func (m moto) left(t *testing.T) string {
 	return string(out)
 }
 
+// barrier holds up programs that read from its address, until it is opened.
+type barrier struct {
+	net.Listener
+	host, port string
+}
+
+func newBarrier(t *testing.T) barrier {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	host, port, _ := net.SplitHostPort(l.Addr().String())
+	return barrier{Listener: l, host: host, port: port}
+}
+
+// open lets them go on, and those that come later: each reads nothing. Until then the kernel keeps their connections.
+func (b barrier) open() {
+	go func() {
+		for c, err := b.Accept(); err == nil; c, err = b.Accept() {
+			c.Close()
+		}
+	}()
+}
+
 // A set-up is made by one command, a map goes through its queue in real containers of which one is killed, and
 // another command takes all away. The account is played by moto; nothing is claimed about AWS.
 func TestRealASetupOfBatchOnMoto(t *testing.T) {
@@ -106,10 +133,13 @@ func TestRealASetupOfBatchOnMoto(t *testing.T) {
 		t.Errorf("a second command says\n%s", said)
 	}
 
-	c := h.begin(t, "map", "--on", "batch", "--image", image, "--cpus", "0.5", "--workers", "3", "--slots", "1", "--from", "1-60", "--", "sh", "-c", `sleep 0.5; echo "item $1"`, "x", "{}")
+	gate := newBarrier(t)
+	c := h.begin(t, "map", "--on", "batch", "--image", image, "--cpus", "0.5", "--workers", "3", "--slots", "1", "--from", "1-60", "--",
+		"bash", "-c", `read </dev/tcp/$2/$3; echo "item $1"`, "x", "{}", gate.host, gate.port)
 	drivertest.Until(t, "three containers run", func() bool { return len(running()) == 3 })
 	c.says(t, "3 running")
 	docker("kill", running()[0])
+	gate.open()
 	c.sound(t)
 	if v := h.verified(t); v.State != "SUCCEEDED" || v.Tally.Succeeded != 60 || v.Extra.Retries != 0 {
 		t.Errorf("%+v\n%s", v, c.said)
