@@ -159,6 +159,13 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 		return nil, err
 	}
 	c.Withhold(targets)
+	on := a.Settings.On
+	if err := c.Fill(&on, "on"); err != nil {
+		return nil, err
+	}
+	if err := readTargetFiles(on, targets); err != nil {
+		return nil, err
+	}
 	region, err := c.Use("region")
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -45,6 +46,11 @@ func (c *Config) Targets(built func(name string) bool) (map[string]job.Target, e
 		if err := SetTarget(&t, part[2], f.Value); err != nil {
 			return nil, fmt.Errorf("read config %s: %s: %w", f.From, key, err)
 		}
+		if part[2] == "args" && filepath.IsAbs(f.From) {
+			for i, arg := range t.Args {
+				t.Args[i] = AnchorArg(arg, filepath.Dir(f.From))
+			}
+		}
 		all[part[1]] = t
 	}
 	for name, t := range all {
@@ -56,6 +62,16 @@ func (c *Config) Targets(built func(name string) bool) (map[string]job.Target, e
 		}
 	}
 	return all, nil
+}
+
+// AnchorArg is an option of a target in a form that means the same in any folder: a relative file in NAME=@FILE
+// lies below dir.
+func AnchorArg(arg, dir string) string {
+	name, file, ok := strings.Cut(arg, "=@")
+	if !ok || file == "" || filepath.IsAbs(file) {
+		return arg
+	}
+	return name + "=@" + filepath.Join(dir, file)
 }
 
 // MayTarget refuses a target with options from a file that was not confirmed.

@@ -22,7 +22,7 @@ type setupFlags struct {
 func (a Target) addSetupFlags(c *cobra.Command, f *setupFlags, planHelp string) {
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do it without a question")
 	c.Flags().BoolVar(&f.plan, "plan", false, planHelp)
-	c.Flags().StringArrayVar(&f.args, "target-arg", nil, "option of the target's own, such as subnets=subnet-1; may be repeated")
+	c.Flags().StringArrayVar(&f.args, "target-arg", nil, "option of the target's own, such as subnets=subnet-1; NAME=@FILE gives the text of a file; may be repeated")
 	a.AddStoreFlags(c)
 	a.AddJSONFlag(c)
 }
@@ -54,6 +54,10 @@ func (a Target) openSetup(ctx context.Context, name string, f setupFlags) (*drov
 	if err != nil {
 		return nil, nil, err
 	}
+	typed, err := app.ReadArgFiles(f.args)
+	if err != nil {
+		return nil, nil, err
+	}
 	project, err := a.ProjectName()
 	if err != nil {
 		return nil, nil, err
@@ -62,7 +66,7 @@ func (a Target) openSetup(ctx context.Context, name string, f setupFlags) (*drov
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := c.Setup(name, project, f.args)
+	s, err := c.Setup(name, project, typed)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -51,7 +52,7 @@ func (a Target) addCommand() *cobra.Command {
 	c := &cobra.Command{Use: "add NAME --on TARGET", Short: "Name a target in your config, with options and limits", Args: app.Exactly(1)}
 	f := c.Flags()
 	f.StringVar(&t.On, "on", "", "what it means, such as slurm/gpu")
-	f.StringArrayVar(&t.Args, "arg", nil, "option of the target's own engine, such as --account=bio; may be repeated")
+	f.StringArrayVar(&t.Args, "arg", nil, "option of the target's own engine, such as --account=bio; NAME=@FILE is read when the target is used; may be repeated")
 	f.IntVar(&t.Workers, "max-workers", 0, "most nodes or workers of one job")
 	f.Float64Var(&t.CPUs, "max-cpus", 0, "most cores for each")
 	f.StringVar(&memory, "max-memory", "", "most memory for each, such as 64G")
@@ -98,6 +99,16 @@ func (a Target) addTarget(name string, t job.Target) error {
 		return fault.New(fault.Invalid, "Say what it means: `drover target add "+name+" --on slurm/gpu`.", "add target %s: --on is missing", name)
 	case drivers[t.Base()].Driver == nil:
 		return fault.New(fault.Invalid, "`drover target ls` shows those there are.", "add target %s: unknown target %q", name, t.Base())
+	}
+	if _, err := app.ReadArgFiles(t.Args); err != nil {
+		return fmt.Errorf("add target %s: %w", name, err)
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		return fault.Wrap(err, fault.Failed, "", "add target %s", name)
+	}
+	for i, arg := range t.Args { // the config is read from any folder
+		t.Args[i] = config.AnchorArg(arg, here)
 	}
 	there, err := a.targetExists(name, t)
 	if err == nil && !there {

@@ -1,8 +1,6 @@
 package start
 
 import (
-	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -10,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/drover"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/cli/app"
 	"github.com/drover-run/drover/internal/cli/terminal"
 	"github.com/drover-run/drover/job"
 )
@@ -49,37 +48,13 @@ func (p *placementFlags) applyFlags(spec *job.Spec) error {
 		if spec.TargetArgs == nil {
 			spec.TargetArgs = map[string][]string{}
 		}
-		args, err := readArgFiles(p.args)
+		args, err := app.ReadArgFiles(p.args)
 		if err != nil {
 			return err
 		}
 		spec.TargetArgs[job.AnyTarget] = slices.Concat(spec.TargetArgs[job.AnyTarget], args)
 	}
 	return nil
-}
-
-// mostArgFile is the most that a file named in an option may have, in bytes.
-const mostArgFile = 64 << 10
-
-// readArgFiles gives options of the form NAME=@FILE the text of the file: the job has it from then
-// on, wherever it is resumed.
-func readArgFiles(args []string) (read []string, err error) {
-	for _, arg := range args {
-		name, file, ok := strings.Cut(arg, "=@")
-		if !ok {
-			read = append(read, arg)
-			continue
-		}
-		text, err := os.ReadFile(file)
-		if err == nil && len(text) > mostArgFile {
-			err = fmt.Errorf("it is larger than %s", job.Bytes(mostArgFile).Words())
-		}
-		if err != nil {
-			return nil, fault.Wrap(err, fault.Invalid, "Name a file: `--target-arg "+name+"=@FILE`.", "read --target-arg %s", arg)
-		}
-		read = append(read, name+"="+string(text))
-	}
-	return read, nil
 }
 
 // placementLines say in a plan what is asked of machines.
