@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -18,6 +19,7 @@ func TestScriptsOnAFakeOfBatch(t *testing.T) {
 		fake.Stacks.Hurry()
 		return fakeTarget{fake.Environ(), map[string]func(*testscript.TestScript, bool, []string){
 			"queue":   func(ts *testscript.TestScript, neg bool, args []string) { changeQueue(ts, fake, neg, args) },
+			"sent":    func(ts *testscript.TestScript, neg bool, args []string) { checkSent(ts, fake, neg, args) },
 			"account": func(ts *testscript.TestScript, neg bool, args []string) { changeAccount(ts, fake, neg, args) },
 		}}
 	})
@@ -41,6 +43,16 @@ func changeQueue(ts *testscript.TestScript, fake *batchtest.Server, neg bool, ar
 		}
 	default:
 		ts.Fatalf("queue: %q is not known", args)
+	}
+}
+
+// checkSent looks at the last request of an operation:
+//
+//	sent OPERATION TEXT   fails unless it has that text
+func checkSent(ts *testscript.TestScript, fake *batchtest.Server, neg bool, args []string) {
+	need(ts, neg, args, 2, "sent OPERATION TEXT")
+	if sent := fake.Sent(args[0]); !strings.Contains(sent, args[1]) {
+		ts.Fatalf("%s has no %s: %s", args[0], args[1], sent)
 	}
 }
 

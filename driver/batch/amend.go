@@ -1,17 +1,13 @@
 package batch
 
 import (
-	"encoding/json"
-	"reflect"
-	"regexp"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/batch"
 	"github.com/aws/aws-sdk-go-v2/service/batch/types"
 
+	"github.com/drover-run/drover/driver/batch/amend"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -24,75 +20,9 @@ const (
 // amendment is the JSON of an option; "": nothing.
 type amendment string
 
-var unknownField = regexp.MustCompile(`unknown field "(.*)"`)
-
-// merge adds the fields to a request: objects and maps are merged, and all else is replaced.
-func (a amendment) merge(option string, into any) error {
-	if a == "" {
-		return nil
-	}
-	d := json.NewDecoder(strings.NewReader(string(a)))
-	d.DisallowUnknownFields()
-	said := reflect.New(reflect.TypeOf(into).Elem()) // a decoder would write into what the request shares with others
-	err := d.Decode(said.Interface())
-	if err == nil {
-		mergeValue(reflect.ValueOf(into).Elem(), said.Elem())
-		return nil
-	}
-	hint := "Give it as AWS's own tool takes it: `--target-arg " + option + "=@FILE`."
-	if m := unknownField.FindStringSubmatch(err.Error()); m != nil {
-		if near := fault.Nearest(m[1], fieldsOf(reflect.TypeOf(into), map[reflect.Type]bool{})); near != "" {
-			hint = "Do you mean " + near + "?"
-		}
-	}
-	return fault.New(fault.Invalid, hint, "read --target-arg %s: %v", option, err)
-}
-
-// mergeValue puts what is set in one value into another one of its type.
-func mergeValue(into, said reflect.Value) {
-	switch {
-	case said.IsZero():
-	case said.Kind() == reflect.Struct:
-		for i := range said.NumField() {
-			if said.Type().Field(i).IsExported() {
-				mergeValue(into.Field(i), said.Field(i))
-			}
-		}
-	case said.Kind() == reflect.Pointer && !into.IsNil() && said.Elem().Kind() == reflect.Struct:
-		mergeValue(into.Elem(), said.Elem())
-	case said.Kind() == reflect.Map && !into.IsNil():
-		for _, name := range said.MapKeys() {
-			into.SetMapIndex(name, said.MapIndex(name))
-		}
-	default:
-		into.Set(said)
-	}
-}
-
-// fieldsOf are the names of all fields of a request, as AWS Batch spells them.
-func fieldsOf(t reflect.Type, seen map[reflect.Type]bool) (all []string) {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct || seen[t] {
-		return nil
-	}
-	seen[t] = true
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if !f.IsExported() {
-			continue
-		}
-		first, rest := f.Name[:1], f.Name[1:]
-		all = append(all, string(unicode.ToLower(rune(first[0])))+rest)
-		all = append(all, fieldsOf(f.Type, seen)...)
-	}
-	return all
-}
-
 // amendDefinition merges the user's fields into a definition. Its name, its type and its command are drover's.
 func (a amendment) amendDefinition(in *batch.RegisterJobDefinitionInput) error {
-	if err := a.merge(amendsDefinition, in); err != nil {
+	if err := amend.Merge(amendsDefinition, string(a), in); err != nil {
 		return err
 	}
 	if in.Type != types.JobDefinitionTypeContainer || in.ContainerProperties == nil || in.EcsProperties != nil || in.EksProperties != nil || in.NodeProperties != nil {
@@ -139,6 +69,8 @@ func (s shape) amended() (shape, error) {
 	if err != nil {
 		return s, err
 	}
+	s.image = aws.ToString(in.ContainerProperties.Image)
+	s.options.jobRole = aws.ToString(in.ContainerProperties.JobRoleArn)
 	for _, need := range in.ContainerProperties.ResourceRequirements {
 		n, err := strconv.ParseFloat(aws.ToString(need.Value), 64)
 		if err != nil {
@@ -162,7 +94,7 @@ func (a amendment) amendJob(in *batch.SubmitJobInput) error {
 	name, queue, array := in.JobName, in.JobQueue, in.ArrayProperties
 	command, variables := in.ContainerOverrides.Command, in.ContainerOverrides.Environment
 	in.ContainerOverrides.Environment = nil
-	if err := a.merge(amendsJob, in); err != nil {
+	if err := amend.Merge(amendsJob, string(a), in); err != nil {
 		return err
 	}
 	in.JobName, in.JobQueue, in.JobDefinition, in.ArrayProperties = name, queue, nil, array

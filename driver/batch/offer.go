@@ -84,8 +84,8 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	o.Cores = q.mostCores()
 	o.Spot = n.Spot != job.SpotNever && q.isSpot()
 	opts = q.complete(opts)
-	o.Identity = "the role " + opts.jobRole
 	s, err := shapeOf(n, opts, q)
+	o.Identity = "the role " + s.options.jobRole
 	if err == nil {
 		err = q.check(n, s)
 	}
@@ -431,13 +431,20 @@ func cores(n float64) string {
 
 // notes are what a user may not expect of the offer.
 func (s shape) notes(n driver.Needs) (all []string) {
-	if n.CPUs == 0 && n.Memory == 0 {
+	if s.options.definition != "" {
+		all = append(all, fmt.Sprintf("each agent has %s and %d MB of memory, in the image %s, as %s says", cores(s.cpus), s.memory>>20, s.image, amendsDefinition))
+	} else if n.CPUs == 0 && n.Memory == 0 {
 		all = append(all, fmt.Sprintf("each agent has %s and %d MB of memory: --cpus and --memory ask for more", cores(s.cpus), (s.memory-agentMemory)>>20))
 	}
+	var unread []string
 	for _, arg := range n.Args {
 		if account.IsOption(arg) {
-			all = append(all, "drover target up alone reads "+arg)
+			name, _, _ := strings.Cut(arg, "=")
+			unread = append(unread, name)
 		}
+	}
+	if len(unread) > 0 {
+		all = append(all, "drover target up alone reads "+strings.Join(unread, ", "))
 	}
 	if n.Place.Nodes > 1 {
 		all = append(all, "nodes begin one by one, as there are machines")

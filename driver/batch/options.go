@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/batch/account"
+	"github.com/drover-run/drover/driver/batch/amend"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -57,12 +58,12 @@ func parseOptions(args []string) (o options, err error) {
 			o.logGroup = value
 		case amendsDefinition:
 			o.definition = amendment(value)
-			if err := o.definition.merge(name, &batch.RegisterJobDefinitionInput{}); err != nil {
+			if err := amend.Merge(name, value, &batch.RegisterJobDefinitionInput{}); err != nil {
 				return o, err
 			}
 		case amendsJob:
 			o.job = amendment(value)
-			if err := o.job.merge(name, &batch.SubmitJobInput{}); err != nil {
+			if err := amend.Merge(name, value, &batch.SubmitJobInput{}); err != nil {
 				return o, err
 			}
 		case "entrypoint":

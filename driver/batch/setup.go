@@ -73,7 +73,11 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, stacks *st
 	if err != nil {
 		return nil, nil, made, err
 	}
-	all, err := account.MergeOptions(append(strings.Fields(kept), asked...), optionNames)
+	before, err := account.SplitOptions(kept)
+	if err != nil {
+		return nil, nil, made, err
+	}
+	all, err := account.MergeOptions(append(before, asked...), optionNames)
 	if err != nil {
 		return nil, nil, made, err
 	}
@@ -83,7 +87,7 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, stacks *st
 	}
 	at.region = c.region
 	made, err = account.Stack(name, s, at.queue, at.region, o)
-	made.Options = strings.Join(all, " ")
+	made.Options = account.JoinOptions(all)
 	return c, stacks, made, err
 }
 

@@ -1,12 +1,17 @@
 package account
 
 import (
+	"bytes"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/aws/aws-sdk-go-v2/service/batch"
+
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/batch/amend"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -20,12 +25,21 @@ type Options struct {
 	groups    []string // security groups, with subnets
 	reads     []string // addresses of S3 that agents may read beside the store
 	writes    []string // and write
+
+	// The user's own compute environment and job queue, as JSON that AWS's own tool reads; "": drover's.
+	environment, queue string
 }
+
+// The options that give a set-up the user's own compute environment and job queue.
+const (
+	givesEnvironment = "create-compute-environment"
+	givesQueue       = "create-job-queue"
+)
 
 // setupNames are the options of target up, with a value that shows the form.
 var setupNames = map[string]string{
 	"max-vcpus": "512", "machines": "g5.xlarge,g6.xlarge", "disk": "200", "zones": "2", "subnets": "subnet-0a1b,subnet-2c3d", "security-groups": "sg-0a1b",
-	"reads": "s3://data/images,s3://models", "writes": "s3://results/digits",
+	"reads": "s3://data/images,s3://models", "writes": "s3://results/digits", givesEnvironment: "@environment.json", givesQueue: "@queue.json",
 }
 
 // addresses is the form of a list of addresses of S3.
@@ -47,6 +61,26 @@ func IsOption(arg string) bool {
 	return setupNames[name] != ""
 }
 
+// JoinOptions is how a stack keeps options, and SplitOptions reads it.
+func JoinOptions(all []string) string {
+	text, _ := json.Marshal(all) // they are texts
+	return string(text)
+}
+
+// SplitOptions gives the options that JoinOptions has joined; "": none.
+func SplitOptions(kept string) (all []string, err error) {
+	if kept == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(kept), &all); err != nil {
+		return nil, fault.Wrap(err, fault.Invalid, "Take it away, and set it up anew.", "set up AWS Batch: read the options of the stack: %q", kept)
+	}
+	return all, nil
+}
+
+// mostKept is how much CloudFormation keeps of a stack's parameter, in bytes.
+const mostKept = 4096
+
 // MergeOptions gives the options of target up among args, where each name has its last value. Options of jobs
 // are left out.
 func MergeOptions(args []string, ofJobs map[string]string) (all []string, err error) {
@@ -59,7 +93,11 @@ func MergeOptions(args []string, ofJobs map[string]string) (all []string, err er
 		if setupNames[name] == "" {
 			return nil, driver.UnknownOption("AWS Batch", arg, setupNames, "docs/how-to/batch.md")
 		}
-		if !setupForms[name].MatchString(value) {
+		if name == givesEnvironment || name == givesQueue {
+			if value, err = checkFile(name, value); err != nil {
+				return nil, err
+			}
+		} else if !setupForms[name].MatchString(value) {
 			return nil, fault.New(fault.Invalid, "Write it as `--target-arg "+name+"="+setupNames[name]+"`.", "read --target-arg %q: its value is not of this form", arg)
 		}
 		values[name] = value
@@ -68,7 +106,28 @@ func MergeOptions(args []string, ofJobs map[string]string) (all []string, err er
 		all = append(all, name+"="+value)
 	}
 	slices.Sort(all)
+	if n := len(JoinOptions(all)); n > mostKept {
+		return nil, fault.New(fault.Invalid, "Leave out of the files what they need not say.", "set up AWS Batch: the options have %d bytes, and CloudFormation keeps %d with a stack", n, mostKept)
+	}
 	return all, nil
+}
+
+// checkFile gives the text of a user's request without blanks, and refuses what is none.
+func checkFile(option, text string) (string, error) {
+	var err error
+	if option == givesEnvironment {
+		err = amend.Merge(option, text, &batch.CreateComputeEnvironmentInput{})
+	} else {
+		err = amend.Merge(option, text, &batch.CreateJobQueueInput{})
+	}
+	if err != nil {
+		return "", err
+	}
+	var short bytes.Buffer
+	if err := json.Compact(&short, []byte(text)); err != nil {
+		return "", fault.Wrap(err, fault.Invalid, "Give it as AWS's own tool takes it: `--target-arg "+option+"=@FILE`.", "read --target-arg %s", option)
+	}
+	return short.String(), nil
 }
 
 // ParseOptions reads what MergeOptions gives.
@@ -95,6 +154,17 @@ func ParseOptions(args []string) (o Options, err error) {
 			o.reads = list
 		case "writes":
 			o.writes = list
+		case givesEnvironment:
+			o.environment = value
+		case givesQueue:
+			o.queue = value
+		}
+	}
+	if o.environment != "" || o.queue != "" {
+		for _, arg := range args {
+			if name, _, _ := strings.Cut(arg, "="); slices.Contains([]string{"max-vcpus", "machines", "disk"}, name) {
+				return o, fault.New(fault.Invalid, "Say it in the file of the compute environment.", "set up AWS Batch: %s is of no effect beside %s and %s", name, givesEnvironment, givesQueue)
+			}
 		}
 	}
 	if (len(o.subnets) == 0) != (len(o.groups) == 0) {

@@ -29,7 +29,6 @@ var setupQueues = []struct {
 type built struct {
 	name    string // the stack's
 	queue   string // that of the queue of spot capacity, with which the other names begin
-	logs    string
 	scope   driver.Scope
 	options Options
 	subnets []any
@@ -62,13 +61,22 @@ func (b built) queues() (all []stack.Resource) {
 		for i, id := range q.below {
 			order = append(order, map[string]any{"Order": i + 1, "ComputeEnvironment": stack.Ref(id)})
 		}
-		tags := map[string]any{stack.TagManaged: stack.ManagedBy, TagSetup: b.name, TagProject: b.scope.Project, TagStore: TagText(b.scope.Store, 256), TagPurchase: q.purchase,
-			TagRole: stack.Att("AgentsRole", "Arn"), TagLogs: b.logs}
-		if IsFargate(q.purchase) {
-			tags[TagExecution] = stack.Att("FargateRole", "Arn")
-		}
+		tags := queueTags(b.name, b.scope, q.purchase)
 		all = append(all, stack.Resource{ID: q.id, Type: "AWS::Batch::JobQueue", Kind: KindQueue, Name: b.queue + q.suffix, Idle: idle,
 			Properties: map[string]any{"JobQueueName": b.queue + q.suffix, "Priority": 1, "State": "ENABLED", "ComputeEnvironmentOrder": order, "Tags": tags}})
 	}
 	return all
+}
+
+// queueTags are those by which jobs find a set-up's queue, and what its agents get.
+func queueTags(name string, s driver.Scope, purchase string) map[string]any {
+	tags := map[string]any{stack.TagManaged: stack.ManagedBy, TagSetup: name, TagProject: s.Project, TagStore: TagText(s.Store, 256),
+		TagRole: stack.Att("AgentsRole", "Arn"), TagLogs: logsOf(name)}
+	if purchase != "" {
+		tags[TagPurchase] = purchase
+	}
+	if IsFargate(purchase) {
+		tags[TagExecution] = stack.Att("FargateRole", "Arn")
+	}
+	return tags
 }

@@ -20,6 +20,13 @@ const idle = "$0.00"
 func Stack(name string, s driver.Scope, queue, region string, o Options) (stack.Stack, error) {
 	st := stack.Stack{Name: name, Description: "drover: what jobs of project " + s.Project + " stand on in AWS Batch", Tags: map[string]string{TagProject: s.Project, TagStore: TagText(s.Store, 256)}}
 	subnets, groups := texts(o.subnets), texts(o.groups)
+	if o.environment != "" || o.queue != "" {
+		own, err := readOwn(o, queue)
+		if err != nil {
+			return st, err
+		}
+		return own.stack(st, s, region, o)
+	}
 	if len(o.subnets) == 0 {
 		st.Resources, subnets, groups = network(name, cmp.Or(o.zones, zonesOf(region)))
 	}
@@ -27,16 +34,10 @@ func Stack(name string, s driver.Scope, queue, region string, o Options) (stack.
 	if err != nil {
 		return st, err
 	}
-	logs := "/drover/" + name
-	st.Resources = append(st.Resources,
-		stack.Resource{ID: "Logs", Type: "AWS::Logs::LogGroup", Kind: "log group", Name: logs, Idle: idle, Properties: map[string]any{"LogGroupName": logs, "RetentionInDays": 14}},
-		agents,
-		roleOf("MachinesRole", "role of machines", "ec2.amazonaws.com", "AmazonEC2ContainerServiceforEC2Role"),
-		stack.Resource{ID: "MachinesProfile", Type: "AWS::IAM::InstanceProfile", Kind: "instance profile", Properties: map[string]any{"Roles": []any{stack.Ref("MachinesRole")}}},
-		machines(name, s.Project, o),
-		roleOf("FargateRole", "role of Fargate", "ecs-tasks.amazonaws.com", "AmazonECSTaskExecutionRolePolicy"),
-	)
-	b := built{name: name, queue: cmp.Or(queue, name), logs: logs, scope: s, options: o, subnets: subnets, groups: groups}
+	st.Resources = append(st.Resources, logGroup(name), agents)
+	st.Resources = append(st.Resources, machinesRole()...)
+	st.Resources = append(st.Resources, machines(name, s.Project, o), fargateRole())
+	b := built{name: name, queue: cmp.Or(queue, name), scope: s, options: o, subnets: subnets, groups: groups}
 	st.Resources = append(st.Resources, b.environments()...)
 	st.Resources = append(st.Resources, b.queues()...)
 	return st, nil
@@ -95,6 +96,23 @@ func partitioned(rest string) map[string]any {
 func roleOf(id, kind, service, policy string) stack.Resource {
 	return stack.Resource{ID: id, Type: "AWS::IAM::Role", Kind: kind, Properties: map[string]any{"AssumeRolePolicyDocument": trust(service),
 		"ManagedPolicyArns": []any{stack.Sub("arn:${AWS::Partition}:iam::aws:policy/service-role/" + policy)}}}
+}
+
+// logGroup is where containers print to, and logsOf its name.
+func logGroup(name string) stack.Resource {
+	return stack.Resource{ID: "Logs", Type: "AWS::Logs::LogGroup", Kind: "log group", Name: logsOf(name), Idle: idle, Properties: map[string]any{"LogGroupName": logsOf(name), "RetentionInDays": 14}}
+}
+
+func logsOf(name string) string { return "/drover/" + name }
+
+// machinesRole is the role of machines, as machines take it.
+func machinesRole() []stack.Resource {
+	return []stack.Resource{roleOf("MachinesRole", "role of machines", "ec2.amazonaws.com", "AmazonEC2ContainerServiceforEC2Role"),
+		{ID: "MachinesProfile", Type: "AWS::IAM::InstanceProfile", Kind: "instance profile", Properties: map[string]any{"Roles": []any{stack.Ref("MachinesRole")}}}}
+}
+
+func fargateRole() stack.Resource {
+	return roleOf("FargateRole", "role of Fargate", "ecs-tasks.amazonaws.com", "AmazonECSTaskExecutionRolePolicy")
 }
 
 // userData has ECS tell containers that their machine goes: its agent does so only where it is told to.
