@@ -100,6 +100,7 @@ func TestRealAgentsOfBatchGoOnByThemselves(t *testing.T) {
 
 // The containers of jobs are real ones, in which agents fetch drover's program by their role; AWS Batch
 // itself is a fake. One host is taken away, and one container killed: no item is lost, and none fails.
+// Nodes of a run reach each other.
 func TestRealAgentsOfBatchRunInContainers(t *testing.T) {
 	fake, h, docker := batchInContainers(t)
 	c := exec.Command(filepath.Join(built.dir, "drover"), "map", "--image", dockerd.Debian, "--cpus", "0.5", "--workers", "3", "--slots", "1", "--secret", "TOKEN=env:CANARY",
@@ -146,6 +147,10 @@ func TestRealAgentsOfBatchRunInContainers(t *testing.T) {
 	out, _ := h.drover(t, 0, "logs", "last", "--item", "7")
 	if out != "item 7, token of 11 letters\n" {
 		t.Errorf("item 7 printed %q", out)
+	}
+	put(t, filepath.Join(h.work, "meet.py"), []byte(meetProgram))
+	if out, said := h.drover(t, 0, "run", "--image", dockerd.Debian, "--nodes", "2", "meet.py"); !strings.Contains(out, "heard from algo-2\n") {
+		t.Errorf("nodes did not meet:\n%s%s", out, said)
 	}
 	h.drover(t, 0, "down", "batch", "--yes")
 	if left := running(); len(left) > 0 || fake.Secrets() > 0 {

@@ -172,10 +172,8 @@ func TestRealDockerAWorkerHasWhatItsItemsNeed(t *testing.T) {
 	}
 }
 
-func TestRealDockerNodesReachEachOther(t *testing.T) {
-	onlyReal(t)
-	h := withDocker(t)
-	put(t, filepath.Join(h.work, "meet.py"), []byte(`
+// meetProgram is a program of two nodes, of which one hears of the other by the network.
+const meetProgram = `
 import json, os, socket, time
 hosts = json.load(open("/opt/ml/input/config/resourceconfig.json"))
 rank = hosts["hosts"].index(hosts["current_host"])
@@ -194,7 +192,12 @@ else:
             break
         except OSError:
             time.sleep(0.1)
-`))
+`
+
+func TestRealDockerNodesReachEachOther(t *testing.T) {
+	onlyReal(t)
+	h := withDocker(t)
+	put(t, filepath.Join(h.work, "meet.py"), []byte(meetProgram))
 	out, _ := h.drover(t, 0, "run", "--on", "docker", "--image", dockerd.Debian, "--nodes", "2", "meet.py")
 	if !strings.Contains(out, "heard from algo-2\n") {
 		t.Errorf("they did not meet:\n%s", out)
