@@ -6,6 +6,8 @@ import (
 	"context"
 	"strings"
 
+	"github.com/drover-run/drover/cloud/amazon/registry"
+	"github.com/drover-run/drover/internal/image/build"
 	"github.com/drover-run/drover/store/gcs"
 	"github.com/drover-run/drover/store/s3"
 )
@@ -23,6 +25,9 @@ func openService(ctx context.Context, url string, o serviceOptions) (service, er
 	}
 	return s3.Open(ctx, url, s3.Options{Endpoint: o.endpoint, PassFile: o.passFile, Patience: o.patience, Foreign: o.foreign, Unsigned: o.unsigned})
 }
+
+// clouds open the registries of images that accounts of vendors have.
+func clouds() []build.Cloud { return []build.Cloud{&registry.Registries{}} }
 
 // isAccount says whether p can be the name of a Google account.
 func isAccount(p string) bool { return gcs.IsAccount(p) }

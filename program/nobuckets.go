@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/image/build"
 	"github.com/drover-run/drover/store"
 )
 
@@ -21,3 +22,6 @@ func openService(_ context.Context, url string, _ serviceOptions) (service, erro
 // isAccount says whether p can be the name of a Google account. No bucket is opened
 // as one here, and openService says so.
 func isAccount(string) bool { return true }
+
+// clouds are none.
+func clouds() []build.Cloud { return nil }

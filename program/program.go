@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/internal/agent"
 	"github.com/drover-run/drover/internal/agent/launcher"
 	"github.com/drover-run/drover/internal/cli"
+	"github.com/drover-run/drover/internal/image/build"
 	"github.com/drover-run/drover/internal/proc"
 	"github.com/drover-run/drover/internal/proc/private"
 	"github.com/drover-run/drover/internal/record"
@@ -68,7 +69,7 @@ func typed(args []string) []string {
 func (p *program) cliHost() cli.Host {
 	work := workFolder(p.dirs)
 	return cli.Host{Version: p.version, Dirs: p.dirs, OpenBucket: openBucket, OpenPlace: openPlace, Owner: owner, Rights: rights, Found: found,
-		OpenTargets: p.openedTargets, Queues: queues{p.reservations}, Sockets: sockets(work),
+		OpenTargets: p.openedTargets, Queues: queues{p.reservations}, Registries: build.Registries{Clouds: clouds()}, Sockets: sockets(work),
 		Folders: func() []drover.WorkFolder { return leftFolders(work) }, RemoveFolder: agent.RemoveLeft}
 }
 

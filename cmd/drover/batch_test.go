@@ -1,12 +1,14 @@
 package main_test
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/drover-run/drover/cloud/amazon/registry/registrytest"
 	"github.com/drover-run/drover/driver/batch/batchtest"
 )
 
@@ -17,9 +19,19 @@ func TestScriptsOnAFakeOfBatch(t *testing.T) {
 		fake := batchtest.New(t)
 		fake.Hold()
 		fake.Stacks.Hurry()
-		return fakeTarget{fake.Environ(), map[string]func(*testscript.TestScript, bool, []string){
-			"queue":   func(ts *testscript.TestScript, neg bool, args []string) { changeQueue(ts, fake, neg, args) },
-			"sent":    func(ts *testscript.TestScript, neg bool, args []string) { checkSent(ts, fake, neg, args) },
+		images := registrytest.New(t)
+		environ := fake.Environ()
+		maps.Copy(environ, images.Environ())
+		environ["ECR"] = registrytest.Host
+		return fakeTarget{environ, map[string]func(*testscript.TestScript, bool, []string){
+			"queue": func(ts *testscript.TestScript, neg bool, args []string) { changeQueue(ts, fake, neg, args) },
+			"sent":  func(ts *testscript.TestScript, neg bool, args []string) { checkSent(ts, fake, neg, args) },
+			"repositories": func(ts *testscript.TestScript, neg bool, args []string) {
+				need(ts, neg, args, 1, "repositories N")
+				if all := images.Repositories(); strconv.Itoa(len(all)) != args[0] {
+					ts.Fatalf("there are %s", all)
+				}
+			},
 			"account": func(ts *testscript.TestScript, neg bool, args []string) { changeAccount(ts, fake, neg, args) },
 		}}
 	})

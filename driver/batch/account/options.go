@@ -45,14 +45,14 @@ var setupNames = map[string]string{
 // addresses is the form of a list of addresses of S3.
 const addresses = `^s3://[a-z0-9][a-z0-9.-]{2,62}(/[!-+.-~-]*)?(,s3://[a-z0-9][a-z0-9.-]{2,62}(/[!-+.-~-]*)?)*$`
 
-// setupForms are the forms of their values.
-var setupForms = map[string]*regexp.Regexp{
-	"max-vcpus": regexp.MustCompile(`^[1-9][0-9]{0,5}$`), "disk": regexp.MustCompile(`^[1-9][0-9]{1,4}$`), "zones": regexp.MustCompile(`^[1-9]$`),
-	"machines":        regexp.MustCompile(`^[a-z0-9][a-z0-9_.-]*(,[a-z0-9][a-z0-9_.-]*)*$`),
-	"subnets":         regexp.MustCompile(`^subnet-[0-9a-z]+(,subnet-[0-9a-z]+)*$`),
-	"security-groups": regexp.MustCompile(`^sg-[0-9a-z]+(,sg-[0-9a-z]+)*$`),
-	"reads":           regexp.MustCompile(addresses),
-	"writes":          regexp.MustCompile(addresses),
+// setupForms are the forms of their values, which are compiled when one is read: every start of the program would wait.
+var setupForms = map[string]string{
+	"max-vcpus": `^[1-9][0-9]{0,5}$`, "disk": `^[1-9][0-9]{1,4}$`, "zones": `^[1-9]$`,
+	"machines":        `^[a-z0-9][a-z0-9_.-]*(,[a-z0-9][a-z0-9_.-]*)*$`,
+	"subnets":         `^subnet-[0-9a-z]+(,subnet-[0-9a-z]+)*$`,
+	"security-groups": `^sg-[0-9a-z]+(,sg-[0-9a-z]+)*$`,
+	"reads":           addresses,
+	"writes":          addresses,
 }
 
 // IsOption says whether an argument of --target-arg is for target up alone.
@@ -97,7 +97,7 @@ func MergeOptions(args []string, ofJobs map[string]string) (all []string, err er
 			if value, err = checkFile(name, value); err != nil {
 				return nil, err
 			}
-		} else if !setupForms[name].MatchString(value) {
+		} else if !regexp.MustCompile(setupForms[name]).MatchString(value) {
 			return nil, fault.New(fault.Invalid, "Write it as `--target-arg "+name+"="+setupNames[name]+"`.", "read --target-arg %q: its value is not of this form", arg)
 		}
 		values[name] = value

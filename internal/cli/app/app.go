@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/internal/cli/progress"
 	"github.com/drover-run/drover/internal/cli/relay"
 	"github.com/drover-run/drover/internal/cli/terminal"
+	"github.com/drover-run/drover/internal/image/build"
 	"github.com/drover-run/drover/internal/proc/stdin"
 	"github.com/drover-run/drover/internal/record/screen"
 	"github.com/drover-run/drover/job"
@@ -54,8 +55,10 @@ type Host struct {
 	Folders      func() []drover.WorkFolder
 	RemoveFolder func(dir string) error
 	Queues       Queues
-	Version      string
-	Dirs         config.Dirs
+	// Registries are where images are pulled from and pushed to.
+	Registries build.Registries
+	Version    string
+	Dirs       config.Dirs
 }
 
 // Agents are the identity by which agents open the store; the zero value is a narrow

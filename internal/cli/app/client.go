@@ -183,7 +183,7 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 			b, _, err := a.OpenBucketOf(ctx, url)
 			return b, err
 		},
-		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.Value, Registry: registry.Value, Pin: a.pinImage, Build: a.buildJobImage, LookUp: build.LookUp, Entrypoint: build.Entrypoint}})
+		Images: drover.Images{Region: image.Region(os.Getenv, region), Mirror: mirror.Value, Registry: registry.Value, Pin: a.pinImage, Build: a.buildJobImage, LookUp: a.Registries.LookUp, Entrypoint: a.Registries.Entrypoint}})
 	if err == nil {
 		a.watchStore(ctx, client)
 	}
@@ -300,7 +300,7 @@ func (a *App) FindTask(ctx context.Context, args []string) (c *drover.Client, pr
 
 // pinImage looks up the bases of an image that a job wants.
 func (a *App) pinImage(ctx context.Context, o drover.ImageOrder) error {
-	b := build.New(ctx, a.ProgressOutput())
+	b := build.New(ctx, a.ProgressOutput(), a.Registries)
 	defer b.Close()
 	return b.Pin(ctx, o.(*image.Plan)) // package drover makes no other orders
 }
@@ -309,7 +309,7 @@ func (a *App) pinImage(ctx context.Context, o drover.ImageOrder) error {
 func (a *App) buildJobImage(ctx context.Context, o drover.ImageOrder) (string, error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	b := build.New(ctx, a.ProgressOutput())
+	b := build.New(ctx, a.ProgressOutput(), a.Registries)
 	defer b.Close()
 	p := o.(*image.Plan)
 	built, err := b.Build(ctx, build.Order{Plan: p, Push: p.Registry})

@@ -120,7 +120,7 @@ func (a Image) buildImage(ctx context.Context, s *imageFlags) error {
 	if o.Plan, err = image.Resolve(s.container, site); err != nil {
 		return err
 	}
-	b := build.New(ctx, a.ProgressOutput())
+	b := build.New(ctx, a.ProgressOutput(), a.Registries)
 	defer b.Close()
 	if err := b.Pin(ctx, o.Plan); err != nil {
 		return err
@@ -159,7 +159,7 @@ func (a Image) listCommand() *cobra.Command {
 }
 
 func (a Image) printImages(ctx context.Context) error {
-	d, err := build.Connect(ctx)
+	d, err := build.Connect(ctx, a.Registries)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (a Image) pushCommand() *cobra.Command {
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		b := build.New(ctx, a.ProgressOutput())
+		b := build.New(ctx, a.ProgressOutput(), a.Registries)
 		defer b.Close()
 		ref, err := b.Push(ctx, args[0], registry, as)
 		if err != nil {
@@ -239,7 +239,7 @@ func (a Image) agentCommand() *cobra.Command {
 		if len(found) == 0 {
 			return missing
 		}
-		ref, err := build.PushAgent(ctx, driver.AgentImageProgram, found, args[0], a.Version)
+		ref, err := a.Registries.PushAgent(ctx, driver.AgentImageProgram, found, args[0], a.Version)
 		if err != nil {
 			return err
 		}

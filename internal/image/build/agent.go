@@ -23,9 +23,9 @@ import (
 // PushAgent pushes an image of the agent below a registry's prefix, without Docker, and gives its name
 // with its digest: it is called as the program in it, of which at is the path. programs are the files of
 // the program by system, such as linux/arm64; the image has nothing else.
-func PushAgent(ctx context.Context, at string, programs map[string]string, registry, version string) (string, error) {
+func (r Registries) PushAgent(ctx context.Context, at string, programs map[string]string, registry, version string) (string, error) {
 	to := strings.TrimSuffix(registry, "/") + at + ":" + tagOf(version)
-	r, err := parseReference(to)
+	of, err := parseReference(to)
 	if err != nil {
 		return "", err
 	}
@@ -42,10 +42,13 @@ func PushAgent(ctx context.Context, at string, programs map[string]string, regis
 	if err != nil {
 		return "", fmt.Errorf("make image of the agent: %w", err)
 	}
-	if err := remote.WriteIndex(r, index, options(ctx)...); err != nil {
+	if err := r.prepare(ctx, of.Context()); err != nil {
+		return "", err
+	}
+	if err := remote.WriteIndex(of, index, r.options(ctx)...); err != nil {
 		return "", registryFault(ctx, err, "push image", to)
 	}
-	return r.Context().Name() + "@" + digest.String(), nil
+	return of.Context().Name() + "@" + digest.String(), nil
 }
 
 // agentImage is the image for one system: the program, and no file of this machine's own time or user.

@@ -28,7 +28,7 @@ func TestAnImageOfTheAgentHasTheProgramOfEachSystem(t *testing.T) {
 	}
 	var refs []string
 	for range 2 {
-		ref, err := PushAgent(t.Context(), "/drover-agent", programs, at+"/me/", "v1.2+dirty")
+		ref, err := Registries{}.PushAgent(t.Context(), "/drover-agent", programs, at+"/me/", "v1.2+dirty")
 		if err != nil || !strings.HasPrefix(ref, at+"/me/drover-agent@sha256:") {
 			t.Fatal(ref, err)
 		}
@@ -37,7 +37,7 @@ func TestAnImageOfTheAgentHasTheProgramOfEachSystem(t *testing.T) {
 	if refs[0] != refs[1] {
 		t.Errorf("the same programs are %s and %s", refs[0], refs[1])
 	}
-	if err := LookUp(t.Context(), at+"/me/drover-agent:v1.2-dirty"); err != nil {
+	if err := (Registries{}).LookUp(t.Context(), at+"/me/drover-agent:v1.2-dirty"); err != nil {
 		t.Error(err)
 	}
 	r, err := name.ParseReference(refs[0])
@@ -60,10 +60,10 @@ func TestAnImageOfTheAgentHasTheProgramOfEachSystem(t *testing.T) {
 			t.Errorf("%s: %+v, %v", arch, c, err)
 		}
 	}
-	if _, err := PushAgent(t.Context(), "/drover-agent", programs, "NOT A REGISTRY", "v1"); fault.KindOf(err) != fault.Invalid {
+	if _, err := (Registries{}).PushAgent(t.Context(), "/drover-agent", programs, "NOT A REGISTRY", "v1"); fault.KindOf(err) != fault.Invalid {
 		t.Error(err)
 	}
-	if _, err := PushAgent(t.Context(), "/drover-agent", map[string]string{"linux/amd64": dir + "/none"}, at, "v1"); err == nil || !strings.HasPrefix(err.Error(), "make image of the agent for linux/amd64: ") {
+	if _, err := (Registries{}).PushAgent(t.Context(), "/drover-agent", map[string]string{"linux/amd64": dir + "/none"}, at, "v1"); err == nil || !strings.HasPrefix(err.Error(), "make image of the agent for linux/amd64: ") {
 		t.Error(err)
 	}
 }

@@ -53,18 +53,19 @@ type Built struct {
 // Builder makes images. Docker may be nil: then nothing answers there, and its
 // user is told why.
 type Builder struct {
-	Docker *Docker
-	Why    error
-	Words  io.Writer // what the builder says, as it says it; nil: nowhere
+	Docker     *Docker
+	Why        error
+	Words      io.Writer // what the builder says, as it says it; nil: nowhere
+	Registries Registries
 }
 
 // New connects to Docker where there is one; that none answers is no error yet.
-func New(ctx context.Context, words io.Writer) *Builder {
+func New(ctx context.Context, words io.Writer, at Registries) *Builder {
 	if words == nil {
 		words = io.Discard
 	}
-	b := &Builder{Words: words}
-	b.Docker, b.Why = Connect(ctx)
+	b := &Builder{Words: words, Registries: at}
+	b.Docker, b.Why = Connect(ctx, at)
 	return b
 }
 
@@ -106,7 +107,7 @@ func (b *Builder) baseDigest(ctx context.Context, base, platform string) (string
 	}
 	short, cancel := context.WithTimeout(ctx, patience) // the user waits for the plan
 	defer cancel()
-	return headDigest(short, base)
+	return b.Registries.headDigest(short, base)
 }
 
 // Build makes the image, unless it is there. An interrupted build leaves no
@@ -155,7 +156,7 @@ func (b *Builder) Build(ctx context.Context, o Order) (Built, error) {
 	}
 	switch {
 	case o.Push != "":
-		return out, b.Docker.pushImage(ctx, p.Reference, out.Reference, b.Words)
+		return out, b.pushByDocker(ctx, p.Reference, out.Reference)
 	case o.File != "":
 		return out, b.Docker.saveImage(ctx, p.Reference, o.File)
 	}
@@ -184,7 +185,7 @@ func (b *Builder) alreadyBuilt(ctx context.Context, o Order, reference string) (
 	case o.Force || o.File != "":
 		return false, nil
 	case o.Push != "":
-		return pushed(ctx, reference, o.Plan.Digest)
+		return b.Registries.pushed(ctx, reference, o.Plan.Digest)
 	case b.Docker != nil:
 		return b.Docker.hasImage(ctx, reference, o.Plan.Digest)
 	}
@@ -252,7 +253,7 @@ func (b *Builder) buildByAppending(ctx context.Context, o Order, reference strin
 	switch {
 	case o.Push != "":
 		fmt.Fprintf(b.Words, "Pushing %s\n", reference)
-		return pushImage(ctx, img, reference)
+		return b.Registries.pushImage(ctx, img, reference)
 	case o.File != "":
 		return writeArchive(img, reference, o.File)
 	}

@@ -106,7 +106,7 @@ func TestLayersAreAppendedAndPushedOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		img, err := pullImage(t.Context(), got.Reference, "")
+		img, err := Registries{}.pullImage(t.Context(), got.Reference, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,7 @@ func TestAnArchiveIsPushedWithoutDocker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, ref := range []string{got, named} {
-		if ok, err := pushed(t.Context(), ref, p.Digest); err != nil || !ok {
+		if ok, err := (Registries{}).pushed(t.Context(), ref, p.Digest); err != nil || !ok {
 			t.Errorf("%s is not there: %v", ref, err)
 		}
 	}

@@ -24,7 +24,10 @@ import (
 )
 
 // Docker is the daemon that DOCKER_HOST names, or the usual socket's.
-type Docker struct{ cli *client.Client }
+type Docker struct {
+	cli *client.Client
+	at  Registries
+}
 
 // patience is for a first answer: a daemon that is there gives it at once, one
 // that starts needs seconds.
@@ -32,7 +35,7 @@ const patience = 15 * time.Second
 
 // Connect asks the daemon for its version, and speaks that. A fault of kind
 // Missing says that none answers.
-func Connect(ctx context.Context) (*Docker, error) {
+func Connect(ctx context.Context, at Registries) (*Docker, error) {
 	cli, err := client.New(client.FromEnv, client.WithUserAgent("drover"))
 	if err != nil {
 		return nil, fault.Wrap(err, fault.Invalid, "Set DOCKER_HOST to unix:///var/run/docker.sock or tcp://HOST:PORT.", "read DOCKER_HOST")
@@ -50,7 +53,7 @@ func Connect(ctx context.Context) (*Docker, error) {
 		}
 		return nil, fault.Wrap(err, fault.Missing, "Start Docker, or set DOCKER_HOST.", "ask docker at %s", host)
 	}
-	return &Docker{cli}, nil
+	return &Docker{cli, at}, nil
 }
 
 // Image is one that drover built, as Docker lists it.
@@ -136,29 +139,29 @@ func (d *Docker) pulledDigest(ctx context.Context, ref string) string {
 }
 
 // auth is what Docker hands to a registry for us; "" when we have nothing.
-func auth(ref string) string {
+func (d *Docker) auth(ctx context.Context, ref string) string {
 	r, err := name.ParseReference(ref)
 	if err != nil {
 		return ""
 	}
-	a, err := authn.DefaultKeychain.Resolve(r.Context())
-	if err != nil || a == authn.Anonymous {
+	c, ok := d.at.login(ctx, r.Context())
+	if !ok {
 		return ""
 	}
-	c, err := a.Authorization()
-	if err != nil {
-		return ""
-	}
-	b, err := json.Marshal(map[string]string{"username": c.Username, "password": c.Password, "identitytoken": c.IdentityToken,
-		"registrytoken": c.RegistryToken, "serveraddress": r.Context().RegistryStr()})
+	b, err := json.Marshal(loginFields(c, r.Context().RegistryStr()))
 	if err != nil {
 		return ""
 	}
 	return base64.URLEncoding.EncodeToString(b)
 }
 
+// loginFields are a login as Docker reads it.
+func loginFields(c *authn.AuthConfig, registry string) map[string]string {
+	return map[string]string{"username": c.Username, "password": c.Password, "identitytoken": c.IdentityToken, "registrytoken": c.RegistryToken, "serveraddress": registry}
+}
+
 func (d *Docker) pullImage(ctx context.Context, ref, platform string, to io.Writer) error {
-	o := client.ImagePullOptions{RegistryAuth: auth(ref)}
+	o := client.ImagePullOptions{RegistryAuth: d.auth(ctx, ref)}
 	if err := setPlatform(&o.Platforms, platform); err != nil {
 		return err
 	}
@@ -177,7 +180,7 @@ func (d *Docker) pushImage(ctx context.Context, from, to string, words io.Writer
 			return daemonFault(ctx, err, "name image "+to)
 		}
 	}
-	got, err := d.cli.ImagePush(ctx, to, client.ImagePushOptions{RegistryAuth: orEmpty(auth(to))})
+	got, err := d.cli.ImagePush(ctx, to, client.ImagePushOptions{RegistryAuth: orEmpty(d.auth(ctx, to))})
 	if err != nil {
 		return daemonFault(ctx, err, "push image "+to)
 	}

@@ -219,7 +219,7 @@ func TestRealImagesArePushedByDocker(t *testing.T) {
 		t.Fatal(err)
 	}
 	tidy(t, d, up)
-	there, err := headDigest(t.Context(), up)
+	there, err := Registries{}.headDigest(t.Context(), up)
 	if err != nil || d.contentDigest(t.Context(), up) != there {
 		t.Errorf("docker calls it %s, the registry %s, %v", d.contentDigest(t.Context(), up), there, err)
 	}
@@ -232,7 +232,7 @@ func TestRealImagesArePushedByDocker(t *testing.T) {
 		}
 		if to, err := b.Push(t.Context(), out, reg, ""); err != nil {
 			t.Error(err)
-		} else if ok, err := pushed(t.Context(), to, q.Digest); !ok || err != nil {
+		} else if ok, err := (Registries{}).pushed(t.Context(), to, q.Digest); !ok || err != nil {
 			t.Errorf("%s was pushed, and is not there: %v", to, err)
 		}
 	}
@@ -246,12 +246,12 @@ func TestRealImagesArePushedByDocker(t *testing.T) {
 
 func TestADaemonThatDoesNotAnswerIsSaid(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+filepath.Join(t.TempDir(), "none.sock"))
-	d, err := Connect(t.Context())
+	d, err := Connect(t.Context(), Registries{})
 	if d != nil || fault.KindOf(err) != fault.Missing || strings.Contains(err.Error(), "failed to") {
 		t.Errorf("it is answered with %v", err)
 	}
 	t.Setenv("DOCKER_HOST", "nonsense")
-	if _, err := Connect(t.Context()); fault.KindOf(err) != fault.Invalid {
+	if _, err := Connect(t.Context(), Registries{}); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a host that is none is answered with %v", err)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/moby/moby/client"
@@ -33,7 +32,7 @@ func (d *Docker) buildImage(ctx context.Context, p *image.Plan, to io.Writer) er
 	if err := setPlatform(&o.Platforms, p.Platform); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(auths(p.Bases()), &o.AuthConfigs); err != nil {
+	if err := json.Unmarshal(d.auths(ctx, p.Bases()), &o.AuthConfigs); err != nil {
 		return fault.Wrap(err, fault.Bug, "", "build image")
 	}
 	doing := "build image: " + p.Recipe.From
@@ -85,27 +84,22 @@ func hidden(p *image.Plan) (name string, extra map[string][]byte, err error) {
 }
 
 // auths are the logins for the registries of the bases, as JSON.
-func auths(bases []string) []byte {
+func (d *Docker) auths(ctx context.Context, bases []string) []byte {
 	list := map[string]map[string]string{}
 	for _, base := range bases {
 		r, err := name.ParseReference(base)
 		if err != nil {
 			continue
 		}
-		a, err := authn.DefaultKeychain.Resolve(r.Context())
-		if err != nil || a == authn.Anonymous {
-			continue
-		}
-		c, err := a.Authorization()
-		if err != nil {
+		c, ok := d.at.login(ctx, r.Context())
+		if !ok {
 			continue
 		}
 		host := r.Context().RegistryStr()
 		if host == name.DefaultRegistry {
 			host = "https://index.docker.io/v1/" // the builder looks for this spelling
 		}
-		list[host] = map[string]string{"username": c.Username, "password": c.Password, "identitytoken": c.IdentityToken,
-			"registrytoken": c.RegistryToken, "serveraddress": host}
+		list[host] = loginFields(c, host)
 	}
 	b, err := json.Marshal(list)
 	if err != nil {

@@ -46,7 +46,7 @@ func dockerThat(t *testing.T, status int, body string) *Docker {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cli.Close() })
-	return &Docker{cli}
+	return &Docker{cli, Registries{}}
 }
 
 func TestALineThatCannotBeAppendedSaysWhy(t *testing.T) {
@@ -147,7 +147,7 @@ func TestWhatARegistryRefusesHasANextStep(t *testing.T) {
 		})
 	})
 	pull := func(ref string) error {
-		_, err := pullImage(t.Context(), ref, "")
+		_, err := Registries{}.pullImage(t.Context(), ref, "")
 		return err
 	}
 	refusedWith(t, pull(reg+"/x:1"), fault.Denied, "pull image "+reg+"/x:1: the registry refused: forbidden", "Log in: docker login "+reg+".")
@@ -181,6 +181,6 @@ func TestWhatDockerRefusesHasANextStep(t *testing.T) {
 	refusedWith(t, d.loadImage(t.Context(), testBase(t), "No Name"), fault.Bug, "load image: ", "")
 
 	t.Setenv("DOCKER_HOST", "nonsense")
-	_, err = Connect(t.Context())
+	_, err = Connect(t.Context(), Registries{})
 	refusedWith(t, err, fault.Invalid, "read DOCKER_HOST: ", "Set DOCKER_HOST to unix:///var/run/docker.sock or tcp://HOST:PORT.")
 }

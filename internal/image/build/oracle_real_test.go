@@ -31,7 +31,7 @@ func dockerd(t *testing.T) *Docker {
 	if os.Getenv("DROVER_TEST_REAL") == "" {
 		t.Skip("set DROVER_TEST_REAL=1, and DOCKER_HOST")
 	}
-	d, err := Connect(t.Context())
+	d, err := Connect(t.Context(), Registries{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,19 @@ func (b *Builder) Push(ctx context.Context, what, registry, as string) (string, 
 	if err != nil {
 		return "", err
 	}
-	return to, b.Docker.pushImage(ctx, what, to, b.Words)
+	return to, b.pushByDocker(ctx, what, to)
+}
+
+// pushByDocker has Docker push an image that it has, under a name in a registry.
+func (b *Builder) pushByDocker(ctx context.Context, what, to string) error {
+	of, err := parseReference(to)
+	if err == nil {
+		err = b.Registries.prepare(ctx, of.Context())
+	}
+	if err != nil {
+		return err
+	}
+	return b.Docker.pushImage(ctx, what, to, b.Words)
 }
 
 // pushArchive needs no Docker.
@@ -58,7 +70,7 @@ func (b *Builder) pushArchive(ctx context.Context, file, registry, as string) (s
 		return "", err
 	}
 	fmt.Fprintf(b.Words, "Pushing %s\n", to)
-	return to, pushImage(ctx, img, to)
+	return to, b.Registries.pushImage(ctx, img, to)
 }
 
 // called is an image's name in a registry.

@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -92,7 +91,7 @@ func (b *Builder) fetchBase(ctx context.Context, p *image.Plan, temp string) (v1
 	}
 	if b.Docker != nil { // what Docker has is what its own builder would begin from
 		if at := b.Docker.pulledDigest(ctx, base); at != "" {
-			if img, err := pullImage(ctx, at, p.Platform); err == nil {
+			if img, err := b.Registries.pullImage(ctx, at, p.Platform); err == nil {
 				return img, nil
 			}
 		}
@@ -104,7 +103,7 @@ func (b *Builder) fetchBase(ctx context.Context, p *image.Plan, temp string) (v1
 			return openLocal("tar:"+file, p.Platform)
 		}
 	}
-	return pullImage(ctx, base, p.Platform)
+	return b.Registries.pullImage(ctx, base, p.Platform)
 }
 
 // scratch is the image without anything.
@@ -121,30 +120,24 @@ func parseReference(ref string) (name.Reference, error) {
 	return r, nil
 }
 
-// options are those of every call. The keychain reads ~/.docker/config.json and
-// runs the credential helpers that are named there, as docker does.
-func options(ctx context.Context) []remote.Option {
-	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("drover")}
-}
-
-func pullImage(ctx context.Context, ref, platform string) (v1.Image, error) {
-	r, err := parseReference(ref)
+func (r Registries) pullImage(ctx context.Context, ref, platform string) (v1.Image, error) {
+	of, err := parseReference(ref)
 	if err != nil {
 		return nil, err
 	}
-	img, err := remote.Image(r, append(options(ctx), remote.WithPlatform(platformOf(platform)))...)
+	img, err := remote.Image(of, append(r.options(ctx), remote.WithPlatform(platformOf(platform)))...)
 	return img, registryFault(ctx, err, "pull image", ref)
 }
 
 // LookUp asks a registry for an image, with the user's login there.
-func LookUp(ctx context.Context, ref string) error {
-	_, err := headDigest(ctx, ref)
+func (r Registries) LookUp(ctx context.Context, ref string) error {
+	_, err := r.headDigest(ctx, ref)
 	return err
 }
 
 // Entrypoint asks a registry for the ENTRYPOINT of an image for Linux on x86_64.
-func Entrypoint(ctx context.Context, ref string) ([]string, error) {
-	img, err := pullImage(ctx, ref, "linux/amd64")
+func (r Registries) Entrypoint(ctx context.Context, ref string) ([]string, error) {
+	img, err := r.pullImage(ctx, ref, "linux/amd64")
 	if err != nil {
 		return nil, err
 	}
@@ -155,12 +148,12 @@ func Entrypoint(ctx context.Context, ref string) ([]string, error) {
 	return cfg.Config.Entrypoint, nil
 }
 
-func headDigest(ctx context.Context, ref string) (string, error) {
-	r, err := parseReference(ref)
+func (r Registries) headDigest(ctx context.Context, ref string) (string, error) {
+	of, err := parseReference(ref)
 	if err != nil {
 		return "", err
 	}
-	d, err := remote.Head(r, options(ctx)...)
+	d, err := remote.Head(of, r.options(ctx)...)
 	if err != nil {
 		return "", registryFault(ctx, err, "look up image", ref)
 	}
@@ -168,8 +161,8 @@ func headDigest(ctx context.Context, ref string) (string, error) {
 }
 
 // pushed says whether a registry has what was built from digest.
-func pushed(ctx context.Context, ref, digest string) (bool, error) {
-	img, err := pullImage(ctx, ref, "")
+func (r Registries) pushed(ctx context.Context, ref, digest string) (bool, error) {
+	img, err := r.pullImage(ctx, ref, "")
 	if fault.KindOf(err) == fault.Missing {
 		return false, nil
 	}
@@ -183,12 +176,15 @@ func pushed(ctx context.Context, ref, digest string) (bool, error) {
 	return cfg.Config.Labels[image.LabelDigest] == digest, nil
 }
 
-func pushImage(ctx context.Context, img v1.Image, ref string) error {
-	r, err := parseReference(ref)
+func (r Registries) pushImage(ctx context.Context, img v1.Image, ref string) error {
+	to, err := parseReference(ref)
+	if err == nil {
+		err = r.prepare(ctx, to.Context())
+	}
 	if err != nil {
 		return err
 	}
-	return registryFault(ctx, remote.Write(r, img, options(ctx)...), "push image", ref)
+	return registryFault(ctx, remote.Write(to, img, r.options(ctx)...), "push image", ref)
 }
 
 // writeArchive writes what docker load reads; under its name only when whole.
