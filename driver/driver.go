@@ -162,6 +162,10 @@ type Offer struct {
 	// where only the account tells: "the job role drover-agents of account 123456789012". "": as
 	// Properties say. It counts for a target with an Identity in its Properties.
 	Identity string
+	// Registry is the prefix below which images for jobs there are pushed, of a target that Pulls and has
+	// a registry in the caller's account: "123456789012.dkr.ecr.us-east-1.amazonaws.com/team". It is
+	// also that of an offer that does not fit. "": the caller has to name one.
+	Registry string
 	// Cores and Memory (bytes) are what the target has in all; 0: not known.
 	Cores  int
 	Memory int64

@@ -37,9 +37,6 @@ type Properties struct {
 	// Entrypoint is true when an agent's command is handed to the image's ENTRYPOINT, which the
 	// target cannot replace. The plan then looks it up.
 	Entrypoint bool
-	// Registry is where images that are built here are pushed for a target that Pulls, as
-	// "123.dkr.ecr.us-east-1.amazonaws.com". "": nowhere.
-	Registry string
 	// TimeLimit is true when the engine itself ends an agent after Needs.Time, also where no
 	// agent and no command line is left to do it. Else each agent enforces the limit on its
 	// program, and a plan for other machines says so.

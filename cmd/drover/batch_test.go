@@ -19,16 +19,15 @@ func TestScriptsOnAFakeOfBatch(t *testing.T) {
 		fake := batchtest.New(t)
 		fake.Hold()
 		fake.Stacks.Hurry()
-		images := registrytest.New(t)
 		environ := fake.Environ()
-		maps.Copy(environ, images.Environ())
+		maps.Copy(environ, fake.Images.Environ())
 		environ["ECR"] = registrytest.Host
 		return fakeTarget{environ, map[string]func(*testscript.TestScript, bool, []string){
 			"queue": func(ts *testscript.TestScript, neg bool, args []string) { changeQueue(ts, fake, neg, args) },
 			"sent":  func(ts *testscript.TestScript, neg bool, args []string) { checkSent(ts, fake, neg, args) },
 			"repositories": func(ts *testscript.TestScript, neg bool, args []string) {
 				need(ts, neg, args, 1, "repositories N")
-				if all := images.Repositories(); strconv.Itoa(len(all)) != args[0] {
+				if all := fake.Images.Repositories(); strconv.Itoa(len(all)) != args[0] {
 					ts.Fatalf("there are %s", all)
 				}
 			},

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
 	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/cloud/amazon/registry"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -26,5 +27,6 @@ func openClient(ctx context.Context, region string) (*client, error) {
 
 // newClient makes the client of an account; wait is as in amazon.Sender.
 func newClient(account *amazon.Account, region string, wait time.Duration) *client {
-	return &client{batch.NewFromConfig(account.Config), secretsmanager.NewFromConfig(account.Config), cloudwatchlogs.NewFromConfig(account.Config), region, amazon.Sender{Account: account, Wait: wait}}
+	images := &registry.Registries{Open: func(context.Context, string) (*amazon.Account, error) { return account, nil }} // in this region alone
+	return &client{batch.NewFromConfig(account.Config), secretsmanager.NewFromConfig(account.Config), cloudwatchlogs.NewFromConfig(account.Config), images, region, amazon.Sender{Account: account, Wait: wait}}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
 	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/cloud/amazon/registry"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/driver/stack"
@@ -72,6 +73,7 @@ type client struct {
 	api     *batch.Client
 	secrets *secretsmanager.Client
 	logs    *cloudwatchlogs.Client
+	images  *registry.Registries
 	region  string
 	send    amazon.Sender
 }

@@ -33,6 +33,9 @@ func rights(whose driver.Party) []statement {
 		{Sid: "Definitions", Effect: "Allow", Action: []string{"batch:RegisterJobDefinition", "batch:TagResource"}, Resource: []string{"arn:aws:batch:*:*:job-definition/drover-*"}},
 		{Sid: "Roles", Effect: "Allow", Action: []string{"iam:PassRole"}, Resource: []string{"arn:aws:iam::*:role/drover-*", "arn:aws:iam::*:role/ROLE"},
 			Condition: map[string]any{"StringEquals": map[string]string{"iam:PassedToService": "ecs-tasks.amazonaws.com"}}},
+		{Sid: "Login", Effect: "Allow", Action: []string{"ecr:GetAuthorizationToken"}, Resource: []string{"*"}}, // for images that are built here; AWS knows no resource for it
+		{Sid: "Images", Effect: "Allow", Resource: []string{"arn:aws:ecr:*:*:repository/drover-*"}, Action: []string{"ecr:DescribeRepositories", "ecr:CreateRepository", "ecr:TagResource", "ecr:PutLifecyclePolicy",
+			"ecr:BatchCheckLayerAvailability", "ecr:InitiateLayerUpload", "ecr:UploadLayerPart", "ecr:CompleteLayerUpload", "ecr:PutImage", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}},
 		{Sid: "Secrets", Effect: "Allow", Action: []string{"secretsmanager:CreateSecret", "secretsmanager:PutSecretValue", "secretsmanager:DeleteSecret", "secretsmanager:TagResource"}, Resource: []string{secretARNs}},
 	}
 }

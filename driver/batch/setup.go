@@ -91,13 +91,21 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, stacks *st
 	return c, stacks, made, err
 }
 
-// Describe gives the stack, its resources, and which of its queues' names something else has.
+// Describe gives the stack, its resources, the repositories of images that were built for its jobs, and which of its queues' names something else has.
 func (u *Setup) Describe(ctx context.Context, s driver.Scope) ([]driver.Piece, error) {
 	c, stacks, st, err := u.open(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	return describeSetup(ctx, c, stacks, st)
+	pieces, err := describeSetup(ctx, c, stacks, st)
+	if err != nil || pieces[0].State != driver.PieceThere {
+		return pieces, err
+	}
+	images, err := c.findRepositories(ctx, st)
+	for _, name := range images.names {
+		pieces = append(pieces, images.piece(name))
+	}
+	return pieces, err
 }
 
 func describeSetup(ctx context.Context, c *client, stacks *stack.Client, st stack.Stack) ([]driver.Piece, error) {
@@ -135,7 +143,7 @@ func (u *Setup) Apply(ctx context.Context, s driver.Scope, made func(driver.Piec
 	return stacks.Apply(ctx, st, made)
 }
 
-// Destroy deletes the stack and the job definitions with its role. It deletes nothing while jobs are in
+// Destroy deletes the stack, the job definitions with its role, and the repositories of images that were built for its jobs. It deletes nothing while jobs are in
 // its queues that drover did not submit.
 func (u *Setup) Destroy(ctx context.Context, s driver.Scope, gone func(driver.Piece)) error {
 	c, stacks, st, err := u.open(ctx, s)
@@ -164,6 +172,16 @@ func (u *Setup) Destroy(ctx context.Context, s driver.Scope, gone func(driver.Pi
 		if err := c.removeDefinitions(ctx, role); err != nil {
 			return err
 		}
+	}
+	images, err := c.findRepositories(ctx, st)
+	if err != nil {
+		return err
+	}
+	for _, name := range images.names {
+		if err := c.images.DeleteRepository(ctx, images.registry, name); err != nil {
+			return err
+		}
+		gone(images.piece(name))
 	}
 	return stacks.Destroy(ctx, st, gone)
 }

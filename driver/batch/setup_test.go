@@ -412,3 +412,52 @@ func TestTwoThatSetUpAtOnceMakeOneStack(t *testing.T) {
 		t.Errorf("%v, %q", err, u.account.Stacks.Names())
 	}
 }
+
+// Images that are built for jobs of a set-up lie in repositories that go with it; those of others stay.
+func TestRepositoriesOfImagesGoWithTheSetup(t *testing.T) {
+	t.Parallel()
+	u := newSetup(t)
+	if err := u.Apply(t.Context(), digits, func(driver.Piece) {}); err != nil {
+		t.Fatal(err)
+	}
+	d, name := u.account.driver(t), setupName(digits, site{})
+	needs := driver.Needs{Agents: 1, Labels: map[string]string{"project": "digits"}}
+	o, err := d.Offer(t.Context(), needs)
+	if want := "123456789012.dkr.ecr.eu-west-1.amazonaws.com/" + name; err != nil || o.Registry != want {
+		t.Fatalf("images are pushed to %q, want %q; %v", o.Registry, want, err)
+	}
+	needs.Detail = batchtest.Queue
+	if o, err := d.Offer(t.Context(), needs); err != nil || o.Registry != "" {
+		t.Errorf("a queue of no set-up has the registry %q; %v", o.Registry, err)
+	}
+	c, err := d.engine.clientOf(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, _, _ := strings.Cut(o.Registry, "/")
+	for _, repository := range []string{name + "/drover/digits-1", name + "x/drover/digits-1", "other"} {
+		if err := c.images.MakeRepository(t.Context(), host, repository); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pieces, err := u.Describe(t.Context(), digits)
+	if last := pieces[len(pieces)-1]; err != nil || last.Kind != "image repository" || last.Name != name+"/drover/digits-1" || last.State != driver.PieceThere {
+		t.Errorf("%+v, %v", last, err)
+	}
+	u.account.Images.Deny("DescribeRepositories")
+	if _, err := u.Describe(t.Context(), digits); err != nil {
+		t.Errorf("a user without rights to ECR: %v", err)
+	}
+	u.account.Images.Deny("")
+	told := 0
+	if err := u.Destroy(t.Context(), digits, func(p driver.Piece) {
+		if p.Kind == "image repository" {
+			told++
+		}
+	}); err != nil || told != 1 {
+		t.Errorf("told of %d repositories, %v", told, err)
+	}
+	if left := u.account.Images.Repositories(); !slices.Equal(left, []string{name + "x/drover/digits-1", "other"}) {
+		t.Errorf("there are left %s", left)
+	}
+}

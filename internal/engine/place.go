@@ -309,9 +309,13 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 		}
 		p.seen = dirs
 	}
+	registry, err := e.Images.FindRegistry(ctx, p.Spec.Container, p.Properties, p.driver, *n)
+	if err != nil {
+		return err
+	}
 	site := image.Site{Project: p.Spec.Project, Dir: e.Caller.Folder, GPUs: p.Spec.GPUs, Machine: p.Spec.Machine, Region: e.Images.Region, Mirror: e.Images.Mirror,
 		Spare:    p.Spec.Rules == job.SSM, // its users name a framework with any Dockerfile
-		Registry: e.Images.RegistryOf(p.Properties)}
+		Registry: registry}
 	made, err := image.Resolve(p.Spec.Container, site)
 	if err != nil {
 		return err

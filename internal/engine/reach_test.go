@@ -159,12 +159,13 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 		"built, and pushed nowhere": {container: job.Container{Dockerfile: "FROM python:3.12\n"}, why: "place job on mem: its machines see no image that is built here",
 			hint: "Name a registry of yours, once: drover config set image_registry ghcr.io/me; or push the image and name it with --image: drover image build --push REGISTRY."},
 		"built before": {container: job.Container{Image: "drover/demo-1:2"}, registry: registry, why: "place job on mem: the image drover/demo-1:2 lies in no registry",
-			hint: "Push it to a registry, then name it with --image: drover image push drover/demo-1:2 " + registry + "."},
+			hint: "Push it to a registry, then name it with --image: drover image push drover/demo-1:2 REGISTRY."},
 		"an id": {container: job.Container{Image: "sha256:12ab"}, why: "place job on mem: the image sha256:12ab lies in no registry",
 			hint: "Push it to a registry, then name it with --image: drover image push sha256:12ab REGISTRY."},
 	} {
 		o := far(d.mem)
-		o.Registry, o.Attached, o.Pulls = c.registry, c.attached, !c.attached
+		o.Attached, o.Pulls = c.attached, !c.attached
+		o.Driver = withRegistry{o.Driver, c.registry}
 		d.Drivers[mem.Name], d.Images.Registry = o, c.own
 		p, err := d.Plan(t.Context(), job.Spec{Project: "demo", Program: "train.sh", On: mem.Name, Container: c.container}, false)
 		if c.why != "" {
@@ -187,4 +188,16 @@ func TestAnImageThatLiesInNoRegistryIsRefusedInThePlan(t *testing.T) {
 	if len(built) > 0 {
 		t.Errorf("plans have built %v", built)
 	}
+}
+
+// withRegistry is a target with a registry of its own.
+type withRegistry struct {
+	driver.Driver
+	registry string
+}
+
+func (d withRegistry) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+	o, err := d.Driver.Offer(ctx, n)
+	o.Registry = d.registry
+	return o, err
 }

@@ -25,6 +25,9 @@ const keeps = `{"rules":[{"rulePriority":1,"description":"newest","selection":{"
 
 // Registries are the registries of this machine's accounts, in all regions. The zero value is ready.
 type Registries struct {
+	// Open opens the account in a region. Nil: as package amazon does.
+	Open func(ctx context.Context, region string) (*amazon.Account, error)
+
 	mu     sync.Mutex
 	apis   map[string]api   // by registry
 	logins map[string]login // by registry
@@ -68,7 +71,13 @@ func (r *Registries) open(ctx context.Context, registry string) (a api, err erro
 	if a, ok := r.apis[registry]; ok {
 		return a, nil
 	}
-	account, err := amazon.Open(ctx, amazon.Options{Region: parts[2]})
+	open := r.Open
+	if open == nil {
+		open = func(ctx context.Context, region string) (*amazon.Account, error) {
+			return amazon.Open(ctx, amazon.Options{Region: region})
+		}
+	}
+	account, err := open(ctx, parts[2])
 	if err != nil {
 		return a, err
 	}

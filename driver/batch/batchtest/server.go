@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/drover-run/drover/cloud/amazon/registry/registrytest"
 )
 
 // The account and region of the fake.
@@ -31,7 +33,8 @@ const Queue = "train"
 
 // Server is the fake.
 type Server struct {
-	Stacks *Stacks // of CloudFormation
+	Stacks *Stacks              // of CloudFormation
+	Images *registrytest.Server // of ECR
 	http   *httptest.Server
 	dir    string
 	all    sync.WaitGroup // processes
@@ -70,6 +73,7 @@ type knobs struct {
 func New(t *testing.T) *Server {
 	s := &Server{dir: t.TempDir(), container: process, role: [2]string{"ASIAROLE", "of the role"},
 		definitions: definitions{}, jobs: map[string]*job{}, arrays: map[string]*array{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrets{}}
+	s.Images = registrytest.New(t)
 	s.Stacks = &Stacks{s: s, changes: -1, fails: map[string]string{}, keeps: map[string]string{}}
 	s.queues = catalogue{Queue: {"jobQueueName": Queue, "jobQueueArn": arn("job-queue/" + Queue), "state": "ENABLED", "status": "VALID", "statusReason": "JobQueue Healthy", "priority": 1,
 		"tags":                    object{"drover-job-role": "arn:aws:iam::" + Account + ":role/train"},
@@ -91,7 +95,7 @@ func (s *Server) URL() string { return s.http.URL }
 
 // Environ are the variables with which this machine reaches the fake.
 func (s *Server) Environ() map[string]string {
-	return map[string]string{"AWS_ENDPOINT_URL_BATCH": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": s.http.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
+	return map[string]string{"AWS_ENDPOINT_URL_BATCH": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": s.http.URL, "AWS_ENDPOINT_URL_ECR": s.http.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
 }
 
 func (s *Server) close() {
@@ -156,6 +160,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".GetLogEvents") {
 		answerLogs(w, body, s.dir, s.knobs.denied == "GetLogEvents")
+		return
+	}
+	if strings.HasPrefix(r.Header.Get("X-Amz-Target"), registrytest.Service) {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		s.Images.ServeHTTP(w, r)
 		return
 	}
 	if operation := secretsOperation(r); operation != "" {

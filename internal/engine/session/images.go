@@ -8,6 +8,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/image"
+	"github.com/drover-run/drover/job"
 )
 
 // Images says where images come from.
@@ -15,7 +16,7 @@ type Images struct {
 	Region string // the region with the registry of SageMaker's images; "": us-east-1
 	Mirror string // registry prefix that stands for it; "": none
 	// Registry is the prefix to push images to that are built for targets that pull images and
-	// name no registry themselves; "": there is none.
+	// have no registry themselves; "": there is none.
 	Registry string
 	// Pin looks up what an image that is to be built begins from, which is part of
 	// its name. Nil: the plan's name may not be the one that Build gives.
@@ -30,12 +31,15 @@ type Images struct {
 	Entrypoint func(ctx context.Context, reference string) ([]string, error)
 }
 
-// RegistryOf is where images for a target are pushed; "": nowhere.
-func (i Images) RegistryOf(p driver.Properties) string {
-	if p.Registry == "" && p.Pulls {
-		return i.Registry
+// FindRegistry is where an image that is built for a job is pushed: to its target's registry, else to the caller's. "":
+// nowhere, or none is built.
+func (i Images) FindRegistry(ctx context.Context, c job.Container, p driver.Properties, d driver.Driver, n driver.Needs) (string, error) {
+	if !p.Pulls || c.Dockerfile == "" {
+		return "", nil
 	}
-	return p.Registry
+	n.Place.Later = true
+	o, err := d.Offer(ctx, n)
+	return cmp.Or(o.Registry, i.Registry), err
 }
 
 // lookUpTime is how long a registry has to answer.
@@ -52,7 +56,7 @@ func (i Images) CheckImage(ctx context.Context, p driver.Properties, on string, 
 		return "", fault.New(fault.Invalid, "Name a registry of yours, once: `drover config set image_registry ghcr.io/me`; or push the image and name it with `--image`: `drover image build --push REGISTRY`.",
 			"place job on %s: its machines see no image that is built here", on)
 	case made.Recipe == nil && image.IsOfThisMachine(made.Reference):
-		return "", fault.New(fault.Invalid, "Push it to a registry, then name it with `--image`: `drover image push "+made.Reference+" "+cmp.Or(i.RegistryOf(p), "REGISTRY")+"`.",
+		return "", fault.New(fault.Invalid, "Push it to a registry, then name it with `--image`: `drover image push "+made.Reference+" "+cmp.Or(i.Registry, "REGISTRY")+"`.",
 			"place job on %s: the image %s lies in no registry", on, made.Reference)
 	case made.Recipe != nil, made.Reference == "", i.LookUp == nil:
 		return "", nil

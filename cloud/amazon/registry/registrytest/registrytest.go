@@ -35,6 +35,9 @@ const (
 	Host    = Account + ".dkr.ecr.eu-west-1.amazonaws.com"
 )
 
+// Service begins the names of the API's operations in requests.
+const Service = "AmazonEC2ContainerRegistry_V20150921."
+
 // password is what the API gives with its logins.
 const password = "ecr-password"
 
@@ -135,7 +138,7 @@ func (s *Server) serveImages(w http.ResponseWriter, r *http.Request, images http
 
 // ServeHTTP answers the operations that package registry asks for.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), "AmazonEC2ContainerRegistry_V20150921.")
+	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), Service)
 	var in struct {
 		RegistryID, RepositoryName, LifecyclePolicyText, ImageTagMutability string
 		RepositoryNames                                                     []string
