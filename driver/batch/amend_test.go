@@ -51,6 +51,9 @@ func TestTheUsersFilesAmendRequests(t *testing.T) {
 		len(c.MountPoints) != 1 || c.ResourceRequirements[0].Value != "4" || c.ResourceRequirements[1].Value != "1024" || d.RetryStrategy.Attempts != 1 || len(d.RetryStrategy.EvaluateOnExit) != 5 {
 		t.Errorf("%+v", d)
 	}
+	if o, err := a.driver(t).Offer(t.Context(), r.Needs); err != nil || o.Identity != "the role arn:aws:iam::123456789012:role/jobRole" {
+		t.Errorf("the offer has %q, %v", o.Identity, err)
+	}
 	sent := a.Sent("submitjob")
 	for _, want := range []string{`"jobName":"drover-7fk2abcd7fk2abcd-1"`, `job-queue/train"`, `{"name":"MODEL_DIR","value":"s3://drover-t/model"}`, `{"name":"DROVER_BATCH_CPUS","value":"4"}`, `"schedulingPriorityOverride":7`, `"size":2`} {
 		if !strings.Contains(sent, want) {
