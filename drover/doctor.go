@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -180,29 +181,27 @@ func (c *Client) rightsCheck(ctx context.Context, area string) Check {
 func (c *Client) targetChecks(ctx context.Context, used []string) []Check {
 	const area = "targets"
 	var checks []Check
-	var names []string
-	for name := range c.engine.Drivers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	named, details := map[string]bool{}, map[string]string{}
+	named, inUse := map[string]bool{}, map[string]job.Target{}
 	for _, name := range used {
 		t, ok := c.engine.Targets[name]
 		if !ok {
 			t.On = name
 		}
-		base, detail := job.SplitTarget(t.On)
-		named[base], details[base] = true, detail
+		named[t.Base()], inUse[t.Base()] = true, t
 	}
 	for _, t := range c.engine.Targets {
 		named[t.Base()] = true
 	}
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(c.engine.Drivers)) {
 		held, err := c.engine.Drivers[name].List(ctx)
-		offer, no := c.engine.Drivers[name].Offer(ctx, driver.Needs{Detail: details[name]})
+		n, t := driver.Needs{}, inUse[name]
+		if _, n.Detail = job.SplitTarget(t.On); t.On != "" { // one agent has to fit there
+			n.Agents, n.Args, n.Place.Later = 1, t.Args, true
+		}
+		offer, no := c.engine.Drivers[name].Offer(ctx, n)
 		err = cmp.Or(err, no)
 		switch {
-		case no == nil && len(offer.Missing) > 0 && (named[name] || len(held) > 0):
+		case no == nil && (len(offer.Missing) > 0 && (named[name] || len(held) > 0) || err == nil && n.Agents > 0 && !offer.Fits):
 			text := cmp.Or(offer.Reason, "you may not "+strings.Join(offer.Missing, ", nor "))
 			checks = append(checks, bad(area, fault.New(fault.Denied, offer.Hint, "%s: %s", name, text)))
 		case err != nil && len(held) == 0 && !named[name]:

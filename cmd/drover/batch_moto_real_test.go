@@ -123,7 +123,7 @@ func TestRealASetupOfBatchOnMoto(t *testing.T) {
 	}
 
 	h := newHome(t)
-	for _, service := range []string{"BATCH", "CLOUDFORMATION", "SECRETS_MANAGER", "CLOUDWATCH_LOGS", "ECR"} {
+	for _, service := range []string{"BATCH", "CLOUDFORMATION", "SECRETS_MANAGER", "CLOUDWATCH_LOGS", "ECR", "SERVICE_QUOTAS"} {
 		h.environ = append(h.environ, "AWS_ENDPOINT_URL_"+service+"="+m.url)
 	}
 	h.environ = append(h.environ, "AWS_REGION="+motoRegion, "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=testtest", "AWS_EC2_METADATA_DISABLED=true",

@@ -73,6 +73,7 @@ func checkSent(ts *testscript.TestScript, fake *batchtest.Server, neg bool, args
 //	account free    it is gone
 //	account full    it has as many networks as it may
 //	account roomy   it may have more
+//	account quota NAME VALUE   it may use so many cores at once
 //	account has N   fails unless it has N stacks
 func changeAccount(ts *testscript.TestScript, fake *batchtest.Server, neg bool, args []string) {
 	need(ts, neg, args, 1, "account WHAT")
@@ -85,6 +86,11 @@ func changeAccount(ts *testscript.TestScript, fake *batchtest.Server, neg bool, 
 		fake.Stacks.FailResource("Network", "The maximum number of VPCs has been reached.")
 	case "roomy":
 		fake.Stacks.FailResource("Network", "")
+	case "quota":
+		need(ts, neg, args, 3, "account quota NAME VALUE")
+		value, err := strconv.ParseFloat(args[2], 64)
+		ts.Check(err)
+		fake.Quotas.Set(args[1], value)
 	case "has":
 		need(ts, neg, args, 2, "account has N")
 		if n := len(fake.Stacks.Names()); strconv.Itoa(n) != args[1] {

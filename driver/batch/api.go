@@ -28,5 +28,6 @@ func openClient(ctx context.Context, region string) (*client, error) {
 // newClient makes the client of an account; wait is as in amazon.Sender.
 func newClient(account *amazon.Account, region string, wait time.Duration) *client {
 	images := &registry.Registries{Open: func(context.Context, string) (*amazon.Account, error) { return account, nil }} // in this region alone
-	return &client{batch.NewFromConfig(account.Config), secretsmanager.NewFromConfig(account.Config), cloudwatchlogs.NewFromConfig(account.Config), images, region, amazon.Sender{Account: account, Wait: wait}}
+	return &client{api: batch.NewFromConfig(account.Config), secrets: secretsmanager.NewFromConfig(account.Config), logs: cloudwatchlogs.NewFromConfig(account.Config), images: images, region: region,
+		send: amazon.Sender{Account: account, Wait: wait}}
 }

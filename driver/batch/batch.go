@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
 	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/cloud/amazon/quota"
 	"github.com/drover-run/drover/cloud/amazon/registry"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
@@ -76,6 +77,9 @@ type client struct {
 	images  *registry.Registries
 	region  string
 	send    amazon.Sender
+
+	mu     sync.Mutex
+	limits map[string][]quota.Quota // by service, of those that were asked for
 }
 
 // clientOf is the client of a region; "": the region that this machine's configuration names.

@@ -89,11 +89,18 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	if err == nil {
 		err = q.check(n, s)
 	}
+	limited := ""
+	if err == nil {
+		limited, err = c.checkQuota(ctx, q, n, s)
+	}
 	if err != nil {
 		o.Reason, o.Hint, o.Spot = err.Error(), fault.Hint(err), false
 		return o, nil
 	}
 	o.Fits, o.Notes = true, s.notes(n)
+	if limited != "" {
+		o.Notes = append(o.Notes, limited)
+	}
 	return o, nil
 }
 

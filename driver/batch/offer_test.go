@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -141,5 +142,46 @@ func TestAnImageThatTakesTheCommandIsRefused(t *testing.T) {
 	}
 	if _, err := parseOptions([]string{"entrypoint=no"}); fault.KindOf(err) != fault.Invalid || err.Error() != `read --target-arg "entrypoint=no": it has another value than passes` {
 		t.Error(err)
+	}
+}
+
+// What the account may use at once is held against what a job asks for.
+func TestAQuotaOfTheAccountIsHeldAgainstTheNeeds(t *testing.T) {
+	t.Parallel()
+	const name = "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
+	for _, test := range []struct {
+		cores        float64
+		agents       int
+		kind         string
+		change       func(a fakeAccount)
+		reason, hint string
+		note         string
+	}{
+		{cores: 10, agents: 5},
+		{cores: 10, agents: 100, note: `the account's quota "` + name + `" is 10 cores in eu-west-1: at most 5 of 100 agents run at once`},
+		{cores: 1, agents: 100, reason: `the account's quota "` + name + `" is 1 cores in eu-west-1, and an agent needs 2`,
+			hint: "Ask AWS for more: aws service-quotas request-service-quota-increase --region eu-west-1 --service-code ec2 --quota-code L-34B43A08 --desired-value 200."},
+		{cores: 1, agents: 100, change: func(a fakeAccount) { a.Deny("ListServiceQuotas") }},
+		{cores: 1, agents: 100, change: func(a fakeAccount) {
+			a.SetResources(map[string]any{"instanceTypes": []string{"m5.large", "g5.xlarge"}})
+		}},
+		{cores: 1, agents: 100, change: func(a fakeAccount) {
+			a.SetResources(map[string]any{"instanceTypes": []string{"m5.large", "trn1.2xlarge"}})
+		}},
+		{cores: 1, agents: 100, change: func(a fakeAccount) { a.SetResources(map[string]any{"type": "FARGATE", "instanceTypes": nil}) }},
+		{cores: 1, agents: 100, change: func(a fakeAccount) {
+			a.SetResources(map[string]any{"type": "FARGATE", "instanceTypes": nil})
+			a.Quotas.Set("Fargate On-Demand vCPU resource count", 6)
+		}, note: `the account's quota "Fargate On-Demand vCPU resource count" is 6 cores in eu-west-1: at most 3 of 100 agents run at once`},
+	} {
+		a := newAccount(t)
+		a.Quotas.Set(name, test.cores)
+		if test.change != nil {
+			test.change(a)
+		}
+		o, err := a.driver(t).Offer(t.Context(), driver.Needs{Agents: test.agents, Detail: "train", CPUs: 2, Memory: 4 << 30, Args: []string{"execution-role=arn:aws:iam::123456789012:role/pull"}})
+		if err != nil || o.Fits != (test.reason == "") || o.Reason != test.reason || o.Hint != test.hint || test.note != "" && !slices.Contains(o.Notes, test.note) || test.note == "" && strings.Contains(strings.Join(o.Notes, ""), "quota") {
+			t.Errorf("%d agents with a quota of %g: %+v, %v", test.agents, test.cores, o, err)
+		}
 	}
 }

@@ -26,7 +26,7 @@ func rights(whose driver.Party) []statement {
 	}
 	return []statement{
 		{Sid: "Look", Effect: "Allow", Resource: []string{"*"}, // AWS knows no resource for these
-			Action: []string{"batch:DescribeJobQueues", "batch:DescribeComputeEnvironments", "batch:DescribeJobDefinitions", "batch:DescribeJobs", "batch:ListJobs", "batch:GetJobQueueSnapshot"}},
+			Action: []string{"batch:DescribeJobQueues", "batch:DescribeComputeEnvironments", "batch:DescribeJobDefinitions", "batch:DescribeJobs", "batch:ListJobs", "batch:GetJobQueueSnapshot", "servicequotas:ListServiceQuotas"}},
 		{Sid: "Logs", Effect: "Allow", Action: []string{"logs:GetLogEvents"}, Resource: []string{"arn:aws:logs:*:*:log-group:/aws/batch/job:*", "arn:aws:logs:*:*:log-group:/drover/*"}}, // why an agent never came up; helps
 		{Sid: "Jobs", Effect: "Allow", Action: []string{"batch:SubmitJob", "batch:TerminateJob", "batch:TagResource"},
 			Resource: []string{"arn:aws:batch:*:*:job-queue/*", "arn:aws:batch:*:*:job-definition/drover-*", "arn:aws:batch:*:*:job/*"}},

@@ -16,7 +16,7 @@ func TestPoliciesNameWhatIsAskedFor(t *testing.T) {
 		driver.Agents: {"secretsmanager:GetSecretValue"},
 		driver.Submitters: {"batch:DescribeComputeEnvironments", "batch:DescribeJobDefinitions", "batch:DescribeJobQueues", "batch:DescribeJobs", "batch:GetJobQueueSnapshot", "batch:ListJobs", "batch:RegisterJobDefinition", "batch:SubmitJob",
 			"batch:TagResource", "batch:TerminateJob", "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:CreateRepository", "ecr:DescribeRepositories", "ecr:GetAuthorizationToken",
-			"ecr:GetDownloadUrlForLayer", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:PutLifecyclePolicy", "ecr:TagResource", "ecr:UploadLayerPart", "iam:PassRole", "logs:GetLogEvents", "secretsmanager:CreateSecret", "secretsmanager:DeleteSecret", "secretsmanager:PutSecretValue", "secretsmanager:TagResource"},
+			"ecr:GetDownloadUrlForLayer", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:PutLifecyclePolicy", "ecr:TagResource", "ecr:UploadLayerPart", "iam:PassRole", "logs:GetLogEvents", "secretsmanager:CreateSecret", "secretsmanager:DeleteSecret", "secretsmanager:PutSecretValue", "secretsmanager:TagResource", "servicequotas:ListServiceQuotas"},
 	} {
 		text, err := policy(driver.Config{}, whose, driver.Scope{})
 		if err != nil {

@@ -35,6 +35,7 @@ const Queue = "train"
 type Server struct {
 	Stacks *Stacks              // of CloudFormation
 	Images *registrytest.Server // of ECR
+	Quotas *Quotas
 	http   *httptest.Server
 	dir    string
 	all    sync.WaitGroup // processes
@@ -73,6 +74,7 @@ type knobs struct {
 func New(t *testing.T) *Server {
 	s := &Server{dir: t.TempDir(), container: process, role: [2]string{"ASIAROLE", "of the role"},
 		definitions: definitions{}, jobs: map[string]*job{}, arrays: map[string]*array{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrets{}}
+	s.Quotas = newQuotas()
 	s.Images = registrytest.New(t)
 	s.Stacks = &Stacks{s: s, changes: -1, fails: map[string]string{}, keeps: map[string]string{}}
 	s.queues = catalogue{Queue: {"jobQueueName": Queue, "jobQueueArn": arn("job-queue/" + Queue), "state": "ENABLED", "status": "VALID", "statusReason": "JobQueue Healthy", "priority": 1,
@@ -95,7 +97,7 @@ func (s *Server) URL() string { return s.http.URL }
 
 // Environ are the variables with which this machine reaches the fake.
 func (s *Server) Environ() map[string]string {
-	return map[string]string{"AWS_ENDPOINT_URL_BATCH": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": s.http.URL, "AWS_ENDPOINT_URL_ECR": s.http.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
+	return map[string]string{"AWS_ENDPOINT_URL_BATCH": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": s.http.URL, "AWS_ENDPOINT_URL_ECR": s.http.URL, "AWS_ENDPOINT_URL_SERVICE_QUOTAS": s.http.URL, "AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
 }
 
 func (s *Server) close() {
@@ -160,6 +162,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".GetLogEvents") {
 		answerLogs(w, body, s.dir, s.knobs.denied == "GetLogEvents")
+		return
+	}
+	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".ListServiceQuotas") {
+		s.Quotas.answer(w, body, s.knobs.denied == "ListServiceQuotas")
 		return
 	}
 	if strings.HasPrefix(r.Header.Get("X-Amz-Target"), registrytest.Service) {

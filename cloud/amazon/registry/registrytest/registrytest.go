@@ -60,6 +60,7 @@ func New(t *testing.T) *Server {
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveImages(w, r, images) }))
 	certificate, authority := newCertificate(t)
+	front.Config.ErrorLog = log.New(io.Discard, "", 0)
 	front.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	front.StartTLS()
 	t.Cleanup(front.Close)
