@@ -49,9 +49,15 @@ type container struct {
 	} `json:"ephemeralStorage,omitempty"`
 }
 
-type requirement struct{ Type, Value string }
+type requirement struct {
+	Type  string `json:"type"`
+	Value string `json:"value"`
+}
 
-type variable struct{ Name, Value string }
+type variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
 
 type retryStrategy struct {
 	Attempts       int            `json:"attempts"`
