@@ -91,6 +91,7 @@ var Examples = map[string]string{
   drover image build docker/ -f pytorch:2.8.0   __BASE_IMAGE__ is the framework's image
   drover image build --push ghcr.io/me          copies files alone: needs no Docker
   drover image build -o image.tar && drover image push image.tar ghcr.io/me
+  drover image copy python:3.12-slim 123456789012.dkr.ecr.eu-west-1.amazonaws.com/team
   drover image agent ghcr.io/me                 for --target-arg agent-image of Kubernetes
   drover image ls`,
 	"gc":     "  drover gc --dry-run\n  drover gc --keep 3 --older 30d\n  drover gc 7fk2",

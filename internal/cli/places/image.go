@@ -30,7 +30,7 @@ func NewImage(a *app.App) Image { return Image{a} }
 func (a Image) Command() *cobra.Command {
 	c := &cobra.Command{Use: "image", Short: "Build container images, list what was built, push it to a registry", Args: app.Exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.printImages(cmd.Context()) }}
-	c.AddCommand(a.buildCommand(), a.listCommand(), a.pushCommand(), a.agentCommand())
+	c.AddCommand(a.buildCommand(), a.listCommand(), a.pushCommand(), a.copyCommand(), a.agentCommand())
 	return c
 }
 
@@ -188,12 +188,9 @@ func (a Image) pushCommand() *cobra.Command {
 	c.Flags().StringVar(&as, "as", "", "its whole name there, such as ghcr.io/me/train:1")
 	c.Flags().BoolVarP(&a.Quiet, "quiet", "q", false, "only the image's name")
 	c.RunE = func(cmd *cobra.Command, args []string) error {
-		registry := ""
-		if len(args) == 2 {
-			registry = args[1]
-		}
-		if (registry == "") == (as == "") {
-			return fault.New(fault.Invalid, "Write it as `drover image push "+args[0]+" ghcr.io/me`, or with `--as ghcr.io/me/name:1`.", "read command line: a registry or --as says where it goes")
+		registry, err := destination("push", args, as)
+		if err != nil {
+			return err
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
@@ -206,6 +203,39 @@ func (a Image) pushCommand() *cobra.Command {
 		return a.printBuilt(build.Built{Reference: ref})
 	}
 	return c
+}
+
+func (a Image) copyCommand() *cobra.Command {
+	as := ""
+	c := &cobra.Command{Use: "copy IMAGE [REGISTRY]", Short: "Copy an image from its registry to another one, for all processors, without Docker", Args: app.Between(1, 2)}
+	a.AddJSONFlag(c)
+	c.Flags().StringVar(&as, "as", "", "its whole name there, such as ghcr.io/me/train:1")
+	c.Flags().BoolVarP(&a.Quiet, "quiet", "q", false, "only the image's name")
+	c.RunE = func(cmd *cobra.Command, args []string) error {
+		registry, err := destination("copy", args, as)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		ref, err := a.Registries.Copy(ctx, args[0], registry, as)
+		if err != nil {
+			return err
+		}
+		return a.printBuilt(build.Built{Reference: ref})
+	}
+	return c
+}
+
+// destination is the registry that a command line names for an image; "": it has the whole name there.
+func destination(verb string, args []string, as string) (registry string, err error) {
+	if len(args) == 2 {
+		registry = args[1]
+	}
+	if (registry == "") == (as == "") {
+		return "", fault.New(fault.Invalid, "Write it as `drover image "+verb+" "+args[0]+" ghcr.io/me`, or with `--as ghcr.io/me/name:1`.", "read command line: a registry or --as says where it goes")
+	}
+	return registry, nil
 }
 
 // systems are those of machines that run agents.

@@ -42,7 +42,7 @@ func (r Registries) PushAgent(ctx context.Context, at string, programs map[strin
 	if err != nil {
 		return "", fmt.Errorf("make image of the agent: %w", err)
 	}
-	if err := r.prepare(ctx, of.Context()); err != nil {
+	if _, err := r.prepare(ctx, to); err != nil {
 		return "", err
 	}
 	if err := remote.WriteIndex(of, index, r.options(ctx)...); err != nil {

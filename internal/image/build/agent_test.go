@@ -40,6 +40,17 @@ func TestAnImageOfTheAgentHasTheProgramOfEachSystem(t *testing.T) {
 	if err := (Registries{}).LookUp(t.Context(), at+"/me/drover-agent:v1.2-dirty"); err != nil {
 		t.Error(err)
 	}
+	copied, err := Registries{}.Copy(t.Context(), at+"/me/drover-agent:v1.2-dirty", at+"/other", "")
+	if err != nil || copied != at+"/other/me/drover-agent:v1.2-dirty" {
+		t.Fatal(copied, err)
+	}
+	c, err := name.ParseReference(copied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := remote.Head(c); err != nil || !strings.HasSuffix(refs[0], d.Digest.String()) {
+		t.Errorf("the copy is %v, %v", d, err)
+	}
 	r, err := name.ParseReference(refs[0])
 	if err != nil {
 		t.Fatal(err)

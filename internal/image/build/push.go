@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/drover-run/drover/fault"
@@ -36,11 +37,7 @@ func (b *Builder) Push(ctx context.Context, what, registry, as string) (string, 
 
 // pushByDocker has Docker push an image that it has, under a name in a registry.
 func (b *Builder) pushByDocker(ctx context.Context, what, to string) error {
-	of, err := parseReference(to)
-	if err == nil {
-		err = b.Registries.prepare(ctx, of.Context())
-	}
-	if err != nil {
+	if _, err := b.Registries.prepare(ctx, to); err != nil {
 		return err
 	}
 	return b.Docker.pushImage(ctx, what, to, b.Words)
@@ -71,6 +68,32 @@ func (b *Builder) pushArchive(ctx context.Context, file, registry, as string) (s
 	}
 	fmt.Fprintf(b.Words, "Pushing %s\n", to)
 	return to, b.Registries.pushImage(ctx, img, to)
+}
+
+// Copy copies an image, for all of its processors, from one registry to another one, and says what it is called there:
+// below the registry's prefix, or as, where that is not "". It needs no Docker, and what is there already is not sent.
+func (r Registries) Copy(ctx context.Context, what, registry, as string) (string, error) {
+	from, err := parseReference(what)
+	to := ""
+	if err == nil {
+		to, err = called(what, registry, as)
+	}
+	if err != nil {
+		return "", err
+	}
+	found, err := remote.Get(from, r.options(ctx)...)
+	if err != nil {
+		return "", registryFault(ctx, err, "pull image", what)
+	}
+	into, err := r.prepare(ctx, to)
+	if err != nil {
+		return "", err
+	}
+	pusher, err := remote.NewPusher(r.options(ctx)...)
+	if err == nil {
+		err = pusher.Push(ctx, into, found)
+	}
+	return to, registryFault(ctx, err, "push image", to)
 }
 
 // called is an image's name in a registry.

@@ -34,12 +34,15 @@ func (r Registries) cloudOf(registry string) Cloud {
 	return nil
 }
 
-// prepare makes what a push to a repository needs.
-func (r Registries) prepare(ctx context.Context, to name.Repository) error {
-	if c := r.cloudOf(to.RegistryStr()); c != nil {
-		return c.MakeRepository(ctx, to.RegistryStr(), to.RepositoryStr())
+// prepare reads the name of an image that is to be pushed, and makes what the push needs.
+func (r Registries) prepare(ctx context.Context, ref string) (to name.Reference, err error) {
+	if to, err = parseReference(ref); err != nil {
+		return nil, err
 	}
-	return nil
+	if c := r.cloudOf(to.Context().RegistryStr()); c != nil {
+		err = c.MakeRepository(ctx, to.Context().RegistryStr(), to.Context().RepositoryStr())
+	}
+	return to, err
 }
 
 // options are those of every call.

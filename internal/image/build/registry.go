@@ -177,10 +177,7 @@ func (r Registries) pushed(ctx context.Context, ref, digest string) (bool, error
 }
 
 func (r Registries) pushImage(ctx context.Context, img v1.Image, ref string) error {
-	to, err := parseReference(ref)
-	if err == nil {
-		err = r.prepare(ctx, to.Context())
-	}
+	to, err := r.prepare(ctx, ref)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,6 @@ func New(t *testing.T) *Server {
 	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.serveImages(w, r, images) }))
 	certificate, authority := newCertificate(t)
-	front.Config.ErrorLog = log.New(io.Discard, "", 0)
 	front.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 	front.StartTLS()
 	t.Cleanup(front.Close)
@@ -206,14 +205,16 @@ func connect(w http.ResponseWriter, r *http.Request, address string) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	w.WriteHeader(http.StatusOK)
-	from, _, err := w.(http.Hijacker).Hijack()
+	from, sent, err := w.(http.Hijacker).Hijack()
+	if err == nil {
+		_, err = io.WriteString(from, "HTTP/1.1 200 Connection established\r\n\r\n")
+	}
 	if err != nil {
 		to.Close()
 		return
 	}
 	go func() {
-		_, _ = io.Copy(to, from)
+		_, _ = io.Copy(to, sent) // what was read already comes first
 		to.Close()
 	}()
 	go func() {
