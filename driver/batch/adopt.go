@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/cloud/amazon/secret"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/driver/remote"
@@ -71,4 +73,13 @@ func claimant(env func(string) string) (c remote.Claimant, err error) {
 		return c, fault.New(fault.Invalid, "Unset "+variableCPUs+".", "adopt agent: AWS_BATCH_JOB_ID=%q names no job", env("AWS_BATCH_JOB_ID"))
 	}
 	return c, nil
+}
+
+// readSecrets reads, in a container, what its placement's agents are handed.
+func readSecrets(ctx context.Context, name string) (values map[string]string, err error) {
+	account, err := amazon.Open(ctx, amazon.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return secret.New(amazon.Sender{Account: account, Wait: amazon.Patience}).Read(ctx, name)
 }

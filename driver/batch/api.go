@@ -6,10 +6,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/batch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/cloud/amazon/registry"
+	"github.com/drover-run/drover/cloud/amazon/secret"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -28,6 +28,7 @@ func openClient(ctx context.Context, region string) (*client, error) {
 // newClient makes the client of an account; wait is as in amazon.Sender.
 func newClient(account *amazon.Account, region string, wait time.Duration) *client {
 	images := &registry.Registries{Open: func(context.Context, string) (*amazon.Account, error) { return account, nil }} // in this region alone
-	return &client{api: batch.NewFromConfig(account.Config), secrets: secretsmanager.NewFromConfig(account.Config), logs: cloudwatchlogs.NewFromConfig(account.Config), images: images, region: region,
-		send: amazon.Sender{Account: account, Wait: wait}}
+	send := amazon.Sender{Account: account, Wait: wait}
+	return &client{api: batch.NewFromConfig(account.Config), secrets: secret.New(send), logs: cloudwatchlogs.NewFromConfig(account.Config), images: images, region: region,
+		send: send}
 }

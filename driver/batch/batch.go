@@ -18,11 +18,11 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/batch"
 	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
-	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/cloud/amazon/quota"
 	"github.com/drover-run/drover/cloud/amazon/registry"
+	"github.com/drover-run/drover/cloud/amazon/secret"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/driver/stack"
@@ -72,7 +72,7 @@ var _ remote.Engine = (*engine)(nil)
 // client sends the requests of one region.
 type client struct {
 	api     *batch.Client
-	secrets *secretsmanager.Client
+	secrets *secret.Manager
 	logs    *cloudwatchlogs.Client
 	images  *registry.Registries
 	region  string

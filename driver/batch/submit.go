@@ -45,6 +45,9 @@ func jobName(h driver.Handle) string {
 	return fmt.Sprintf("%s%s-%d", account.Prefix, h.Job, h.Placement)
 }
 
+// secretName is the name in Secrets Manager of what a placement's agents are handed.
+func secretName(h driver.Handle) string { return "drover/" + jobName(h) }
+
 // parseJobName is the handle without a Detail that jobName has named.
 func parseJobName(name string) (h driver.Handle, ok bool) {
 	rest, mine := strings.CutPrefix(name, account.Prefix)
@@ -88,7 +91,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 		return nil, err
 	}
 	if len(s.Secrets) > 0 {
-		if err := c.storeSecrets(ctx, s.Handle, s.Secrets); err != nil {
+		if err := c.secrets.Store(ctx, secretName(s.Handle), s.Secrets); err != nil {
 			return nil, err
 		}
 	}
@@ -258,10 +261,10 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 
 // Remove deletes a placement's secrets. What has ended is forgotten by AWS Batch itself, and a
 // definition costs nothing and is used again.
-func (e *engine) Remove(ctx context.Context, h driver.Handle, _ []string) error {
+func (e *engine) Remove(ctx context.Context, h driver.Handle, ids []string) error {
 	c, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return err
 	}
-	return c.removeSecrets(ctx, h)
+	return c.secrets.Remove(ctx, secretName(h))
 }

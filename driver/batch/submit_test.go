@@ -251,7 +251,7 @@ func TestSecretsThatCannotBeReachedAreSaid(t *testing.T) {
 	}
 	c.send.Wait = 500 * time.Millisecond
 	var away *cloud.Away
-	if err := c.removeSecrets(t.Context(), driver.Handle{Target: Name, Job: "x", Placement: 1}); !errors.As(err, &away) || !strings.HasPrefix(err.Error(), "delete the secrets: the server says 500 ") {
+	if err := c.secrets.Remove(t.Context(), secretName(driver.Handle{Target: Name, Job: "x", Placement: 1})); !errors.As(err, &away) || !strings.HasPrefix(err.Error(), "delete the secrets: the server says 500 ") {
 		t.Error(err)
 	}
 }

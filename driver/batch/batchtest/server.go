@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/cloud/amazon/registry/registrytest"
+	"github.com/drover-run/drover/cloud/amazon/secret/secrettest"
 )
 
 // The account and region of the fake.
@@ -52,7 +53,7 @@ type Server struct {
 	knobs        knobs
 	requests     map[string]int    // by operation
 	sent         map[string]string // the newest body of each
-	secrets      secrets
+	secrets      secrettest.Secrets
 	role         [2]string // the key and the secret that containers get
 }
 
@@ -73,7 +74,7 @@ type knobs struct {
 // New starts a fake with a queue; it ends with the test.
 func New(t *testing.T) *Server {
 	s := &Server{dir: t.TempDir(), container: process, role: [2]string{"ASIAROLE", "of the role"},
-		definitions: definitions{}, jobs: map[string]*job{}, arrays: map[string]*array{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrets{}}
+		definitions: definitions{}, jobs: map[string]*job{}, arrays: map[string]*array{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrettest.Secrets{}}
 	s.Quotas = newQuotas()
 	s.Images = registrytest.New(t)
 	s.Stacks = &Stacks{s: s, changes: -1, fails: map[string]string{}, keeps: map[string]string{}}
@@ -152,11 +153,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, "MissingAuthenticationTokenException", "Missing Authentication Token")
 		return
 	}
-	if denied := s.knobs.denied; denied != "" && (denied == secretsOperation(r) || "/v1/"+denied == r.URL.Path) {
+	if denied := s.knobs.denied; denied != "" && (denied == secrettest.Operation(r) || "/v1/"+denied == r.URL.Path) {
 		fail(w, http.StatusForbidden, "AccessDeniedException", "User: arn:aws:iam::"+Account+":user/ann is not authorized to perform: "+denied)
 		return
 	}
-	if broken := s.knobs.broken; broken != "" && (broken == secretsOperation(r) || "/v1/"+broken == r.URL.Path) {
+	if broken := s.knobs.broken; broken != "" && (broken == secrettest.Operation(r) || "/v1/"+broken == r.URL.Path) {
 		fail(w, http.StatusInternalServerError, "InternalServiceError", "An error occurred on the server side.")
 		return
 	}
@@ -173,8 +174,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.Images.ServeHTTP(w, r)
 		return
 	}
-	if operation := secretsOperation(r); operation != "" {
-		s.secrets.answer(w, operation, body)
+	if operation := secrettest.Operation(r); operation != "" {
+		s.secrets.Answer(w, operation, body)
 		return
 	}
 	if r.URL.Path == "/" && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
@@ -296,6 +297,13 @@ func (s *Server) Sent(operation string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.sent["/v1/"+operation]
+}
+
+// Secrets is how many secrets there are.
+func (s *Server) Secrets() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.secrets)
 }
 
 // Submitted is how many jobs and arrays were submitted.
