@@ -3,7 +3,6 @@ package folder
 import (
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -36,12 +35,12 @@ func TestAnOrderThatIsFoundByLookingIsCarriedOut(t *testing.T) {
 		grace  time.Duration
 		want   string
 	}{
-		"it heeds SIGTERM":      {"trap 'exit 7' TERM; echo 10m > stop; : > up; while :; do sleep 0.01; done", time.Hour, "exit status 7"},
+		"it heeds SIGTERM":      {"trap 'exit 7' TERM; : > up; printf 10m > stop.new; mv stop.new stop; while :; do sleep 0.01; done", time.Hour, "exit status 7"},
 		"it ignores SIGTERM":    {"trap : TERM; printf 50ms > stop.new; mv stop.new stop; : > up; while :; do sleep 0.01; done", 0, "signal: killed"},
 		"there is no grace":     {"trap 'exit 7' TERM; : > up; printf 0s > stop.new; mv stop.new stop; while :; do sleep 0.01; done", 0, "signal: killed"},
 		"a later one is sooner": {"trap : TERM; printf 1h > stop.new; mv stop.new stop; : > up; sleep 0.1; printf 20ms > stop.new; mv stop.new stop; while :; do sleep 0.01; done", 0, "signal: killed"},
 	} {
-		s, _ := attendShell(t, strings.Replace(c.script, "echo 10m > stop;", "printf 10m > stop.new; mv stop.new stop;", 1))
+		s, _ := attendShell(t, c.script)
 		status, begun, err := s.Attend()
 		if got := Outcome(status); err != nil || !begun || got != c.want {
 			t.Errorf("%s: %s, %t, %v; want %s", name, got, begun, err, c.want)
