@@ -125,7 +125,7 @@ func (d *Driver) chooseQueue(ctx context.Context, all []types.JobQueueDetail, na
 		if err != nil {
 			return "", err
 		}
-		found = slices.DeleteFunc(found, func(q types.JobQueueDetail) bool { return q.Tags[account.TagStore] != account.TagText(s.String(), 256) })
+		found = slices.DeleteFunc(found, func(q types.JobQueueDetail) bool { return q.Tags[account.TagStore] != amazon.TagText(s.String(), 256) })
 	}
 	if len(found) != 1 {
 		return "", nil

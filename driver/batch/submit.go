@@ -183,7 +183,7 @@ func variables(env []string, s shape, region string) (all []types.KeyValuePair) 
 func tags(labels map[string]string) map[string]string {
 	all := map[string]string{stack.TagManaged: stack.ManagedBy}
 	for name, value := range labels {
-		all["drover-"+account.TagText(name, 121)] = account.TagText(value, 256)
+		all["drover-"+amazon.TagText(name, 121)] = amazon.TagText(value, 256)
 	}
 	return all
 }

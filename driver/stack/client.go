@@ -183,3 +183,25 @@ func (c *Client) firstFailure(ctx context.Context, id string) (resource, reason 
 		}
 	}
 }
+
+// Find gives the ID of a stack of drover's, and CloudFormation's name of one of its resources; "": there is none.
+func (c *Client) Find(ctx context.Context, name, resource string) (id, physical string, err error) {
+	v, err := c.readStatus(ctx, name)
+	if err != nil || !v.there() || !v.ours() {
+		return "", "", err
+	}
+	var out *cloudformation.DescribeStackResourcesOutput
+	err = c.send.Read(ctx, "describe the resources of stack "+name, func(ctx context.Context) (err error) {
+		out, err = c.api.DescribeStackResources(ctx, &cloudformation.DescribeStackResourcesInput{StackName: &v.id})
+		return err
+	})
+	if err != nil {
+		return "", "", err
+	}
+	for _, r := range out.StackResources {
+		if aws.ToString(r.LogicalResourceId) == resource {
+			physical = aws.ToString(r.PhysicalResourceId)
+		}
+	}
+	return v.id, physical, nil
+}

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/stack"
 )
@@ -70,7 +71,7 @@ func (b built) queues() (all []stack.Resource) {
 
 // queueTags are those by which jobs find a set-up's queue, and what its agents get.
 func queueTags(name string, s driver.Scope, purchase string) map[string]any {
-	tags := map[string]any{stack.TagManaged: stack.ManagedBy, TagSetup: name, TagProject: s.Project, TagStore: TagText(s.Store, 256),
+	tags := map[string]any{stack.TagManaged: stack.ManagedBy, TagSetup: name, TagProject: s.Project, TagStore: amazon.TagText(s.Store, 256),
 		TagRole: stack.Att("AgentsRole", "Arn"), TagLogs: logsOf(name)}
 	if purchase != "" {
 		tags[TagPurchase] = purchase

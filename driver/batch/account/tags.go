@@ -4,8 +4,6 @@
 // It asks nothing of AWS: package batch does, by package stack. Its template is compared with one that was looked at.
 package account
 
-import "strings"
-
 // Prefix begins the names of what drover makes.
 const Prefix = "drover-"
 
@@ -33,15 +31,4 @@ const (
 // Fargate, or the tag of one of these.
 func IsFargate(queue string) bool {
 	return queue == Fargate || queue == FargateSpot
-}
-
-// TagText makes a text fit for a tag.
-func TagText(s string, most int) string {
-	runes := []rune(strings.Map(func(r rune) rune {
-		if strings.ContainsRune(" _.:/=+-@", r) || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
-			return r
-		}
-		return '_'
-	}, s))
-	return string(runes[:min(len(runes), most)])
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 
+	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/stack"
 	"github.com/drover-run/drover/fault"
@@ -18,7 +19,7 @@ const idle = "$0.00"
 
 // Stack is the stack of a scope in a region. Its queues' names begin with queue; "": with the stack's.
 func Stack(name string, s driver.Scope, queue, region string, o Options) (stack.Stack, error) {
-	st := stack.Stack{Name: name, Description: "drover: what jobs of project " + s.Project + " stand on in AWS Batch", Tags: map[string]string{TagProject: s.Project, TagStore: TagText(s.Store, 256)}}
+	st := stack.Stack{Name: name, Description: "drover: what jobs of project " + s.Project + " stand on in AWS Batch", Tags: map[string]string{TagProject: s.Project, TagStore: amazon.TagText(s.Store, 256)}}
 	subnets, groups := texts(o.subnets), texts(o.groups)
 	if o.environment != "" || o.queue != "" {
 		own, err := readOwn(o, queue)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon/registry/registrytest"
 	"github.com/drover-run/drover/cloud/amazon/secret/secrettest"
+	"github.com/drover-run/drover/driver/stack/stacktest"
 )
 
 // The account and region of the fake.
@@ -34,7 +35,7 @@ const Queue = "train"
 
 // Server is the fake.
 type Server struct {
-	Stacks *Stacks              // of CloudFormation
+	Stacks *stacktest.Stacks    // of CloudFormation
 	Images *registrytest.Server // of ECR
 	Quotas *Quotas
 	http   *httptest.Server
@@ -77,7 +78,7 @@ func New(t *testing.T) *Server {
 		definitions: definitions{}, jobs: map[string]*job{}, arrays: map[string]*array{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrettest.Secrets{}}
 	s.Quotas = newQuotas()
 	s.Images = registrytest.New(t)
-	s.Stacks = &Stacks{s: s, changes: -1, fails: map[string]string{}, keeps: map[string]string{}}
+	s.Stacks = newStacks(s)
 	s.queues = catalogue{Queue: {"jobQueueName": Queue, "jobQueueArn": arn("job-queue/" + Queue), "state": "ENABLED", "status": "VALID", "statusReason": "JobQueue Healthy", "priority": 1,
 		"tags":                    object{"drover-job-role": "arn:aws:iam::" + Account + ":role/train"},
 		"computeEnvironmentOrder": []object{{"order": 1, "computeEnvironment": arn("compute-environment/machines")}}}}
@@ -179,7 +180,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Path == "/" && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
-		s.Stacks.answer(w, body)
+		s.Stacks.Answer(w, body)
 		return
 	}
 	answer, known := operations[r.URL.Path]
