@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/internal/agent/node"
@@ -124,6 +125,11 @@ func (w *Workspace) ClearFolder(dir string) error {
 	if info, err := os.Lstat(dir); err == nil && !info.IsDir() { // a link, say: what it leads to is not ours
 		return errors.Join(os.Remove(dir), os.MkdirAll(dir, 0o755))
 	}
+	return emptyFolder(dir)
+}
+
+// emptyFolder removes what is in a folder. Of a file system that is mounted in it the files alone are removed.
+func emptyFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrPermission) {
 		Unlock(context.Background(), dir)
@@ -133,7 +139,12 @@ func (w *Workspace) ClearFolder(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		if err := tree.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+		path := filepath.Join(dir, e.Name())
+		err := tree.RemoveAll(path)
+		if errors.Is(err, syscall.EBUSY) {
+			err = emptyFolder(path)
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,124 @@
+package sagemaker
+
+import (
+	"cmp"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
+)
+
+// machine is a type of machines that SageMaker trains on.
+type machine struct {
+	name   string
+	cpus   int
+	memory int // GiB
+	gpus   int
+}
+
+// machines are the types that are chosen by what is asked for, the smaller ones first; a type that is not among them can be named. Source: the
+// sizes of the EC2 types of the same names, https://aws.amazon.com/ec2/instance-types/, 2026-11.
+var machines = []machine{
+	{"ml.m5.large", 2, 8, 0}, {"ml.c5.xlarge", 4, 8, 0}, {"ml.m5.xlarge", 4, 16, 0}, {"ml.r5.xlarge", 4, 32, 0}, {"ml.c5.2xlarge", 8, 16, 0}, {"ml.m5.2xlarge", 8, 32, 0}, {"ml.r5.2xlarge", 8, 64, 0},
+	{"ml.c5.4xlarge", 16, 32, 0}, {"ml.m5.4xlarge", 16, 64, 0}, {"ml.r5.4xlarge", 16, 128, 0}, {"ml.c5.9xlarge", 36, 72, 0}, {"ml.m5.12xlarge", 48, 192, 0}, {"ml.r5.12xlarge", 48, 384, 0}, {"ml.c5.18xlarge", 72, 144, 0},
+	{"ml.m5.24xlarge", 96, 384, 0}, {"ml.r5.24xlarge", 96, 768, 0},
+	{"ml.g4dn.xlarge", 4, 16, 1}, {"ml.g5.xlarge", 4, 16, 1}, {"ml.g4dn.2xlarge", 8, 32, 1}, {"ml.g5.2xlarge", 8, 32, 1}, {"ml.p3.2xlarge", 8, 61, 1}, {"ml.g4dn.4xlarge", 16, 64, 1}, {"ml.g5.4xlarge", 16, 64, 1},
+	{"ml.g4dn.8xlarge", 32, 128, 1}, {"ml.g5.8xlarge", 32, 128, 1}, {"ml.g4dn.16xlarge", 64, 256, 1}, {"ml.g5.16xlarge", 64, 256, 1},
+	{"ml.p3.8xlarge", 32, 244, 4}, {"ml.g4dn.12xlarge", 48, 192, 4}, {"ml.g5.12xlarge", 48, 192, 4}, {"ml.g5.24xlarge", 96, 384, 4},
+	{"ml.p3.16xlarge", 64, 488, 8}, {"ml.p3dn.24xlarge", 96, 768, 8}, {"ml.g5.48xlarge", 192, 768, 8}, {"ml.p4d.24xlarge", 96, 1152, 8}, {"ml.p5.48xlarge", 192, 2048, 8},
+}
+
+// typeName is a type's name as SageMaker has it: g5.xlarge means ml.g5.xlarge.
+func typeName(name string) string {
+	if strings.HasPrefix(name, "ml.") {
+		return name
+	}
+	return "ml." + name
+}
+
+// fits says whether an agent fits on a machine of the type. A type of which no size is known fits.
+func (m machine) fits(n driver.Needs) bool {
+	return m.cpus == 0 || float64(m.cpus) >= max(n.CPUs, float64(n.Slots)) && int64(m.memory)<<30 >= n.Memory && m.gpus >= n.GPUs
+}
+
+// attributes are what --where asks of the type.
+func (m machine) attributes(region string, spot bool) where.Attributes {
+	purchase := where.OnDemand
+	if spot {
+		purchase = where.Spot
+	}
+	family, _, _ := strings.Cut(strings.TrimPrefix(m.name, "ml."), ".")
+	all := where.Attributes{where.Arch: {"amd64"}, where.Region: {region}, where.Purchase: {purchase}, where.Type: {m.name, strings.TrimPrefix(m.name, "ml.")}, where.Family: {family}, where.Feature: {}}
+	if m.cpus > 0 {
+		all[where.CPUs], all[where.Memory] = []string{strconv.Itoa(m.cpus)}, []string{strconv.Itoa(m.memory << 30)}
+	}
+	return all
+}
+
+// chooseMachine is the type that a job gets: of those that --machine and --where name the first that an agent fits on, and without GPUs asked for
+// one without.
+func chooseMachine(n driver.Needs, region string, spot bool) (machine, error) {
+	candidates := machines
+	if len(n.Machine) > 0 {
+		candidates = nil
+		for _, glob := range n.Machine {
+			known := slices.DeleteFunc(slices.Clone(machines), func(m machine) bool {
+				matches, err := path.Match(typeName(glob), m.name)
+				return err != nil || !matches
+			})
+			if len(known) == 0 && !strings.ContainsAny(glob, "*?[") {
+				known = []machine{{name: typeName(glob)}}
+			}
+			candidates = append(candidates, known...)
+		}
+		if len(candidates) == 0 {
+			return machine{}, fault.New(fault.Invalid, "Name a type, such as `--machine ml.g5.xlarge`.", "no type of machines of SageMaker's that drover knows is %s", strings.Join(n.Machine, ","))
+		}
+	}
+	for _, m := range candidates {
+		if m.fits(n) && n.Where.Unmet(m.attributes(region, spot)) == "" && (m.gpus == 0 || n.GPUs > 0 || len(n.Machine) > 0) {
+			return m, nil
+		}
+	}
+	return machine{}, fault.New(fault.Full, "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name another type with `--machine`.", "no machine of SageMaker's has what an agent needs: %s", needWords(n))
+}
+
+// needWords say what an agent needs.
+func needWords(n driver.Needs) string {
+	var all []string
+	add := func(is bool, text string) {
+		if is {
+			all = append(all, text)
+		}
+	}
+	add(n.CPUs > 0 || n.Slots > 0, strconv.FormatFloat(max(n.CPUs, float64(n.Slots)), 'g', -1, 64)+" cores")
+	add(n.Memory > 0, job.Bytes(n.Memory).Words()+" of memory")
+	add(n.GPUs > 0, strconv.Itoa(n.GPUs)+" GPUs")
+	add(len(n.Machine) > 0, "a "+strings.Join(n.Machine, " or a "))
+	if text := n.Where.String(); text != "" {
+		all = append(all, text)
+	}
+	return cmp.Or(strings.Join(all, ", "), "nothing")
+}
+
+// words are the type and its size, for people.
+func (m machine) words() string {
+	if m.cpus == 0 {
+		return m.name
+	}
+	text := m.name + ": " + strconv.Itoa(m.cpus) + " cores, " + strconv.Itoa(m.memory) + " GB"
+	if m.gpus == 1 {
+		text += ", 1 GPU"
+	} else if m.gpus > 1 {
+		text += ", " + strconv.Itoa(m.gpus) + " GPUs"
+	}
+	return text
+}
+
+// isSpot says whether a job's machines are spot capacity: they are where nothing was said.
+func isSpot(n driver.Needs) bool { return n.Spot != job.SpotNever }

@@ -1,0 +1,120 @@
+// Package sagemaker is the target of SageMaker: agents are training jobs in the user's account, on machines that SageMaker
+// brings up for them and takes away, in the user's image.
+//
+// The nodes of a run are the instances of one training job; each worker of a map is a training job of its own. Their names follow from
+// the placement's handle and are never used again, so that a request without an answer is sent again. Records lie in the
+// store (package remote); each container fetches drover's program from there by its own role, checks its digest, and becomes
+// the agent's supervisor. SageMaker starts again what lost its spot capacity, while no command is attached.
+//
+// It refuses to know what agents do. drivertest proves it, over a fake of SageMaker (sagemakertest).
+package sagemaker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/cloud/amazon/awsjson"
+	"github.com/drover-run/drover/cloud/amazon/registry"
+	"github.com/drover-run/drover/cloud/amazon/secret"
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/driver/stack"
+	"github.com/drover-run/drover/fault"
+)
+
+// Name is the target in the handles of this driver.
+const Name = "sagemaker"
+
+// Target is SageMaker as a place to run.
+var Target = driver.Target{Name: Name, Adopt: adopt, Policy: policy,
+	New: func(f driver.Config) driver.Driver { return New(f.State, f.Store, remote.Options{}) },
+	Setup: func(f driver.Config) driver.Setup {
+		return &Setup{New(f.State, f.Store, remote.Options{}).engine, stack.Look}
+	},
+	Properties: func(driver.Config) driver.Properties {
+		return driver.Properties{Apart: true, Containers: true, Pulls: true, Stores: []string{"s3"}, Identity: "the training job's role", TimeLimit: true}
+	}}
+
+// Driver starts agents by SageMaker.
+type Driver struct {
+	*remote.Driver
+	engine *engine
+	stores driver.OpenStore
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New makes the driver of this machine's account. It remembers in the folder state in which regions
+// it has started something, and sends nothing.
+func New(state string, open driver.OpenStore, o remote.Options) *Driver {
+	e := &engine{state: state, open: openClient, look: lookTime, clients: map[string]*client{}, seen: map[string]seenJob{}}
+	return &Driver{remote.New(Name, e, open, o), e, open}
+}
+
+// lookTime is how long what SageMaker said of a job that goes on is believed.
+const lookTime = 10 * time.Second
+
+// engine is SageMaker as package remote asks it.
+type engine struct {
+	state string
+	open  func(ctx context.Context, region string) (*client, error)
+	look  time.Duration // such as lookTime
+
+	mu      sync.Mutex
+	clients map[string]*client // by region
+	seen    map[string]seenJob // by name
+}
+
+// seenJob is what SageMaker said of a job, and when.
+type seenJob struct {
+	job trainingJob
+	at  time.Time
+}
+
+var _ remote.Engine = (*engine)(nil)
+
+// client sends the requests of one region.
+type client struct {
+	api     awsjson.Caller
+	send    amazon.Sender
+	secrets *secret.Manager
+	stacks  *stack.Client
+	images  *registry.Registries
+	region  string
+}
+
+// openClient makes the client of a region; "": the one that this machine's configuration names. It sends nothing.
+func openClient(ctx context.Context, region string) (*client, error) {
+	account, err := amazon.Open(ctx, amazon.Options{Region: region})
+	if err != nil {
+		return nil, err
+	}
+	if account.Config.Region == "" {
+		return nil, fault.New(fault.Invalid, "Say where: `--on sagemaker/REGION`, or export AWS_REGION=REGION.", "ask SageMaker: there is no region")
+	}
+	return newClient(account, amazon.Patience, stack.Look), nil
+}
+
+// newClient makes the client of an account; wait is as in amazon.Sender, look as in stack.New.
+func newClient(account *amazon.Account, wait, look time.Duration) *client {
+	send := amazon.Sender{Account: account, Wait: wait}
+	return &client{api: awsjson.Caller{Service: service, Account: account}, send: send, secrets: secret.New(send), stacks: stack.New(account, look), region: account.Config.Region,
+		images: &registry.Registries{Open: func(context.Context, string) (*amazon.Account, error) { return account, nil }}} // in this region alone
+}
+
+// clientOf is the client of a region; "": the region that this machine's configuration names.
+func (e *engine) clientOf(ctx context.Context, region string) (*client, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if c := e.clients[region]; c != nil {
+		return c, nil
+	}
+	c, err := e.open(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	e.clients[region], e.clients[c.region] = c, c
+	return c, nil
+}

@@ -1,0 +1,208 @@
+package sagemakertest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// job is one training job. All of it is under Server.mu.
+type job struct {
+	s           *Server
+	in          creation
+	status      string
+	secondary   string
+	reason      string // FailureReason
+	transitions []map[string]any
+	starts      int
+	processes   []*os.Process // of the instances, by their numbers; nil: it has ended
+	left        int           // processes that have not ended
+	codes       []int
+	taken       bool // spot capacity is gone: when all processes have ended it starts again
+	stopping    bool
+}
+
+// enter gives the job a secondary status.
+func (j *job) enter(secondary, message string) {
+	now := float64(time.Now().UnixMilli()) / 1000
+	if n := len(j.transitions); n > 0 {
+		j.transitions[n-1]["EndTime"] = now
+	}
+	j.secondary = secondary
+	j.transitions = append(j.transitions, map[string]any{"Status": secondary, "StartTime": now, "StatusMessage": message})
+}
+
+// start brings the instances up.
+func (j *job) start() {
+	j.enter("Starting", "Launching requested ML instances")
+	if j.s.knobs.held {
+		return
+	}
+	if strings.Contains(j.in.AlgorithmSpecification.TrainingImage, "/nowhere") {
+		j.fail("ClientError: Cannot pull the image: it does not exist, or access to it is denied")
+		return
+	}
+	j.enter("Downloading", "Downloading the training image")
+	j.starts++
+	j.taken = false
+	j.processes, j.codes, j.left = nil, make([]int, j.in.ResourceConfig.InstanceCount), j.in.ResourceConfig.InstanceCount
+	for host := range j.in.ResourceConfig.InstanceCount {
+		dir := filepath.Join(j.s.dir, fmt.Sprintf("%s.%d.%d", j.in.TrainingJobName, j.starts, host))
+		cmd, err := j.launch(dir, host)
+		if err != nil {
+			j.left -= j.in.ResourceConfig.InstanceCount - host
+			j.fail("InternalServerError: " + err.Error())
+			return
+		}
+		j.processes = append(j.processes, cmd.Process)
+		j.s.all.Go(func() { // Server's cleanup waits
+			err := cmd.Wait()
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it has left ends with its container
+			j.s.mu.Lock()
+			defer j.s.mu.Unlock()
+			j.ended(host, err)
+		})
+	}
+	j.enter("Training", "Training image download completed. Training in progress.")
+}
+
+func (j *job) launch(dir string, host int) (*exec.Cmd, error) {
+	ml, err := layOut(dir, host, j.in)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	variables := []string{"TRAINING_JOB_NAME=" + j.in.TrainingJobName, "AWS_REGION=" + Region, "AWS_ACCESS_KEY_ID=ASIAROLE", "AWS_SECRET_ACCESS_KEY=of the role", "AWS_EC2_METADATA_DISABLED=true"}
+	for name, value := range j.s.Environ() {
+		if strings.HasPrefix(name, "AWS_ENDPOINT_URL_") {
+			variables = append(variables, name+"="+value)
+		}
+	}
+	for name, value := range j.in.Environment {
+		variables = append(variables, name+"="+value)
+	}
+	cmd := command(j.in, dir, ml, variables)
+	cmd.Stdout, cmd.Stderr = log, log
+	return cmd, cmd.Start()
+}
+
+// signal signals all processes.
+func (j *job) signal(sig syscall.Signal) {
+	for _, p := range j.processes {
+		if p != nil {
+			_ = syscall.Kill(-p.Pid, sig)
+		}
+	}
+}
+
+// ended takes in the end of an instance's process. One that fails ends the job's others.
+func (j *job) ended(host int, err error) {
+	j.processes[host] = nil
+	j.left--
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		if j.codes[host] = exit.ExitCode(); j.codes[host] < 0 {
+			j.codes[host] = 128 + int(exit.Sys().(syscall.WaitStatus).Signal())
+		}
+	}
+	if j.codes[host] != 0 && !j.taken && !j.stopping {
+		j.stopProcesses()
+	}
+	if j.left > 0 {
+		return
+	}
+	code := 0
+	for _, c := range j.codes {
+		if code == 0 {
+			code = c
+		}
+	}
+	switch {
+	case j.stopping:
+		j.status = "Stopped"
+		j.enter("Stopped", "Training job stopped")
+	case j.taken && j.in.EnableManagedSpotTraining:
+		j.start()
+	case j.taken:
+		j.fail("InternalServerError: We encountered an internal error. Please try again.")
+	case code != 0:
+		j.fail(fmt.Sprintf("AlgorithmError: , exit code: %d", code))
+	default:
+		j.status = "Completed"
+		j.enter("Completed", "Training job completed")
+	}
+}
+
+func (j *job) fail(reason string) {
+	j.status, j.reason = "Failed", reason
+	j.enter("Failed", "Training job failed")
+}
+
+// stopProcesses sends SIGTERM, and SIGKILL when the time of a stop is over.
+func (j *job) stopProcesses() {
+	j.signal(syscall.SIGTERM)
+	time.AfterFunc(stopTime, func() {
+		j.s.mu.Lock()
+		defer j.s.mu.Unlock()
+		j.signal(syscall.SIGKILL)
+	})
+}
+
+func (j *job) stop() error {
+	if j.status != "InProgress" {
+		return refuse("ValidationException", "The request was rejected because the training job is in status %s.", j.status)
+	}
+	j.stopping, j.status = true, "Stopping"
+	j.enter("Stopping", "Stopping the training job")
+	if j.left == 0 {
+		j.status = "Stopped"
+		j.enter("Stopped", "Training job stopped")
+		return nil
+	}
+	j.stopProcesses()
+	return nil
+}
+
+func (j *job) described() map[string]any {
+	o := map[string]any{"TrainingJobName": j.in.TrainingJobName, "TrainingJobArn": "arn:aws:sagemaker:" + Region + ":123456789012:training-job/" + j.in.TrainingJobName,
+		"TrainingJobStatus": j.status, "SecondaryStatus": j.secondary, "ResourceConfig": j.in.ResourceConfig, "EnableManagedSpotTraining": j.in.EnableManagedSpotTraining, "SecondaryStatusTransitions": j.transitions}
+	if j.reason != "" {
+		o["FailureReason"] = j.reason
+	}
+	return o
+}
+
+// Interrupt takes the spot capacity of a job away: its machines are gone, and it starts again.
+func (s *Server) Interrupt(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[name]; j != nil && j.left > 0 {
+		j.taken = true
+		j.enter("Interrupted", "Training job interrupted: spot capacity is no longer available")
+		j.signal(syscall.SIGKILL)
+	}
+}
+
+// Kill ends the process of a job's instance without a word, as the kernel would; Warn sends it SIGTERM, as SageMaker does
+// before it takes its machine.
+func (s *Server) Kill(name string, host int) { s.signal(name, host, syscall.SIGKILL) }
+
+// Warn is as Kill says.
+func (s *Server) Warn(name string, host int) { s.signal(name, host, syscall.SIGTERM) }
+
+func (s *Server) signal(name string, host int, sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[name]; j != nil && host < len(j.processes) && j.processes[host] != nil {
+		_ = syscall.Kill(-j.processes[host].Pid, sig)
+	}
+}

@@ -1,0 +1,382 @@
+// Package sagemakertest is a fake of SageMaker's training jobs, with CloudFormation, Secrets Manager and ECR beside them: one
+// region of one account. It refuses members that it does not know, and names, values and sizes that SageMaker's API reference
+// excludes. Containers are processes of this machine with the container's variables and command; a folder of each stands for its /opt/ml.
+//
+// What SageMaker does was taken from its documentation and never seen here; what this server does is no claim about AWS.
+package sagemakertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/cloud/amazon/registry/registrytest"
+	"github.com/drover-run/drover/cloud/amazon/secret/secrettest"
+	"github.com/drover-run/drover/driver/stack/stacktest"
+)
+
+// Region is that of the fake.
+const Region = "eu-west-1"
+
+// stopTime is what a container has between SIGTERM and SIGKILL.
+const stopTime = 120 * time.Second
+
+// Server is the fake.
+type Server struct {
+	Stacks *stacktest.Stacks    // of CloudFormation
+	Images *registrytest.Server // of ECR
+	http   *httptest.Server
+	dir    string
+	all    sync.WaitGroup // processes
+
+	mu       sync.Mutex
+	jobs     map[string]*job
+	order    []string // names of jobs, oldest first
+	requests map[string]int
+	sent     map[string]string // the newest body of each operation
+	secrets  secrettest.Secrets
+	knobs    knobs
+}
+
+// knobs are how the server misbehaves.
+type knobs struct {
+	lose     bool   // CreateTrainingJob happens, and its answers are lost
+	throttle int    // so many requests are refused as too many
+	held     bool   // jobs stay Starting
+	most     int    // jobs that may go on at once; 0: any number
+	denied   string // an operation that the user may not do
+}
+
+// New starts a fake without jobs; it ends with the test.
+func New(t *testing.T) *Server {
+	s := &Server{Stacks: stacktest.New(), Images: registrytest.New(t), dir: t.TempDir(), jobs: map[string]*job{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrettest.Secrets{}}
+	s.http = httptest.NewServer(s)
+	t.Cleanup(func() {
+		s.mu.Lock()
+		for _, j := range s.jobs {
+			j.signal(syscall.SIGKILL)
+		}
+		s.mu.Unlock()
+		s.all.Wait()
+		s.http.Close()
+	})
+	return s
+}
+
+// URL is the fake's address, for each of its services.
+func (s *Server) URL() string { return s.http.URL }
+
+// Environ are the variables with which this machine reaches the fake.
+func (s *Server) Environ() map[string]string {
+	return map[string]string{"AWS_ENDPOINT_URL_SAGEMAKER": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_ECR": s.http.URL,
+		"AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
+}
+
+func (s *Server) turn(change func(*knobs)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(&s.knobs)
+}
+
+// LoseCreate has jobs be created, and the answers be lost.
+func (s *Server) LoseCreate(lose bool) { s.turn(func(k *knobs) { k.lose = lose }) }
+
+// Throttle refuses so many requests as too many.
+func (s *Server) Throttle(n int) { s.turn(func(k *knobs) { k.throttle = n }) }
+
+// Hold has jobs find no machines.
+func (s *Server) Hold() { s.turn(func(k *knobs) { k.held = true }) }
+
+// Allow is the quota of jobs that go on at once; 0: there is none.
+func (s *Server) Allow(n int) { s.turn(func(k *knobs) { k.most = n }) }
+
+// Deny has SageMaker refuse an operation to this user; "": none.
+func (s *Server) Deny(operation string) { s.turn(func(k *knobs) { k.denied = operation }) }
+
+// Requests is how often an operation was asked for.
+func (s *Server) Requests(operation string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests[operation]
+}
+
+// Sent is the newest request for an operation.
+func (s *Server) Sent(operation string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent[operation]
+}
+
+// Jobs are the names of all jobs, oldest first.
+func (s *Server) Jobs() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.order)
+}
+
+// Secrets is how many secrets there are.
+func (s *Server) Secrets() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.secrets)
+}
+
+// refusal is an answer that refuses a request.
+type refusal struct{ code, text string }
+
+func (r refusal) Error() string { return r.code + ": " + r.text }
+
+func refuse(code, format string, args ...any) error {
+	return refusal{code, fmt.Sprintf(format, args...)}
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body) // what is cut off is no JSON
+	target := r.Header.Get("X-Amz-Target")
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
+		s.Stacks.Answer(w, body)
+		return
+	}
+	if strings.HasPrefix(target, registrytest.Service) {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		s.Images.ServeHTTP(w, r)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if operation := secrettest.Operation(r); operation != "" {
+		s.secrets.Answer(w, operation, body)
+		return
+	}
+	_, operation, _ := strings.Cut(target, "SageMaker.")
+	s.requests[operation]++
+	s.sent[operation] = string(body)
+	out, err := s.answer(operation, body, r.Header.Get("Authorization") != "")
+	var no refusal
+	switch {
+	case operation == "CreateTrainingJob" && s.knobs.lose:
+		panic(http.ErrAbortHandler) // the connection ends without an answer
+	case errors.As(err, &no):
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]string{"__type": no.code, "Message": no.text}) // the client sees a short answer
+	default:
+		_ = json.NewEncoder(w).Encode(out) // as above
+	}
+}
+
+func (s *Server) answer(operation string, body []byte, signed bool) (any, error) {
+	switch {
+	case s.knobs.throttle > 0:
+		s.knobs.throttle--
+		return nil, refuse("ThrottlingException", "Rate exceeded")
+	case !signed:
+		return nil, refuse("MissingAuthenticationTokenException", "Missing Authentication Token")
+	case operation == s.knobs.denied:
+		return nil, refuse("AccessDeniedException", "User: arn:aws:iam::123456789012:user/ann is not authorized to perform: sagemaker:%s", operation)
+	}
+	switch operation {
+	case "CreateTrainingJob":
+		return s.create(body)
+	case "DescribeTrainingJob":
+		j, err := s.find(body)
+		if err != nil {
+			return nil, err
+		}
+		return j.described(), nil
+	case "StopTrainingJob":
+		j, err := s.find(body)
+		if err != nil {
+			return nil, err
+		}
+		return struct{}{}, j.stop()
+	case "ListTrainingJobs":
+		return s.list(body)
+	}
+	return nil, refuse("UnknownOperationException", "%s is not of this fake", operation)
+}
+
+func decode(body []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return refuse("SerializationException", "%v", err)
+	}
+	return nil
+}
+
+// creation is a request for a job.
+type creation struct {
+	TrainingJobName        string
+	AlgorithmSpecification struct {
+		TrainingImage, TrainingInputMode        string
+		ContainerEntrypoint, ContainerArguments []string
+	}
+	RoleArn          string
+	OutputDataConfig struct{ S3OutputPath string }
+	ResourceConfig   struct {
+		InstanceType                  string
+		InstanceCount, VolumeSizeInGB int
+	}
+	StoppingCondition         struct{ MaxRuntimeInSeconds, MaxWaitTimeInSeconds int }
+	EnableManagedSpotTraining bool
+	Environment               map[string]string
+	Tags                      []struct{ Key, Value string }
+}
+
+// Forms that SageMaker documents.
+var (
+	nameForm     = regexp.MustCompile(`^[a-zA-Z0-9](-*[a-zA-Z0-9]){0,62}$`)
+	variableForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+	tagForm      = regexp.MustCompile(`^[\pL\pN _.:/=+@-]*$`)
+)
+
+func (in creation) check() error {
+	bad := func(format string, args ...any) error {
+		return refuse("ValidationException", "1 validation error detected: "+format, args...)
+	}
+	c := in.StoppingCondition
+	switch {
+	case !nameForm.MatchString(in.TrainingJobName):
+		return bad("Value '%s' at 'trainingJobName' failed to satisfy constraint", in.TrainingJobName)
+	case !strings.HasPrefix(in.RoleArn, "arn:aws:iam::"), !strings.HasPrefix(in.OutputDataConfig.S3OutputPath, "s3://"), in.AlgorithmSpecification.TrainingInputMode != "File":
+		return bad("a member is missing or of another form")
+	case !strings.Contains(in.AlgorithmSpecification.TrainingImage, ".dkr.ecr.") || len(in.AlgorithmSpecification.TrainingImage) > 255:
+		return bad("TrainingImage %q", in.AlgorithmSpecification.TrainingImage)
+	case !strings.HasPrefix(in.ResourceConfig.InstanceType, "ml."), in.ResourceConfig.InstanceCount < 1, in.ResourceConfig.VolumeSizeInGB < 1:
+		return bad("ResourceConfig %+v", in.ResourceConfig)
+	case c.MaxRuntimeInSeconds < 1, c.MaxRuntimeInSeconds > 2_419_200, in.EnableManagedSpotTraining != (c.MaxWaitTimeInSeconds > 0), c.MaxWaitTimeInSeconds > 0 && c.MaxWaitTimeInSeconds < c.MaxRuntimeInSeconds:
+		return bad("StoppingCondition %+v", c)
+	case len(in.Environment) > 100, len(in.Tags) > 50, len(in.AlgorithmSpecification.ContainerEntrypoint) > 100, len(in.AlgorithmSpecification.ContainerArguments) > 100:
+		return bad("too many members")
+	}
+	for _, text := range slices.Concat(in.AlgorithmSpecification.ContainerEntrypoint, in.AlgorithmSpecification.ContainerArguments) {
+		if len([]rune(text)) > 256 {
+			return bad("an argument has more than 256 characters")
+		}
+	}
+	for name, value := range in.Environment {
+		if !variableForm.MatchString(name) || len(name) > 512 || len([]rune(value)) > 512 {
+			return bad("variable %s", name)
+		}
+	}
+	for _, tag := range in.Tags {
+		if !tagForm.MatchString(tag.Key) || !tagForm.MatchString(tag.Value) || len(tag.Key) > 128 || len(tag.Value) > 256 {
+			return bad("tag %v", tag)
+		}
+	}
+	return nil
+}
+
+func (s *Server) create(body []byte) (any, error) {
+	var in creation
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	if err := in.check(); err != nil {
+		return nil, err
+	}
+	if s.jobs[in.TrainingJobName] != nil {
+		return nil, refuse("ResourceInUse", "Training job names must be unique within an AWS account and region, and a training job with this name already exists (arn:aws:sagemaker:%s:123456789012:training-job/%s)", Region, in.TrainingJobName)
+	}
+	alive := 0
+	for _, j := range s.jobs {
+		if j.status == "InProgress" || j.status == "Stopping" {
+			alive += j.in.ResourceConfig.InstanceCount
+		}
+	}
+	if s.knobs.most > 0 && alive+in.ResourceConfig.InstanceCount > s.knobs.most {
+		return nil, refuse("ResourceLimitExceeded", "The account-level service limit '%s for spot training job usage' is %d Instances, with current utilization of %d Instances and a request delta of %d Instances. Please use AWS Service Quotas to request an increase for this quota.",
+			in.ResourceConfig.InstanceType, s.knobs.most, alive, in.ResourceConfig.InstanceCount)
+	}
+	j := &job{s: s, in: in, status: "InProgress"}
+	s.jobs[in.TrainingJobName] = j
+	s.order = append(s.order, in.TrainingJobName)
+	j.start()
+	return map[string]string{"TrainingJobArn": "arn:aws:sagemaker:" + Region + ":123456789012:training-job/" + in.TrainingJobName}, nil
+}
+
+func (s *Server) find(body []byte) (*job, error) {
+	var in struct{ TrainingJobName string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	j := s.jobs[in.TrainingJobName]
+	if j == nil {
+		return nil, refuse("ValidationException", "Requested resource not found.")
+	}
+	return j, nil
+}
+
+// list gives jobs on pages of two.
+func (s *Server) list(body []byte) (any, error) {
+	var in struct {
+		NameContains, SortBy, SortOrder, StatusEquals, NextToken string
+		MaxResults                                               int
+	}
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	type summary struct{ TrainingJobName, TrainingJobStatus string }
+	var found []summary
+	for _, name := range s.order {
+		if j := s.jobs[name]; strings.Contains(name, in.NameContains) && (in.StatusEquals == "" || in.StatusEquals == j.status) {
+			found = append(found, summary{name, j.status})
+		}
+	}
+	from := 0
+	if in.NextToken != "" {
+		_, _ = fmt.Sscan(in.NextToken, &from) // the fake's own
+	}
+	out := struct {
+		TrainingJobSummaries []summary
+		NextToken            string `json:",omitempty"`
+	}{TrainingJobSummaries: []summary{}}
+	out.TrainingJobSummaries = append(out.TrainingJobSummaries, found[min(from, len(found)):min(from+2, len(found))]...)
+	if from+2 < len(found) {
+		out.NextToken = fmt.Sprint(from + 2)
+	}
+	return out, nil
+}
+
+// command is a container's process.
+func command(in creation, dir, ml string, variables []string) *exec.Cmd {
+	words := slices.Concat(in.AlgorithmSpecification.ContainerEntrypoint, in.AlgorithmSpecification.ContainerArguments)
+	cmd := exec.Command(words[0], words[1:]...)
+	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "SAGEMAKER_BASE_DIR=" + ml}, variables...)
+	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
+	return cmd
+}
+
+// layOut makes a container's folder, with what SageMaker writes for it.
+func layOut(dir string, host int, in creation) (ml string, err error) {
+	ml = filepath.Join(dir, "ml")
+	config := filepath.Join(ml, "input", "config")
+	if err := os.MkdirAll(config, 0o755); err != nil {
+		return "", err
+	}
+	var hosts []string
+	for n := range in.ResourceConfig.InstanceCount {
+		hosts = append(hosts, fmt.Sprintf("algo-%d", n+1))
+	}
+	text, err := json.Marshal(map[string]any{"current_host": hosts[host], "hosts": hosts, "current_instance_type": in.ResourceConfig.InstanceType, "network_interface_name": "eth0"})
+	if err != nil {
+		return "", err
+	}
+	return ml, os.WriteFile(filepath.Join(config, "resourceconfig.json"), text, 0o644)
+}

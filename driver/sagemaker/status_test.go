@@ -1,0 +1,93 @@
+package sagemaker
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+)
+
+// What SageMaker says of a job is how its newest start is. Words and states are those of its API reference.
+func TestWhatSageMakerSaysOfAJobIsHowItsAgentIs(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		status, secondary, reason string
+		want                      driver.State
+		code                      int
+		says                      string
+	}{
+		{inProgress, "Starting", "", driver.Waiting, -1, "its training job is Starting: words"},
+		{inProgress, "Pending", "", driver.Waiting, -1, "its training job is Pending: words"},
+		{inProgress, "Downloading", "", driver.Waiting, -1, "its training job is Downloading: words"},
+		{inProgress, "Training", "", driver.Running, -1, ""},
+		{inProgress, "Uploading", "", driver.Running, -1, ""},
+		{inProgress, "Interrupted", "", driver.Taken, -1, "SageMaker has taken its machine away: spot capacity"},
+		{stopping, "Stopping", "", driver.Running, -1, ""},
+		{completed, "Completed", "", driver.Ended, 0, ""},
+		{failed, "Failed", "AlgorithmError: no reason, exit code: 3", driver.Ended, 3, "AlgorithmError: no reason, exit code: 3"},
+		{failed, "Failed", "AlgorithmError: , exit code: 75", driver.Taken, 75, "AlgorithmError: , exit code: 75"},
+		{failed, "Failed", "AlgorithmError: , exit code: 137", driver.Lost, 137, "AlgorithmError: , exit code: 137"},
+		{failed, "Failed", "AlgorithmError: it has ended", driver.Lost, -1, "AlgorithmError: it has ended"},
+		{failed, "Failed", "ClientError: no such image", driver.Ended, -1, "ClientError: no such image"},
+		{failed, "Failed", "CapacityError: no machines", driver.Taken, -1, "CapacityError: no machines"},
+		{failed, "Failed", "InternalServerError: again", driver.Taken, -1, "InternalServerError: again"},
+		{stopped, "MaxRuntimeExceeded", "", driver.Taken, -1, "its time limit at SageMaker is over"},
+		{stopped, "MaxWaitTimeExceeded", "", driver.Taken, -1, "there was no spot capacity for it in its time"},
+		{stopped, "Stopped", "", driver.Ended, -1, "stopped in SageMaker"},
+	} {
+		all := processesOf("drover-x-1", -1, trainingJob{TrainingJobStatus: test.status, SecondaryStatus: test.secondary, FailureReason: test.reason, SecondaryStatusTransitions: []transition{{test.secondary, "words."}}})
+		if len(all) != 1 || all[0].State != test.want || all[0].Code != test.code || all[0].Reason != test.says {
+			t.Errorf("%s %s %s: %+v", test.status, test.secondary, test.reason, all)
+		}
+	}
+}
+
+// A job that was interrupted twice has had three starts.
+func TestEachStartOfAJobIsAProcess(t *testing.T) {
+	t.Parallel()
+	j := trainingJob{TrainingJobStatus: inProgress, SecondaryStatus: "Training", ResourceConfig: resources{"ml.m5.large", 2, 30}}
+	for _, s := range []string{"Starting", "Training", "Interrupted", "Starting", "Training", "Interrupted", "Starting", "Training"} {
+		j.SecondaryStatusTransitions = append(j.SecondaryStatusTransitions, transition{Status: s})
+	}
+	all := processesOf("drover-x-1", -1, j)
+	if len(all) != 6 || all[2].State != driver.Running || all[2].Attempt != 3 || all[4].Index != 1 || all[4].State != driver.Taken || all[4].Attempt != 2 {
+		t.Errorf("%+v", all)
+	}
+	if all := processesOf("drover-x-1-7", 7, trainingJob{TrainingJobStatus: completed, ResourceConfig: resources{InstanceCount: 1}}); len(all) != 1 || all[0].Index != 7 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// What a container cannot know of itself is said.
+func TestAContainerThatIsNoJobOfDroversIsSaid(t *testing.T) {
+	t.Setenv(variableGPUs, "0")
+	_, err := claimant(t.Context())
+	if fault.KindOf(err) != fault.Invalid || err.Error() != `adopt agent: TRAINING_JOB_NAME="" names no job of drover's` || fault.Hint(err) != "Unset DROVER_SAGEMAKER_GPUS." {
+		t.Errorf("%v\n%s", err, fault.Hint(err))
+	}
+	t.Setenv("TRAINING_JOB_NAME", "drover-7fk2abcd7fk2abcd-1")
+	base := t.TempDir()
+	t.Setenv("SAGEMAKER_BASE_DIR", base)
+	if _, err := claimant(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "adopt agent: read which of the job's machines this is: ") {
+		t.Error(err)
+	}
+	file := filepath.Join(base, "input", "config", "resourceconfig.json")
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		`{"current_host": "algo-10", "hosts": ["algo-2", "algo-1", "algo-10"]}`: "",
+		`{"current_host": "algo-3", "hosts": ["algo-1"]}`:                       `adopt agent: ` + file + ` does not name its own host "algo-3"`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c, err := claimant(t.Context())
+		if want == "" && (err != nil || c.Index != 1 || c.Attempt != 1) || want != "" && (err == nil || err.Error() != want) {
+			t.Errorf("%s: %+v, %v", text, c, err)
+		}
+	}
+}

@@ -1,0 +1,301 @@
+package sagemaker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/driver/stack"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/store"
+)
+
+// What SageMaker takes at most. Source: CreateTrainingJob in its API reference, 2026-11.
+const (
+	mostVariable  = 512 // letters of a variable's value
+	mostVariables = 100
+	mostArgument  = 256 // letters of an argument
+	mostArguments = 100
+	mostTags      = 50
+)
+
+// leastDisk is the disk of a machine, in GB, where less is asked for: the image and what is installed need some.
+const leastDisk = 30
+
+// saveTime is what a job has beyond its program's time limit, to begin and to save.
+const saveTime = 10 * time.Minute
+
+// longTime is the time limit of a job of which none was said: SageMaker's most without a request for more.
+const longTime = 5 * 24 * time.Hour
+
+// programFile is where a container has drover's program. A variable for tests, which run containers
+// as processes of one machine.
+var programFile = "/tmp/.drover/drover"
+
+// joined begins a container: its arguments are parts of one script, as SageMaker takes none with more than 256 letters.
+var joined = []string{"/bin/sh", "-c", `eval "$(printf %s "$@")"`, "sh"}
+
+// jobName is the name of a placement's training job, and begins those of its workers.
+func jobName(h driver.Handle) string { return fmt.Sprintf("drover-%s-%d", h.Job, h.Placement) }
+
+// secretName is the name in Secrets Manager of what a placement's agents are handed.
+func secretName(h driver.Handle) string { return "drover/" + jobName(h) }
+
+// nameForm is the form of the names of training jobs of drover's.
+var nameForm = regexp.MustCompile(`^(drover-([a-z0-9]+)-([1-9][0-9]*))(?:-(0|[1-9][0-9]*))?$`)
+
+// parseJobName is the handle without a Detail that jobName has named, and the number of the worker; -1: it is no worker's.
+func parseJobName(name string) (h driver.Handle, worker int, ok bool) {
+	m := nameForm.FindStringSubmatch(name)
+	if m == nil {
+		return h, 0, false
+	}
+	n, err := strconv.Atoi(m[3])
+	worker = -1
+	if err == nil && m[4] != "" {
+		worker, err = strconv.Atoi(m[4])
+	}
+	return driver.Handle{Target: Name, Job: m[2], Placement: n}, worker, err == nil
+}
+
+// jobNames are the names of the training jobs of a placement: one job with all nodes of a run, or one for each of several workers.
+func jobNames(h driver.Handle, n driver.Needs, agents int) []string {
+	if agents == 1 || n.Place.Nodes > 1 {
+		return []string{jobName(h)}
+	}
+	var all []string
+	for k := range agents {
+		all = append(all, fmt.Sprintf("%s-%d", jobName(h), k))
+	}
+	return all
+}
+
+// Submit creates the training jobs of a placement, in their order. Where SageMaker takes some of its workers alone, those are submitted: the others are
+// taken away as far as a reader of the placement sees.
+func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string, err error) {
+	at, err := parseSite(s.Handle.Detail)
+	if err != nil {
+		return nil, err
+	}
+	c, err := e.clientOf(ctx, at.region)
+	if err != nil {
+		return nil, err
+	}
+	in, err := c.request(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.notePlace(at); err != nil {
+		return nil, err
+	}
+	if len(s.Secrets) > 0 {
+		if err := c.secrets.Store(ctx, secretName(s.Handle), s.Secrets); err != nil {
+			return nil, err
+		}
+	}
+	names := jobNames(s.Handle, s.Request.Needs, s.Request.Agents)
+	if len(names) == 1 {
+		in.ResourceConfig.InstanceCount = s.Request.Agents
+	}
+	for _, name := range names {
+		in.TrainingJobName = name
+		if err := c.create(ctx, in); err != nil {
+			if k := fault.KindOf(err); len(ids) > 0 && (k == fault.Full || k == fault.Denied || k == fault.Invalid) {
+				break
+			}
+			return nil, err
+		}
+		ids = append(ids, name)
+	}
+	return names, nil
+}
+
+// request is the request for a placement's training jobs, without a name.
+func (c *client) request(ctx context.Context, s remote.Submission) (in createTrainingJob, err error) {
+	n := s.Request.Needs
+	o, err := parseOptions(n.Args)
+	if err != nil {
+		return in, err
+	}
+	m, err := chooseMachine(n, c.region, isSpot(n))
+	if err != nil {
+		return in, err
+	}
+	if o.role == "" {
+		if o.role, err = c.findRole(ctx, n.Labels["project"], s.Request.Run.Store); err != nil {
+			return in, err
+		}
+	}
+	if o.role == "" {
+		return in, fault.New(fault.Denied, "Have one made: `drover target up sagemaker`; or name one: `--target-arg role=arn:aws:iam::ACCOUNT:role/NAME`.", "start agents: the project has no role for training jobs")
+	}
+	script, err := s.FetchScript(ctx, "linux/amd64", programFile)
+	if err != nil {
+		return in, err
+	}
+	boot := s.Request.Run
+	boot.Binary = programFile
+	var words []string
+	for _, w := range boot.Argv(s.Handle.Placement, 0) {
+		words = append(words, store.Quote(w))
+	}
+	parts, err := split(script + "exec " + strings.Join(words, " "))
+	if err != nil {
+		return in, err
+	}
+	variables, err := variables(boot.Env, m, isSpot(n))
+	if err != nil {
+		return in, err
+	}
+	if len(s.Secrets) > 0 {
+		variables[variableSecret] = secretName(s.Handle)
+	}
+	in = createTrainingJob{
+		AlgorithmSpecification: algorithm{TrainingImage: n.Place.Image, TrainingInputMode: "File", ContainerEntrypoint: joined, ContainerArguments: parts},
+		RoleArn:                o.role, OutputDataConfig: outputConfig{outputOf(o, boot.Store)},
+		ResourceConfig:    resources{m.name, 1, diskOf(n)},
+		StoppingCondition: stoppingCondition{MaxRuntimeInSeconds: int(timeLimit(n.Time) / time.Second)},
+		Environment:       variables, Tags: tags(n.Labels),
+	}
+	if isSpot(n) {
+		in.EnableManagedSpotTraining = true
+		in.StoppingCondition.MaxWaitTimeInSeconds = in.StoppingCondition.MaxRuntimeInSeconds + int(o.wait/time.Second)
+	}
+	return in, nil
+}
+
+// split cuts a script into arguments.
+func split(script string) (parts []string, err error) {
+	for part := range slices.Chunk([]rune(script), mostArgument) {
+		parts = append(parts, string(part))
+	}
+	if len(parts) > mostArguments {
+		return nil, fault.New(fault.Invalid, "Shorten the name of the project or the task.", "start agents: the script that begins a container has %d letters, and SageMaker takes %d", len([]rune(script)), mostArgument*mostArguments)
+	}
+	return parts, nil
+}
+
+// variables are a container's: the job's, and what adopt reads.
+func variables(env []string, m machine, spot bool) (map[string]string, error) {
+	all := map[string]string{variableGPUs: strconv.Itoa(m.gpus)}
+	if spot {
+		all[variableSpot] = "1"
+	}
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		if len([]rune(value)) > mostVariable {
+			return nil, fault.New(fault.Invalid, "Give it in a file, as an input: `-i FILE`.", "start agents: variable %s has %d letters, and SageMaker takes %d", name, len([]rune(value)), mostVariable)
+		}
+		all[name] = value
+	}
+	if len(all) >= mostVariables {
+		return nil, fault.New(fault.Invalid, "Give fewer: `--env`.", "start agents: there are %d variables, and SageMaker takes %d", len(all), mostVariables)
+	}
+	return all, nil
+}
+
+// outputOf is where SageMaker puts what a container leaves in /opt/ml/model: agents leave nothing there that they have stored.
+func outputOf(o options, at string) string {
+	if o.output != "" {
+		return o.output
+	}
+	at, _, _ = strings.Cut(at, "?")
+	return strings.TrimSuffix(at, "/") + "/" + outputFolder
+}
+
+// outputFolder is the part of a store below which SageMaker writes by itself. No project has such a name.
+const outputFolder = "_sagemaker"
+
+// diskOf is the size of a machine's disk, in GB.
+func diskOf(n driver.Needs) int {
+	return max(leastDisk, int((n.Disk+1<<30-1)>>30))
+}
+
+// timeLimit is how long SageMaker lets a job run.
+func timeLimit(program time.Duration) time.Duration {
+	if program == 0 {
+		return longTime
+	}
+	return min(program+saveTime, mostLife)
+}
+
+// tags are labels as tags of AWS, which take few letters.
+func tags(labels map[string]string) []tag {
+	all := []tag{{stack.TagManaged, stack.ManagedBy}}
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		if len(all) < mostTags {
+			all = append(all, tag{"drover-" + amazon.TagText(name, 121), amazon.TagText(labels[name], 256)})
+		}
+	}
+	return all
+}
+
+// Find gives the training jobs of a handle's name, oldest first.
+func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err error) {
+	c, err := e.clientOfHandle(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.list(ctx, jobName(h), false)
+	for _, name := range found {
+		if of, _, ok := parseJobName(name); ok && jobName(of) == jobName(h) {
+			ids = append(ids, name)
+		}
+	}
+	return ids, err
+}
+
+// clientOfHandle is the client of the region of a handle.
+func (e *engine) clientOfHandle(ctx context.Context, h driver.Handle) (*client, error) {
+	at, err := parseSite(h.Detail)
+	if err != nil {
+		return nil, err
+	}
+	return e.clientOf(ctx, at.region)
+}
+
+// Held names what goes on in the regions where this machine has started something: what has ended cannot be taken away.
+func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
+	places := e.readPlaces()
+	var o amazon.Options
+	if len(places) > 0 {
+		o.Region = places[0].region // then this machine's configuration needs none
+	}
+	if have := amazon.Configured(ctx, o); !have.OK() {
+		return nil, fault.New(fault.Missing, have.Fix, "find an account of AWS: %s", have.Missing)
+	}
+	for _, at := range places {
+		c, err := e.clientOf(ctx, at.region)
+		if err != nil {
+			return nil, err
+		}
+		found, err := c.list(ctx, "drover-", true)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range found {
+			h, _, ok := parseJobName(name)
+			if h.Detail = at.String(); ok && !slices.Contains(all, h) {
+				all = append(all, h)
+			}
+		}
+	}
+	return all, nil
+}
+
+// Remove deletes a placement's secrets. Training jobs that have ended stay in SageMaker's list.
+func (e *engine) Remove(ctx context.Context, h driver.Handle, ids []string) error {
+	c, err := e.clientOfHandle(ctx, h)
+	if err != nil {
+		return err
+	}
+	return c.secrets.Remove(ctx, secretName(h))
+}

@@ -1,0 +1,287 @@
+package sagemaker
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/store"
+)
+
+//go:embed testdata/request.golden
+var goldenRequest string
+
+// request is one for agents in an account of a test, of which none begins.
+func (a fakeAccount) request(t *testing.T, agents, nodes int) driver.Request {
+	t.Helper()
+	return driver.Request{Job: "7fk2abcd7fk2abcd", Placement: 1, Agents: agents,
+		Needs: driver.Needs{Agents: agents, Detail: "eu-west-1/123456789012", Labels: map[string]string{"project": "p"}, Place: driver.Place{Image: image, Nodes: nodes}, Args: []string{ownRole, ownOutput}},
+		Run: driver.Boot{Store: a.facts, Job: "p/t/7fk2abcd7fk2abcd", Programs: func(context.Context, string) (driver.Program, error) {
+			return driver.Program{SHA256: strings.Repeat("0", 64), Downloads: []store.Download{{Tool: "curl", Command: "curl by the role"}}}, nil
+		}}}
+}
+
+// The request for the nodes of a run, as it is sent: its members are those of SageMaker's API reference.
+func TestTheNodesOfARunAreOneTrainingJob(t *testing.T) {
+	a := newAccount(t)
+	a.Hold()
+	t.Setenv("CANARY", "canary")
+	r := a.request(t, 3, 3)
+	r.Needs.CPUs, r.Needs.GPUs, r.Needs.Time, r.Needs.Disk, r.Needs.Labels["tag owner"] = 8, 1, time.Hour, 100<<30, "Ann & <Bob>"
+	r.Run.Env, r.Run.Secrets = []string{"LEVEL=3"}, map[string]string{"TOKEN": "env:CANARY"}
+	if _, err := a.driver(t).Start(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	sent := a.Sent("CreateTrainingJob")
+	if strings.Contains(sent, "canary") {
+		t.Errorf("the request holds a secret: %s", sent)
+	}
+	var body map[string]any
+	if err := json.Unmarshal([]byte(sent), &body); err != nil {
+		t.Fatal(err)
+	}
+	of := body["AlgorithmSpecification"].(map[string]any)
+	script := ""
+	for _, part := range of["ContainerArguments"].([]any) {
+		script += part.(string)
+	}
+	if !strings.Contains(script, "try 'curl' 'curl by the role'") || !strings.HasSuffix(script, "exec '"+programFile+"' 'agent' '--store' '"+a.facts+"' '--placement' '1' '--index' '0' 'p/t/7fk2abcd7fk2abcd'") {
+		t.Errorf("the script is\n%s", script)
+	}
+	of["ContainerArguments"] = []any{"SCRIPT"}
+	text, err := json.MarshalIndent(body, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, "testdata/request.golden", goldenRequest, "CreateTrainingJob\n"+string(text)+"\n")
+}
+
+// Each worker of a map is a training job: SageMaker starts a whole job again when one of its machines goes.
+func TestWorkersAreTrainingJobsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.Hold()
+	d := a.driver(t)
+	h, err := d.Start(t.Context(), a.request(t, 3, 1))
+	if want := []string{"drover-7fk2abcd7fk2abcd-1-0", "drover-7fk2abcd7fk2abcd-1-1", "drover-7fk2abcd7fk2abcd-1-2"}; err != nil || !slices.Equal(a.Jobs(), want) {
+		t.Fatalf("%v, %s", err, a.Jobs())
+	}
+	all, err := d.Status(t.Context(), h)
+	for i, m := range all {
+		if m.Index != i || m.State != driver.Waiting || m.Reason != "its training job is Starting: Launching requested ML instances" {
+			t.Errorf("%+v", m)
+		}
+	}
+	if err != nil || len(all) != 3 {
+		t.Errorf("%d members, %v", len(all), err)
+	}
+	if _, err := a.driver(t).Start(t.Context(), a.request(t, 3, 1)); err != nil || len(a.Jobs()) != 3 {
+		t.Errorf("again: %v, %s", err, a.Jobs())
+	}
+	if err := d.Stop(t.Context(), h, 0, true); err != nil || a.Requests("StopTrainingJob") != 3 {
+		t.Errorf("%v, %d were stopped", err, a.Requests("StopTrainingJob"))
+	}
+}
+
+// Of eight workers a quota lets five work: the others are shown as taken, so that others are placed for them later.
+func TestAQuotaLeavesSomeWorkers(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.Hold()
+	a.Allow(5)
+	d := a.driver(t)
+	h, err := d.Start(t.Context(), a.request(t, 8, 1))
+	if err != nil || len(a.Jobs()) != 5 {
+		t.Fatalf("%v, %s", err, a.Jobs())
+	}
+	all, err := d.Status(t.Context(), h)
+	states := map[driver.State]int{}
+	for _, m := range all {
+		states[m.State]++
+		if m.State == driver.Taken && m.Reason != "SageMaker has made no training job for it" {
+			t.Errorf("%+v", m)
+		}
+	}
+	if err != nil || states[driver.Waiting] != 5 || states[driver.Taken] != 3 {
+		t.Errorf("%v, %v", states, err)
+	}
+	r := a.request(t, 1, 1)
+	r.Placement = 2
+	_, err = d.Start(t.Context(), r)
+	if fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "create training job drover-7fk2abcd7fk2abcd-2: The account-level service limit 'ml.m5.large for spot training job usage' is 5 Instances") ||
+		!strings.HasPrefix(fault.Hint(err), "Ask AWS for more in the console of Service Quotas") {
+		t.Errorf("%v\n%s", err, fault.Hint(err))
+	}
+}
+
+// Nodes of a run are told apart by SageMaker's own file, and an interruption is one of all of them, after which their successors have numbers of their own.
+func TestAnInterruptionOfNodesIsOneOfAll(t *testing.T) {
+	a := newAccount(t)
+	self := program(t)
+	d := located{a.driver(t), a}
+	r := a.request(t, 2, 2)
+	s := drivertest.Script{Stay: true, Marks: t.TempDir()}
+	r.Run.Env = s.Environ()
+	r.Run.Programs = func(context.Context, string) (driver.Program, error) { return self, nil }
+	h, err := d.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(state driver.State, numbers ...int) func() bool {
+		return func() bool {
+			all, err := d.Status(t.Context(), h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []int
+			for _, m := range all {
+				if m.State == state {
+					got = append(got, m.Index)
+				}
+			}
+			return slices.Equal(got, numbers)
+		}
+	}
+	drivertest.Until(t, "two nodes run", has(driver.Running, 0, 1))
+	a.Interrupt("drover-7fk2abcd7fk2abcd-1")
+	drivertest.Until(t, "their successors run", has(driver.Running, 2, 3))
+	if !has(driver.Taken, 0, 1)() || len(a.Jobs()) != 1 {
+		all, _ := d.Status(t.Context(), h)
+		t.Errorf("%+v, %s", all, a.Jobs())
+	}
+	if err := d.Stop(t.Context(), h, 0, true); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatSageMakerDoesNotTakeIsRefused(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	d := a.driver(t)
+	for _, test := range []struct {
+		change func(*driver.Request)
+		want   string
+		hint   string
+	}{
+		{func(r *driver.Request) { r.Run.Env = []string{"LONG=" + strings.Repeat("x", 513)} }, "start agents: variable LONG has 513 letters, and SageMaker takes 512", "Give it in a file, as an input: -i FILE."},
+		{func(r *driver.Request) {
+			for n := range 100 {
+				r.Run.Env = append(r.Run.Env, fmt.Sprintf("V%d=x", n))
+			}
+		}, "start agents: there are 102 variables, and SageMaker takes 100", "Give fewer: --env."},
+		{func(r *driver.Request) { r.Run.Store = "/" + strings.Repeat("x", 30_000) }, "start agents: the script that begins a container has ", "Shorten the name of the project or the task."},
+		{func(r *driver.Request) { r.Needs.Args = nil }, "start agents: the project has no role for training jobs", "Have one made: drover target up sagemaker; or name one: --target-arg role=arn:aws:iam::ACCOUNT:role/NAME."},
+	} {
+		r := a.request(t, 1, 1)
+		test.change(&r)
+		_, err := d.Start(t.Context(), r)
+		if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.ReplaceAll(fault.Hint(err), "`", "") != test.hint || len(a.Jobs()) > 0 {
+			t.Errorf("%v\n%s", err, fault.Hint(err))
+		}
+	}
+}
+
+func TestANameIsReadAsItIsWritten(t *testing.T) {
+	t.Parallel()
+	h := driver.Handle{Target: Name, Job: "7fk2abcd7fk2abcd", Placement: 12}
+	for name, worker := range map[string]int{"drover-7fk2abcd7fk2abcd-12": -1, "drover-7fk2abcd7fk2abcd-12-0": 0, "drover-7fk2abcd7fk2abcd-12-31": 31} {
+		if of, n, ok := parseJobName(name); !ok || of != h || n != worker {
+			t.Errorf("%s: %v %d %v", name, of, n, ok)
+		}
+	}
+	for _, name := range []string{"", "drover-x", "other-7fk2-1", "drover-7fk2-01", "drover-7fk2-1-", "drover-7fk2-1-2-3", "drover-7FK2-1"} {
+		if _, _, ok := parseJobName(name); ok {
+			t.Errorf("%q is a name", name)
+		}
+	}
+	if s, err := parseSite("eu-west-1/123456789012"); err != nil || s.String() != "eu-west-1/123456789012" {
+		t.Errorf("%v, %v", s, err)
+	}
+}
+
+// A type of machines is chosen by what is asked for, or named with or without SageMaker's prefix.
+func TestAMachineIsChosenByWhatIsAskedFor(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		needs driver.Needs
+		want  string // a type, or the beginning of a refusal
+	}{
+		{driver.Needs{}, "ml.m5.large"}, {driver.Needs{CPUs: 3}, "ml.c5.xlarge"}, {driver.Needs{CPUs: 4, Memory: 30 << 30}, "ml.r5.xlarge"}, {driver.Needs{Slots: 16}, "ml.c5.4xlarge"},
+		{driver.Needs{GPUs: 1}, "ml.g4dn.xlarge"}, {driver.Needs{GPUs: 8}, "ml.p3.16xlarge"}, {driver.Needs{Machine: []string{"g5.*"}}, "ml.g5.xlarge"}, {driver.Needs{Machine: []string{"g5.*"}, GPUs: 4}, "ml.g5.12xlarge"},
+		{driver.Needs{Machine: []string{"ml.trn1.2xlarge"}, CPUs: 8}, "ml.trn1.2xlarge"}, {driver.Needs{Machine: []string{"m5.large", "m5.xlarge"}, CPUs: 4}, "ml.m5.xlarge"},
+		{driver.Needs{Machine: []string{"zz*"}}, "no type of machines of SageMaker's that drover knows is zz*"},
+		{driver.Needs{GPUs: 16}, "no machine of SageMaker's has what an agent needs: 16 GPUs"},
+		{driver.Needs{CPUs: 999, Memory: 1 << 30}, "no machine of SageMaker's has what an agent needs: 999 cores, 1 GB of memory"},
+	} {
+		m, err := chooseMachine(test.needs, "eu-west-1", true)
+		if got := m.name; err != nil && err.Error() != test.want || err == nil && got != test.want {
+			t.Errorf("%+v: %s, %v; want %s", test.needs, got, err, test.want)
+		}
+	}
+}
+
+// What the plan says of a job, or why it is refused.
+func TestAnOfferSaysWhatAJobGets(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	d := a.driver(t)
+	ask := func(change func(*driver.Needs)) driver.Offer {
+		n := driver.Needs{Agents: 2, Place: driver.Place{Image: image, Nodes: 2}, Args: []string{ownRole}}
+		change(&n)
+		o, err := d.Offer(t.Context(), n)
+		if err != nil {
+			o.Reason, o.Hint = err.Error(), fault.Hint(err)
+		}
+		return o
+	}
+	o := ask(func(*driver.Needs) {})
+	if !o.Fits || o.Detail != "eu-west-1/123456789012" || o.Machine != "SageMaker in eu-west-1, ml.m5.large: 2 cores, 8 GB" || !o.Spot || o.Cores != 4 || o.Identity != "the role arn:aws:iam::123456789012:role/train" || len(o.Notes) != 3 ||
+		o.Notes[0] != "each agent has a machine alone, ml.m5.large: 2 cores, 8 GB, with a disk of 30 GB" || o.Notes[1] != "spot capacity is waited for 24 hours at most: --target-arg wait= and --on-demand say otherwise" || o.Notes[2] != "SageMaker ends it after 5 days: --timeout says otherwise" {
+		t.Errorf("%+v", o)
+	}
+	if o := ask(func(n *driver.Needs) { n.Spot, n.Time = job.SpotNever, time.Hour }); !o.Fits || o.Spot || len(o.Notes) != 1 {
+		t.Errorf("%+v", o)
+	}
+	for _, test := range []struct {
+		change func(*driver.Needs)
+		want   string
+		hint   string
+	}{
+		{func(n *driver.Needs) { n.Args = nil }, "the project has no role for training jobs", "Have one made: drover target up sagemaker; or name one: --target-arg role=arn:aws:iam::ACCOUNT:role/NAME."},
+		{func(n *driver.Needs) { n.Args = []string{"role=train"} }, `read --target-arg "role=train": its value is not of this form`, "Write it as --target-arg role=arn:aws:iam::123456789012:role/train."},
+		{func(n *driver.Needs) { n.Args = append(n.Args, "wait=never") }, `read --target-arg "wait=never": its value is not of this form`, "Write it as --target-arg wait=48h."},
+		{func(n *driver.Needs) { n.Place.Image = "" }, "a training job needs an image", "Name one: --framework pytorch:2.8.0, --image of ECR, or a --dockerfile."},
+		{func(n *driver.Needs) { n.Place.Image = "python:3.12" }, "SageMaker runs images of ECR alone, not python:3.12", "Copy it there: drover image copy python:3.12 ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME."},
+		{func(n *driver.Needs) { n.Place.Mounts = []job.Mount{{Source: "/data"}} }, "containers on SageMaker see no folder of this machine: --mount /data", "Give it as an input: -i FOLDER."},
+		{func(n *driver.Needs) { n.Spot = job.SpotFirst }, "SageMaker has spot capacity or on-demand machines for a job, and not one after the other", "Use --spot or --on-demand."},
+		{func(n *driver.Needs) { n.Time = 30 * 24 * time.Hour }, "a training job ends after 28 days", "Give it less: --timeout."},
+		{func(n *driver.Needs) { n.GPUs = 99 }, "no machine of SageMaker's has what an agent needs: 99 GPUs", "Ask for less, with --cpus, --memory or --gpus, or name another type with --machine."},
+		{func(n *driver.Needs) { n.Detail = "eu-west-1/999999999999" }, "the job is in account 999999999999, and the role is of account 123456789012", "Use credentials of account 999999999999: AWS_PROFILE."},
+	} {
+		if o := ask(test.change); o.Fits || o.Reason != test.want || strings.ReplaceAll(o.Hint, "`", "") != test.hint {
+			t.Errorf("%q\n%q", o.Reason, o.Hint)
+		}
+	}
+	a.Throttle(1000)
+	if err := mustClient(t, d).create(t.Context(), createTrainingJob{}); fault.KindOf(err) != fault.Full || fault.Hint(err) != "Try again in a minute." {
+		t.Errorf("%v", err)
+	}
+}
+
+func mustClient(t *testing.T, d *Driver) *client {
+	t.Helper()
+	c, err := d.engine.clientOf(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
