@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -81,7 +82,7 @@ func (j *job) launch(dir string, host int) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer log.Close()
-	variables := []string{"TRAINING_JOB_NAME=" + j.in.TrainingJobName, "AWS_REGION=" + Region, "AWS_ACCESS_KEY_ID=ASIAROLE", "AWS_SECRET_ACCESS_KEY=of the role", "AWS_EC2_METADATA_DISABLED=true"}
+	variables := []string{"TRAINING_JOB_NAME=" + j.in.TrainingJobName, "AWS_REGION=" + Region, "AWS_CONTAINER_CREDENTIALS_FULL_URI=" + j.s.http.URL + rolePath, "AWS_EC2_METADATA_DISABLED=true"}
 	for name, value := range j.s.Environ() {
 		if strings.HasPrefix(name, "AWS_ENDPOINT_URL_") {
 			variables = append(variables, name+"="+value)
@@ -90,8 +91,9 @@ func (j *job) launch(dir string, host int) (*exec.Cmd, error) {
 	for name, value := range j.in.Environment {
 		variables = append(variables, name+"="+value)
 	}
-	cmd := command(j.in, dir, ml, variables)
-	cmd.Stdout, cmd.Stderr = log, log
+	of := j.in.AlgorithmSpecification
+	cmd := j.s.container(Container{Name: filepath.Base(dir), Image: of.TrainingImage, Command: slices.Concat(of.ContainerEntrypoint, of.ContainerArguments), Env: variables, ML: ml})
+	cmd.Dir, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = dir, &syscall.SysProcAttr{Setsid: true}, log, log
 	return cmd, cmd.Start()
 }
 
@@ -183,12 +185,21 @@ func (j *job) described() map[string]any {
 
 // Interrupt takes the spot capacity of a job away: its machines are gone, and it starts again.
 func (s *Server) Interrupt(name string) {
+	s.NoteInterrupted(name)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[name]; j != nil {
+		j.signal(syscall.SIGKILL)
+	}
+}
+
+// NoteInterrupted has the end of a job's containers count as that of their spot capacity; the caller ends them.
+func (s *Server) NoteInterrupted(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j := s.jobs[name]; j != nil && j.left > 0 {
 		j.taken = true
 		j.enter("Interrupted", "Training job interrupted: spot capacity is no longer available")
-		j.signal(syscall.SIGKILL)
 	}
 }
 

@@ -32,6 +32,9 @@ import (
 // Region is that of the fake.
 const Region = "eu-west-1"
 
+// rolePath is where containers get the credentials of their role.
+const rolePath = "/role"
+
 // stopTime is what a container has between SIGTERM and SIGKILL.
 const stopTime = 120 * time.Second
 
@@ -42,6 +45,8 @@ type Server struct {
 	http   *httptest.Server
 	dir    string
 	all    sync.WaitGroup // processes
+	// container gives the process of a container
+	container func(Container) *exec.Cmd
 
 	mu       sync.Mutex
 	jobs     map[string]*job
@@ -49,6 +54,7 @@ type Server struct {
 	requests map[string]int
 	sent     map[string]string // the newest body of each operation
 	secrets  secrettest.Secrets
+	role     [2]string // the key and the secret that containers get
 	knobs    knobs
 }
 
@@ -63,7 +69,7 @@ type knobs struct {
 
 // New starts a fake without jobs; it ends with the test.
 func New(t *testing.T) *Server {
-	s := &Server{Stacks: stacktest.New(), Images: registrytest.New(t), dir: t.TempDir(), jobs: map[string]*job{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrettest.Secrets{}}
+	s := &Server{Stacks: stacktest.New(), Images: registrytest.New(t), dir: t.TempDir(), container: process, role: [2]string{"ASIAROLE", "of the role"}, jobs: map[string]*job{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrettest.Secrets{}}
 	s.http = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.mu.Lock()
@@ -148,6 +154,12 @@ func refuse(code, format string, args ...any) error {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body) // what is cut off is no JSON
 	target := r.Header.Get("X-Amz-Target")
+	if r.URL.Path == rolePath {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_ = json.NewEncoder(w).Encode(map[string]string{"AccessKeyId": s.role[0], "SecretAccessKey": s.role[1], "Token": "", "Expiration": "2099-01-01T00:00:00Z"}) // the client sees a short answer
+		return
+	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded") {
 		s.Stacks.Answer(w, body)
 		return
@@ -354,12 +366,26 @@ func (s *Server) list(body []byte) (any, error) {
 	return out, nil
 }
 
-// command is a container's process.
-func command(in creation, dir, ml string, variables []string) *exec.Cmd {
-	words := slices.Concat(in.AlgorithmSpecification.ContainerEntrypoint, in.AlgorithmSpecification.ContainerArguments)
-	cmd := exec.Command(words[0], words[1:]...)
-	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "SAGEMAKER_BASE_DIR=" + ml}, variables...)
-	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
+// Container is what an instance of a training job runs.
+type Container struct {
+	Name    string // one like it never was before
+	Image   string
+	Command []string
+	Env     []string
+	ML      string // the folder that stands for its /opt/ml, with what SageMaker writes there
+}
+
+// UseContainers has containers be processes that run gives, with the key and secret of their role.
+func (s *Server) UseContainers(run func(Container) *exec.Cmd, key, secret string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.container, s.role = run, [2]string{key, secret}
+}
+
+// process runs a container as a process of this machine.
+func process(c Container) *exec.Cmd {
+	cmd := exec.Command(c.Command[0], c.Command[1:]...)
+	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "SAGEMAKER_BASE_DIR=" + c.ML}, c.Env...)
 	return cmd
 }
 

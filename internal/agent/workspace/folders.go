@@ -120,7 +120,7 @@ func (w *Workspace) ClearFolder(dir string) error {
 		shown = shown || w.Machine.Root != "" && dir == filepath.Join(w.Root, top)
 	}
 	if !shown {
-		return tree.RemoveAll(dir)
+		return removeOrEmpty(dir)
 	}
 	if info, err := os.Lstat(dir); err == nil && !info.IsDir() { // a link, say: what it leads to is not ours
 		return errors.Join(os.Remove(dir), os.MkdirAll(dir, 0o755))
@@ -128,7 +128,16 @@ func (w *Workspace) ClearFolder(dir string) error {
 	return emptyFolder(dir)
 }
 
-// emptyFolder removes what is in a folder. Of a file system that is mounted in it the files alone are removed.
+// removeOrEmpty removes a folder. Where a file system is mounted there, what is in it is removed alone.
+func removeOrEmpty(dir string) error {
+	err := tree.RemoveAll(dir)
+	if errors.Is(err, syscall.EBUSY) {
+		return emptyFolder(dir)
+	}
+	return err
+}
+
+// emptyFolder removes what is in a folder, as removeOrEmpty does.
 func emptyFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrPermission) {
@@ -139,12 +148,7 @@ func emptyFolder(dir string) error {
 		return err
 	}
 	for _, e := range entries {
-		path := filepath.Join(dir, e.Name())
-		err := tree.RemoveAll(path)
-		if errors.Is(err, syscall.EBUSY) {
-			err = emptyFolder(path)
-		}
-		if err != nil {
+		if err := removeOrEmpty(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}
 	}
