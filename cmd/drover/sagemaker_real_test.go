@@ -15,7 +15,7 @@ import (
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
-// trainProgram is a program of two nodes that meet, and whose first attempt waits to be interrupted.
+// trainProgram is a program of two nodes that meet. Its first attempt waits to be interrupted.
 const trainProgram = meetProgram + `
 open("/opt/ml/model/of-" + hosts["current_host"], "w").write("trained")
 if os.environ["DROVER_ATTEMPT"] == "1":

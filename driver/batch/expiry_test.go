@@ -17,6 +17,7 @@ import (
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/fault"
 )
 
 // expiring stands before the fake, and takes each key for some requests alone.
@@ -97,5 +98,14 @@ func TestCredentialsThatEndAreRenewed(t *testing.T) {
 	defer e.mu.Unlock()
 	if len(e.used) < 4 {
 		t.Errorf("of keys that are good for two requests there were used %v", e.used)
+	}
+}
+
+func TestWithoutARegionNoneIsAsked(t *testing.T) {
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
+	_, err := openClient(t.Context(), "")
+	if fault.KindOf(err) != fault.Invalid || err.Error() != "ask AWS Batch: there is no region" || fault.Hint(err) != "Say where: --on batch/QUEUE@REGION, or export AWS_REGION=REGION." {
+		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
 }

@@ -41,9 +41,7 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 	if !ours {
 		return nil, nil
 	}
-	m := remote.Machine{Look: orderLook, Signal: func() driver.Notice {
-		return driver.Notice{Why: "SageMaker ends its container: its spot capacity is taken, or its time is over", Left: termTime}
-	}, Given: driver.Allocation{Root: "/", State: stateFolder, Hosts: "/etc/hosts", Shared: &driver.Sharing{},
+	m := remote.Machine{Look: orderLook, Signal: termNotice, Given: driver.Allocation{Root: "/", State: stateFolder, Hosts: "/etc/hosts", Shared: &driver.Sharing{},
 		OOMKills: func() int64 { return folder.OOMKills("/sys/fs/cgroup") }}}
 	m.Given.GPUs, _ = strconv.Atoi(gpus) // 0 where it is none: what the machine has
 	var err error
@@ -61,6 +59,11 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 		os.Unsetenv(name) // a process below this one must not take them for its own
 	}
 	return a, err
+}
+
+// termNotice is what a SIGTERM of SageMaker's says.
+func termNotice() driver.Notice {
+	return driver.Notice{Why: "SageMaker ends its container: its spot capacity is taken, or its time is over", Left: termTime}
 }
 
 // claimant is this process as SageMaker names it. Nothing tells a container that it was started again: of a job of spot capacity SageMaker is

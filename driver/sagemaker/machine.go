@@ -99,7 +99,7 @@ func needWords(n driver.Needs) string {
 	add(n.CPUs > 0 || n.Slots > 0, strconv.FormatFloat(max(n.CPUs, float64(n.Slots)), 'g', -1, 64)+" cores")
 	add(n.Memory > 0, job.Bytes(n.Memory).Words()+" of memory")
 	add(n.GPUs > 0, strconv.Itoa(n.GPUs)+" GPUs")
-	add(len(n.Machine) > 0, "a "+strings.Join(n.Machine, " or a "))
+	add(len(n.Machine) > 0, "--machine "+strings.Join(n.Machine, ","))
 	if text := n.Where.String(); text != "" {
 		all = append(all, text)
 	}

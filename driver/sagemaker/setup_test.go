@@ -106,6 +106,14 @@ func TestAJobGetsTheRoleOfItsSetup(t *testing.T) {
 	if err := u.Setup.Apply(t.Context(), scope, func(driver.Piece) {}); err != nil {
 		t.Fatal(err)
 	}
+	u.account.Stacks.Count = func(action string) bool { return action != "DescribeStackResources" }
+	if _, _, err := c.stacks.Find(t.Context(), setupName("digits", scope.Store), roleID); fault.KindOf(err) != fault.Denied || !strings.HasPrefix(err.Error(), "describe the resources of stack "+setupName("digits", scope.Store)+": ") {
+		t.Errorf("without the right to look: %v", err)
+	}
+	if made, err := c.findSetup(t.Context(), "digits", scope.Store); err != nil || made.role != "" {
+		t.Errorf("a user without the right to look names the role: %+v, %v", made, err)
+	}
+	u.account.Stacks.Count = nil
 	name := setupName("digits", scope.Store)
 	made, err := c.findSetup(t.Context(), "digits", scope.Store+"?region=eu-west-1")
 	if want := (setupOf{name, "123456789012", "arn:aws:iam::123456789012:role/" + name + "-Role-0A1B"}); err != nil || made != want {

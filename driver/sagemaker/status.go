@@ -116,7 +116,7 @@ func judge(p *remote.Process, j trainingJob) {
 	}
 }
 
-// judgeExit says how a container has ended whose exit status is in SageMaker's words.
+// judgeExit says how a container has ended, by the exit status in SageMaker's words.
 func judgeExit(p *remote.Process) {
 	m := exitForm.FindStringSubmatch(p.Reason)
 	if m == nil {

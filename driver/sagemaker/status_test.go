@@ -18,28 +18,29 @@ func TestWhatSageMakerSaysOfAJobIsHowItsAgentIs(t *testing.T) {
 		want                      driver.State
 		code                      int
 		says                      string
+		hint                      string
 	}{
-		{inProgress, "Starting", "", driver.Waiting, -1, "its training job is Starting: words"},
-		{inProgress, "Pending", "", driver.Waiting, -1, "its training job is Pending: words"},
-		{inProgress, "Downloading", "", driver.Waiting, -1, "its training job is Downloading: words"},
-		{inProgress, "Training", "", driver.Running, -1, ""},
-		{inProgress, "Uploading", "", driver.Running, -1, ""},
-		{inProgress, "Interrupted", "", driver.Taken, -1, "SageMaker has taken its machine away: spot capacity"},
-		{stopping, "Stopping", "", driver.Running, -1, ""},
-		{completed, "Completed", "", driver.Ended, 0, ""},
-		{failed, "Failed", "AlgorithmError: no reason, exit code: 3", driver.Ended, 3, "AlgorithmError: no reason, exit code: 3"},
-		{failed, "Failed", "AlgorithmError: , exit code: 75", driver.Taken, 75, "AlgorithmError: , exit code: 75"},
-		{failed, "Failed", "AlgorithmError: , exit code: 137", driver.Lost, 137, "AlgorithmError: , exit code: 137"},
-		{failed, "Failed", "AlgorithmError: it has ended", driver.Lost, -1, "AlgorithmError: it has ended"},
-		{failed, "Failed", "ClientError: no such image", driver.Ended, -1, "ClientError: no such image"},
-		{failed, "Failed", "CapacityError: no machines", driver.Taken, -1, "CapacityError: no machines"},
-		{failed, "Failed", "InternalServerError: again", driver.Taken, -1, "InternalServerError: again"},
-		{stopped, "MaxRuntimeExceeded", "", driver.Taken, -1, "its time limit at SageMaker is over"},
-		{stopped, "MaxWaitTimeExceeded", "", driver.Taken, -1, "there was no spot capacity for it in its time"},
-		{stopped, "Stopped", "", driver.Ended, -1, "stopped in SageMaker"},
+		{inProgress, "Starting", "", driver.Waiting, -1, "its training job is Starting: words", ""},
+		{inProgress, "Pending", "", driver.Waiting, -1, "its training job is Pending: words", ""},
+		{inProgress, "Downloading", "", driver.Waiting, -1, "its training job is Downloading: words", ""},
+		{inProgress, "Training", "", driver.Running, -1, "", ""},
+		{inProgress, "Uploading", "", driver.Running, -1, "", ""},
+		{inProgress, "Interrupted", "", driver.Taken, -1, "SageMaker has taken its machine away: spot capacity", ""},
+		{stopping, "Stopping", "", driver.Running, -1, "", ""},
+		{completed, "Completed", "", driver.Ended, 0, "", ""},
+		{failed, "Failed", "AlgorithmError: no reason, exit code: 3", driver.Ended, 3, "AlgorithmError: no reason, exit code: 3", ""},
+		{failed, "Failed", "AlgorithmError: , exit code: 75", driver.Taken, 75, "AlgorithmError: , exit code: 75", ""},
+		{failed, "Failed", "AlgorithmError: , exit code: 137", driver.Lost, 137, "AlgorithmError: , exit code: 137", ""},
+		{failed, "Failed", "AlgorithmError: it has ended", driver.Lost, -1, "AlgorithmError: it has ended", ""},
+		{failed, "Failed", "ClientError: no such image", driver.Ended, -1, "ClientError: no such image", ""},
+		{failed, "Failed", "CapacityError: no machines", driver.Taken, -1, "CapacityError: no machines", "Name several types: --machine g5.xlarge,g4dn.xlarge."},
+		{failed, "Failed", "InternalServerError: again", driver.Taken, -1, "InternalServerError: again", "Name several types: --machine g5.xlarge,g4dn.xlarge."},
+		{stopped, "MaxRuntimeExceeded", "", driver.Taken, -1, "its time limit at SageMaker is over", "Give it longer: --timeout."},
+		{stopped, "MaxWaitTimeExceeded", "", driver.Taken, -1, "there was no spot capacity for it in its time", "Wait longer, --target-arg wait=48h, or use --on-demand."},
+		{stopped, "Stopped", "", driver.Ended, -1, "stopped in SageMaker", ""},
 	} {
 		all := processesOf("drover-x-1", -1, trainingJob{TrainingJobStatus: test.status, SecondaryStatus: test.secondary, FailureReason: test.reason, SecondaryStatusTransitions: []transition{{test.secondary, "words."}}})
-		if len(all) != 1 || all[0].State != test.want || all[0].Code != test.code || all[0].Reason != test.says {
+		if len(all) != 1 || all[0].State != test.want || all[0].Code != test.code || all[0].Reason != test.says || all[0].Hint != test.hint {
 			t.Errorf("%s %s %s: %+v", test.status, test.secondary, test.reason, all)
 		}
 	}
@@ -89,5 +90,15 @@ func TestAContainerThatIsNoJobOfDroversIsSaid(t *testing.T) {
 		if want == "" && (err != nil || c.Index != 1 || c.Attempt != 1) || want != "" && (err == nil || err.Error() != want) {
 			t.Errorf("%s: %+v, %v", text, c, err)
 		}
+	}
+}
+
+func TestASignalMeansThatTheContainerEnds(t *testing.T) {
+	t.Parallel()
+	if n := termNotice(); n.Asked || n.Left != termTime || n.Why != "SageMaker ends its container: its spot capacity is taken, or its time is over" {
+		t.Errorf("%+v", n)
+	}
+	if p := Target.Properties(driver.Config{}); p.Identity != "the training job's role" || !p.Apart || !p.Pulls || p.Opens("gs") {
+		t.Errorf("%+v", p)
 	}
 }

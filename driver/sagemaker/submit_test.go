@@ -107,7 +107,7 @@ func TestAQuotaLeavesSomeWorkers(t *testing.T) {
 	states := map[driver.State]int{}
 	for _, m := range all {
 		states[m.State]++
-		if m.State == driver.Taken && m.Reason != "SageMaker has made no training job for it" {
+		if m.State == driver.Taken && (m.Reason != "SageMaker has made no training job for it" || m.Hint != "Ask for fewer workers, or for more in the console of Service Quotas.") {
 			t.Errorf("%+v", m)
 		}
 	}
@@ -284,4 +284,34 @@ func mustClient(t *testing.T, d *Driver) *client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// Each request that the user may not make is named.
+func TestARightThatIsLackingIsNamed(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	c := mustClient(t, a.driver(t))
+	for operation, test := range map[string]struct {
+		do   func() error
+		want string
+	}{
+		"CreateTrainingJob":   {func() error { return c.create(t.Context(), createTrainingJob{TrainingJobName: "drover-x-1"}) }, "create training job drover-x-1: the server says 400 AccessDeniedException"},
+		"DescribeTrainingJob": {func() error { _, _, err := c.describe(t.Context(), "drover-x-1"); return err }, "describe training job drover-x-1: the server says 400 AccessDeniedException"},
+		"StopTrainingJob":     {func() error { return c.stop(t.Context(), "drover-x-1") }, "stop training job drover-x-1: the server says 400 AccessDeniedException"},
+		"ListTrainingJobs":    {func() error { _, err := c.list(t.Context(), "drover-", true); return err }, "list training jobs: the server says 400 AccessDeniedException"},
+	} {
+		a.Deny(operation)
+		if err := test.do(); fault.KindOf(err) != fault.Denied || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s: %v", operation, err)
+		}
+	}
+}
+
+func TestWithoutARegionNoneIsAsked(t *testing.T) {
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
+	_, err := openClient(t.Context(), "")
+	if fault.KindOf(err) != fault.Invalid || err.Error() != "ask SageMaker: there is no region" || fault.Hint(err) != "Say where: --on sagemaker/REGION, or export AWS_REGION=REGION." {
+		t.Errorf("%v\n%s", err, fault.Hint(err))
+	}
 }

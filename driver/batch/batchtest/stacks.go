@@ -6,7 +6,7 @@ import (
 	"github.com/drover-run/drover/driver/stack/stacktest"
 )
 
-// newStacks is CloudFormation in the account of a server, whose mutex its caller holds.
+// newStacks is CloudFormation in the account of a server. It answers under Server.mu.
 func newStacks(s *Server) *stacktest.Stacks {
 	all := stacktest.New()
 	all.Count = func(action string) bool {
