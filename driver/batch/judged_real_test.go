@@ -16,7 +16,7 @@ func TestRealTheVendorsModelJudgesRequestsAndTheFake(t *testing.T) {
 	fake := batchtest.New(t)
 	fake.Hold()
 	judge := exec.Command("python3", "testdata/judge_requests.py", "testdata/requests.golden", fake.URL(), batchtest.Region)
-	judge.Env = append(os.Environ(), "PYTHONPATH="+packages, "PYTHONDONTWRITEBYTECODE=1")
+	judge.Env = append(os.Environ(), "PYTHONPATH="+packages+":../../cloud/amazon/testdata", "PYTHONDONTWRITEBYTECODE=1")
 	var said strings.Builder
 	judge.Stderr = &said
 	out, err := judge.Output()

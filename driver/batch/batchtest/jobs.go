@@ -69,6 +69,9 @@ func (j *job) start() {
 	}
 	c := j.s.container(Container{Name: filepath.Base(dir), Image: j.definition.ContainerProperties.Image, Command: j.in.ContainerOverrides.Command, Env: j.variables()})
 	c.Dir, c.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
+	if c.Env != nil { // a process of this machine: what it leaves when it is killed goes with the test
+		c.Env = append(c.Env, "TMPDIR="+dir)
+	}
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
 		log.Close()

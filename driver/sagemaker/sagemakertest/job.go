@@ -16,6 +16,7 @@ import (
 type job struct {
 	s           *Server
 	in          creation
+	created     time.Time
 	status      string
 	secondary   string
 	reason      string // FailureReason
@@ -174,8 +175,19 @@ func (j *job) stop() error {
 	return nil
 }
 
+// stoppingCondition is that of the request, without a wait that it does not have.
+func (j *job) stoppingCondition() map[string]int {
+	all := map[string]int{"MaxRuntimeInSeconds": j.in.StoppingCondition.MaxRuntimeInSeconds}
+	if n := j.in.StoppingCondition.MaxWaitTimeInSeconds; n > 0 {
+		all["MaxWaitTimeInSeconds"] = n
+	}
+	return all
+}
+
+// described is the job as DescribeTrainingJob shows it.
 func (j *job) described() map[string]any {
-	o := map[string]any{"TrainingJobName": j.in.TrainingJobName, "TrainingJobArn": "arn:aws:sagemaker:" + Region + ":123456789012:training-job/" + j.in.TrainingJobName,
+	o := map[string]any{"TrainingJobName": j.in.TrainingJobName, "TrainingJobArn": arn(j.in.TrainingJobName),
+		"CreationTime": float64(j.created.Unix()), "ModelArtifacts": map[string]string{"S3ModelArtifacts": j.in.OutputDataConfig.S3OutputPath + "/" + j.in.TrainingJobName + "/output/model.tar.gz"}, "StoppingCondition": j.stoppingCondition(),
 		"TrainingJobStatus": j.status, "SecondaryStatus": j.secondary, "ResourceConfig": j.in.ResourceConfig, "EnableManagedSpotTraining": j.in.EnableManagedSpotTraining, "SecondaryStatusTransitions": j.transitions}
 	if j.reason != "" {
 		o["FailureReason"] = j.reason

@@ -316,11 +316,15 @@ func (s *Server) create(body []byte) (any, error) {
 		return nil, refuse("ResourceLimitExceeded", "The account-level service limit '%s for spot training job usage' is %d Instances, with current utilization of %d Instances and a request delta of %d Instances. Please use AWS Service Quotas to request an increase for this quota.",
 			in.ResourceConfig.InstanceType, s.knobs.most, alive, in.ResourceConfig.InstanceCount)
 	}
-	j := &job{s: s, in: in, status: "InProgress"}
+	j := &job{s: s, in: in, created: time.Now(), status: "InProgress"}
 	s.jobs[in.TrainingJobName] = j
 	s.order = append(s.order, in.TrainingJobName)
 	j.start()
-	return map[string]string{"TrainingJobArn": "arn:aws:sagemaker:" + Region + ":123456789012:training-job/" + in.TrainingJobName}, nil
+	return map[string]string{"TrainingJobArn": arn(in.TrainingJobName)}, nil
+}
+
+func arn(job string) string {
+	return "arn:aws:sagemaker:" + Region + ":123456789012:training-job/" + job
 }
 
 func (s *Server) find(body []byte) (*job, error) {
@@ -344,11 +348,14 @@ func (s *Server) list(body []byte) (any, error) {
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	type summary struct{ TrainingJobName, TrainingJobStatus string }
+	type summary struct {
+		TrainingJobName, TrainingJobArn, TrainingJobStatus string
+		CreationTime                                       int64
+	}
 	var found []summary
 	for _, name := range s.order {
 		if j := s.jobs[name]; strings.Contains(name, in.NameContains) && (in.StatusEquals == "" || in.StatusEquals == j.status) {
-			found = append(found, summary{name, j.status})
+			found = append(found, summary{name, arn(name), j.status, j.created.Unix()})
 		}
 	}
 	from := 0
@@ -385,7 +392,7 @@ func (s *Server) UseContainers(run func(Container) *exec.Cmd, key, secret string
 // process runs a container as a process of this machine.
 func process(c Container) *exec.Cmd {
 	cmd := exec.Command(c.Command[0], c.Command[1:]...)
-	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "SAGEMAKER_BASE_DIR=" + c.ML}, c.Env...)
+	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "SAGEMAKER_BASE_DIR=" + c.ML, "TMPDIR=" + filepath.Dir(c.ML)}, c.Env...)
 	return cmd
 }
 
