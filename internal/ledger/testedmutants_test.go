@@ -17,15 +17,16 @@ type testedMutant struct {
 }
 
 const (
-	ledgerTests = "internal/ledger"
-	runnerTests = "internal/agent/maprunner"
-	agentTests  = "internal/agent"
-	engineTests = "internal/engine/gc"
-	s3Tests     = "store/s3"
-	gcsTests    = "store/gcs"
-	itemsTests  = "internal/items/manifest"
-	kubeTests   = "driver/kube"
-	batchTests  = "driver/batch"
+	ledgerTests    = "internal/ledger"
+	runnerTests    = "internal/agent/maprunner"
+	agentTests     = "internal/agent"
+	engineTests    = "internal/engine/gc"
+	s3Tests        = "store/s3"
+	gcsTests       = "store/gcs"
+	itemsTests     = "internal/items/manifest"
+	kubeTests      = "driver/kube"
+	batchTests     = "driver/batch"
+	sagemakerTests = "driver/sagemaker"
 )
 
 var testedMutants = []testedMutant{
@@ -198,6 +199,12 @@ var testedMutants = []testedMutant{
 		"return slices.Index(names, aws.ToString(a.ComputeEnvironmentArn)) - slices.Index(names, aws.ToString(b.ComputeEnvironmentArn))", "_ = a\n\t\t_ = b\n\t\treturn 0"}, batchTests, "TestAJobGetsTheQueueOfItsSetup"},
 	{mutant{"driver", "an answer that is cut off is the last one", "cloud/amazon/answer.go",
 		" || a.cutOff()\n}", "\n}"}, batchTests, "TestAnAnswerThatIsCutOffIsAskedForAgain"},
+	{mutant{"driver", "a training job that was interrupted has the number of its first start", "driver/sagemaker/status.go",
+		"Index: index, Attempt: before + 1}, Code: -1", "Index: index, Attempt: 1}, Code: -1"}, sagemakerTests, "TestEachStartOfAJobIsAProcess"},
+	{mutant{"driver", "a quota that some workers use up fails the others", "driver/sagemaker/submit.go",
+		"len(ids) > 0 && (k == fault.Full", "len(ids) > 99 && (k == fault.Full"}, sagemakerTests, "TestAQuotaLeavesSomeWorkers"},
+	{mutant{"driver", "the workers of a map are one training job", "driver/sagemaker/submit.go",
+		"if agents == 1 || n.Place.Nodes > 1 {", "if agents > 0 || n.Place.Nodes > 1 {"}, sagemakerTests, "TestWorkersAreTrainingJobsOfTheirOwn"},
 	{mutant{"driver", "a signal counts as a machine that goes before orders were looked for", "driver/remote/supervise.go",
 		"notice, late = &n, time.After(noticeWait)", "agent.Ask(n)"}, "driver/remote", "TestASignalOfAStopIsNoNotice"},
 	{mutant{"driver", "a Job that somebody else deleted was never there", "driver/kube/view.go",
