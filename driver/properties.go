@@ -37,6 +37,9 @@ type Properties struct {
 	// Entrypoint is true when an agent's command is handed to the image's ENTRYPOINT, which the
 	// target cannot replace. The plan then looks it up.
 	Entrypoint bool
+	// Framework is what a job runs in that names no image: Amazon's prebuilt image of that framework, as with
+	// --framework, "pytorch". "": the target has an image of its own.
+	Framework string
 	// TimeLimit is true when the engine itself ends an agent after Needs.Time, also where no
 	// agent and no command line is left to do it. Else each agent enforces the limit on its
 	// program, and a plan for other machines says so.

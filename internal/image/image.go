@@ -46,10 +46,11 @@ type Site struct {
 	Mirror  string // a registry prefix that stands for a framework's registry; may be ""
 	// Spare says that the image or framework is one to fall back on: a Dockerfile that
 	// begins from another does not mind it.
-	Spare    bool
-	Default  string // the image of a job that names none; may be ""
-	Platform string // "linux/arm64"; "" leaves it to the builder
-	Registry string // the prefix below which a built image is pushed, such as "ghcr.io/me"; "": it stays here
+	Spare bool
+	// Framework is that of a job that names no image; "": its reference is empty.
+	Framework string
+	Platform  string // "linux/arm64"; "" leaves it to the builder
+	Registry  string // the prefix below which a built image is pushed, such as "ghcr.io/me"; "": it stays here
 }
 
 // Plan is the answer: what a job runs in.
@@ -74,7 +75,7 @@ func (p *Plan) Order() (reference, digest string) { return p.Reference, p.Digest
 // Resolve says what c asks for. An image that is a file here (Local) is one to be
 // built, of nothing else. It reads the Dockerfile and every file that it
 // copies, and may be called as often as one likes. A Container that asks for
-// nothing gives site.Default, or an empty Reference. Faults are Invalid or
+// nothing gives the image of site.Framework, or an empty Reference. Faults are Invalid or
 // Missing.
 func Resolve(c job.Container, site Site) (*Plan, error) {
 	base, from, err := baseOf(c, site)
@@ -121,7 +122,11 @@ func baseOf(c job.Container, site Site) (base, from string, err error) {
 		uri, err := Framework(c.Framework, site)
 		return uri, c.Framework, err
 	}
-	return site.Default, "", nil
+	if site.Framework == "" || c.Dockerfile != "" {
+		return "", "", nil
+	}
+	uri, err := Framework(site.Framework, site)
+	return uri, "the newest of " + site.Framework + ", as none is named", err
 }
 
 // Local says whether a base is a file here: "oci:FOLDER", or "tar:FILE" as

@@ -58,10 +58,10 @@ func TestWhatIsNotBuiltIsTakenAsItIs(t *testing.T) {
 		want string
 	}{
 		{job.Container{Image: "python:3.12"}, "python:3.12"},
-		{job.Container{}, "fallback"},
+		{job.Container{}, "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"},
 		{job.Container{Framework: "xgboost:1.7-1"}, "683313688378.dkr.ecr.us-east-1.amazonaws.com/sagemaker-xgboost:1.7-1"},
 	} {
-		p, err := Resolve(c.c, Site{Default: "fallback"})
+		p, err := Resolve(c.c, Site{Framework: "xgboost:1.7-1"})
 		if err != nil || p.Reference != c.want || p.Recipe != nil || p.Digest != "" || !strings.HasPrefix(p.Line, c.want) {
 			t.Errorf("%+v is %+v, %v", c.c, p, err)
 		}
