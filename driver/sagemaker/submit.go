@@ -40,8 +40,14 @@ const longTime = 5 * 24 * time.Hour
 // as processes of one machine.
 var programFile = "/tmp/.drover/drover"
 
-// joined begins a container: its arguments are parts of one script, as SageMaker takes none with more than 256 letters.
-var joined = []string{"/bin/sh", "-c", `eval "$(printf %s "$@")"`, "sh"}
+// joined begins a container. Its arguments are parts of one script, as SageMaker takes none with more than 256 letters; in them a letter stands for
+// the ends of lines, which SageMaker does not take either.
+func joined(lineEnd string) []string {
+	return []string{"/bin/sh", "-c", `eval "$(printf %s "$@" | tr "$0" "\n")"`, lineEnd}
+}
+
+// lineEnds are letters that may stand for the ends of lines: tr takes each for itself.
+const lineEnds = "~^@%#+=_:,.!;?&|<>()*{}\x01"
 
 // jobName is the name of a placement's training job, and begins those of its workers.
 func jobName(h driver.Handle) string { return fmt.Sprintf("drover-%s-%d", h.Job, h.Placement) }
@@ -147,7 +153,7 @@ func (c *client) request(ctx context.Context, s remote.Submission) (in createTra
 	for _, w := range boot.Argv(s.Handle.Placement, 0) {
 		words = append(words, store.Quote(w))
 	}
-	parts, err := split(script + "exec " + strings.Join(words, " "))
+	entry, parts, err := split(script + "exec " + strings.Join(words, " "))
 	if err != nil {
 		return in, err
 	}
@@ -159,7 +165,7 @@ func (c *client) request(ctx context.Context, s remote.Submission) (in createTra
 		variables[variableSecret] = secretName(s.Handle)
 	}
 	in = createTrainingJob{
-		AlgorithmSpecification: algorithm{TrainingImage: n.Place.Image, TrainingInputMode: "File", ContainerEntrypoint: joined, ContainerArguments: parts},
+		AlgorithmSpecification: algorithm{TrainingImage: n.Place.Image, TrainingInputMode: "File", ContainerEntrypoint: entry, ContainerArguments: parts},
 		RoleArn:                o.role, OutputDataConfig: outputConfig{outputOf(o, boot.Store)},
 		ResourceConfig:    resources{m.name, 1, diskOf(n)},
 		StoppingCondition: stoppingCondition{MaxRuntimeInSeconds: int(timeLimit(n.Time) / time.Second)},
@@ -172,15 +178,21 @@ func (c *client) request(ctx context.Context, s remote.Submission) (in createTra
 	return in, nil
 }
 
-// split cuts a script into arguments.
-func split(script string) (parts []string, err error) {
+// split cuts a script into what begins a container, and its arguments.
+func split(script string) (entry, parts []string, err error) {
+	i := strings.IndexFunc(lineEnds, func(c rune) bool { return !strings.ContainsRune(script, c) })
+	if i < 0 {
+		return nil, nil, fault.New(fault.Bug, "", "start agents: the script that begins a container has every letter")
+	}
+	entry = joined(lineEnds[i : i+1])
+	script = strings.ReplaceAll(script, "\n", lineEnds[i:i+1])
 	for part := range slices.Chunk([]rune(script), mostArgument) {
 		parts = append(parts, string(part))
 	}
 	if len(parts) > mostArguments {
-		return nil, fault.New(fault.Invalid, "Shorten the name of the project or the task.", "start agents: the script that begins a container has %d letters, and SageMaker takes %d", len([]rune(script)), mostArgument*mostArguments)
+		return nil, nil, fault.New(fault.Invalid, "Shorten the name of the project or the task.", "start agents: the script that begins a container has %d letters, and SageMaker takes %d", len([]rune(script)), mostArgument*mostArguments)
 	}
-	return parts, nil
+	return entry, parts, nil
 }
 
 // variables are a container's: the job's, and what adopt reads.

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -54,6 +55,7 @@ func TestTheNodesOfARunAreOneTrainingJob(t *testing.T) {
 	for _, part := range of["ContainerArguments"].([]any) {
 		script += part.(string)
 	}
+	script = strings.ReplaceAll(script, of["ContainerEntrypoint"].([]any)[3].(string), "\n")
 	if !strings.Contains(script, "try 'curl' 'curl by the role'") || !strings.HasSuffix(script, "exec '"+programFile+"' 'agent' '--store' '"+a.facts+"' '--placement' '1' '--index' '0' 'p/t/7fk2abcd7fk2abcd'") {
 		t.Errorf("the script is\n%s", script)
 	}
@@ -313,5 +315,29 @@ func TestWithoutARegionNoneIsAsked(t *testing.T) {
 	_, err := openClient(t.Context(), "")
 	if fault.KindOf(err) != fault.Invalid || err.Error() != "ask SageMaker: there is no region" || fault.Hint(err) != "Say where: --on sagemaker/REGION, or export AWS_REGION=REGION." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
+	}
+}
+
+// Whatever letters a script has, sh runs it as it is.
+func TestAScriptInPiecesRunsAsItIs(t *testing.T) {
+	t.Parallel()
+	for _, script := range []string{"echo one\necho 'two  three'\n", "echo '~^@%#'\necho \"it's\t\\\\\"\n", "cat <<'E'\n" + strings.Repeat("long ü ", 200) + "\nE\n"} {
+		entry, parts, err := split(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range append(entry, parts...) {
+			if strings.Contains(part, "\n") || len([]rune(part)) > mostArgument {
+				t.Errorf("%q", part)
+			}
+		}
+		got, err := exec.Command(entry[0], append(entry[1:], parts...)...).Output()
+		want, _ := exec.Command("/bin/sh", "-c", script).Output()
+		if err != nil || len(want) == 0 || string(got) != string(want) {
+			t.Errorf("%q: %q, %v, want %q", script, got, err, want)
+		}
+	}
+	if _, _, err := split(lineEnds); err == nil || err.Error() != "start agents: the script that begins a container has every letter" {
+		t.Error(err)
 	}
 }

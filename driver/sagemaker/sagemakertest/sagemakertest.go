@@ -278,8 +278,8 @@ func (in creation) check() error {
 		return bad("too many members")
 	}
 	for _, text := range slices.Concat(in.AlgorithmSpecification.ContainerEntrypoint, in.AlgorithmSpecification.ContainerArguments) {
-		if len([]rune(text)) > 256 {
-			return bad("an argument has more than 256 characters")
+		if len([]rune(text)) > 256 || strings.ContainsAny(text, "\r\n") {
+			return bad("Value at 'algorithmSpecification.containerArguments' failed to satisfy constraint: Member must have length less than or equal to 256 and satisfy regular expression pattern: .*")
 		}
 	}
 	for name, value := range in.Environment {
