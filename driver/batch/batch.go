@@ -32,7 +32,7 @@ import (
 const Name = "batch"
 
 // Target is AWS Batch as a place to run.
-var Target = driver.Target{Name: Name, Adopt: adopt, Policy: policy,
+var Target = driver.Target{Name: Name, Adopt: adopt, Policy: writePolicy,
 	New: func(f driver.Config) driver.Driver { return New(f.State, f.Store, remote.Options{}) },
 	Setup: func(f driver.Config) driver.Setup {
 		return &Setup{New(f.State, f.Store, remote.Options{}).engine, stack.Look}

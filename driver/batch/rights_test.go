@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/drover-run/drover/cloud/amazon/policy"
 	"github.com/drover-run/drover/driver"
 )
 
@@ -18,11 +19,11 @@ func TestPoliciesNameWhatIsAskedFor(t *testing.T) {
 			"batch:TagResource", "batch:TerminateJob", "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:CreateRepository", "ecr:DescribeRepositories", "ecr:GetAuthorizationToken",
 			"ecr:GetDownloadUrlForLayer", "ecr:InitiateLayerUpload", "ecr:PutImage", "ecr:PutLifecyclePolicy", "ecr:TagResource", "ecr:UploadLayerPart", "iam:PassRole", "logs:GetLogEvents", "secretsmanager:CreateSecret", "secretsmanager:DeleteSecret", "secretsmanager:PutSecretValue", "secretsmanager:TagResource", "servicequotas:ListServiceQuotas"},
 	} {
-		text, err := policy(driver.Config{}, whose, driver.Scope{})
+		text, err := writePolicy(driver.Config{}, whose, driver.Scope{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var p struct{ Statement []statement }
+		var p struct{ Statement []policy.Statement }
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
 			t.Fatal(err)
 		}

@@ -165,7 +165,7 @@ func TestPoliciesNameWhatIsAskedFor(t *testing.T) {
 		driver.Agents:     {"ecr:BatchGetImage", "logs:PutLogEvents", "sagemaker:DescribeTrainingJob", "secretsmanager:GetSecretValue"},
 		driver.Submitters: {"cloudformation:DescribeStacks", "iam:PassRole", "sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob", "sagemaker:ListTrainingJobs", "sagemaker:StopTrainingJob", "secretsmanager:CreateSecret"},
 	} {
-		text, err := policy(driver.Config{}, whose, driver.Scope{})
+		text, err := writePolicy(driver.Config{}, whose, driver.Scope{})
 		if err != nil {
 			t.Fatal(err)
 		}
