@@ -184,13 +184,11 @@ type Step struct {
 	Text string        `json:"text,omitempty"` // what was found, or why it did not go
 }
 
-// testProject is where the jobs of TestTarget are, while they are.
-const testProject = "drover-test"
-
 // TestTarget tries a target out: it asks for its offer, runs one agent there that does
-// nothing, waits for its end, and takes all of it away again, also after a failure.
+// nothing, waits for its end, and takes all of it away again, also after a failure. Its job is one of the project, of
+// which the target may have a set-up.
 // told hears of each step when it has ended. The error is the first step's that failed.
-func (c *Client) TestTarget(ctx context.Context, target string, told func(Step)) (err error) {
+func (c *Client) TestTarget(ctx context.Context, target, project string, told func(Step)) (err error) {
 	clock := c.world.Store.Clock()
 	step := func(what string, do func() (string, error)) {
 		if err != nil {
@@ -209,7 +207,7 @@ func (c *Client) TestTarget(ctx context.Context, target string, told func(Step))
 		return fault.Wrap(err, fault.Full, "", "test target %s", target)
 	}
 	defer os.RemoveAll(folder)
-	spec := job.Spec{Project: testProject, Task: "t" + c.world.NewID(), Named: true, Verb: job.Shell, Program: "true", Source: folder, On: target, NoEnv: true}
+	spec := job.Spec{Project: project, Task: "t" + c.world.NewID(), Named: true, Verb: job.Shell, Program: "true", Source: folder, On: target, NoEnv: true}
 	var plan *Plan
 	var j *Job
 	step("offer", func() (string, error) {
@@ -271,7 +269,7 @@ func (c *Client) removeTestJob(ctx context.Context, j *Job) error {
 	if err := c.engine.Clean(ctx, j.path); err != nil {
 		return err
 	}
-	g, err := c.Leftovers(ctx, GCOptions{Project: testProject, Jobs: []*Job{j}})
+	g, err := c.Leftovers(ctx, GCOptions{Project: j.path.Project, Jobs: []*Job{j}})
 	if err != nil {
 		return fmt.Errorf("clean up: %w", err)
 	}

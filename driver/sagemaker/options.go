@@ -35,7 +35,7 @@ func parseOptions(args []string) (o options, err error) {
 		name, value, _ := strings.Cut(arg, "=")
 		form, known := optionNames[name]
 		if !known {
-			return o, driver.UnknownOption("SageMaker", arg, optionNames, "docs/how-to/sagemaker.md")
+			return o, driver.UnknownOption("SageMaker", arg, optionNames, "docs/how-to/run-on-sagemaker.md")
 		}
 		ok := false
 		switch name {

@@ -74,7 +74,7 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, st stack.S
 	}
 	for _, arg := range s.Args { // options of jobs may stand beside
 		if name, _, _ := strings.Cut(arg, "="); optionNames[name] == "" {
-			return nil, st, driver.UnknownOption("SageMaker", arg, optionNames, "docs/how-to/sagemaker.md")
+			return nil, st, driver.UnknownOption("SageMaker", arg, optionNames, "docs/how-to/run-on-sagemaker.md")
 		}
 	}
 	if !strings.HasPrefix(s.Store, "s3://") {

@@ -263,13 +263,17 @@ func (a Target) testTarget(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	project, err := a.ProjectName()
+	if err != nil {
+		return err
+	}
 	c, err := a.OpenClient(ctx)
 	if err != nil {
 		return err
 	}
 	var steps []drover.Step
 	var whole time.Duration
-	err = c.TestTarget(ctx, name, func(s drover.Step) {
+	err = c.TestTarget(ctx, name, project, func(s drover.Step) {
 		whole += s.Took
 		if steps = append(steps, s); a.Settings.JSON {
 			return
