@@ -194,7 +194,7 @@ func (c *Client) targetChecks(ctx context.Context, used []string) []Check {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.engine.Drivers)) {
 		held, err := c.engine.Drivers[name].List(ctx)
-		n, t := driver.Needs{}, inUse[name]
+		n, t := driver.Needs{Labels: map[string]string{"project": c.project}}, inUse[name]
 		if _, n.Detail = job.SplitTarget(t.On); t.On != "" { // one agent has to fit there
 			n.Agents, n.Args, n.Place.Later = 1, t.Args, true
 		}

@@ -49,6 +49,8 @@ type Options struct {
 	Drivers map[string]driver.Opened // needed: by the name in job.Spec.On
 	// Targets are names of the caller's own for places to run, with limits.
 	Targets map[string]job.Target
+	// Project is that whose set-up a target is asked for where no job is: for Offer, Targets and Doctor. May be "".
+	Project string
 
 	Binary string // the drover program that targets start as agents; default: this program
 	// Programs are folders in which there may be the drover program for other systems, under the
@@ -195,6 +197,7 @@ type Client struct {
 	near    bool
 	local   func(id string) []string
 	policy  func(store.Rights) (string, error)
+	project string
 
 	probing sync.Mutex
 	sound   bool // the store has passed its trial
@@ -227,7 +230,7 @@ func Open(_ context.Context, o Options) (*Client, error) {
 	if o.Sockets == nil {
 		o.Sockets = func(string) []string { return nil }
 	}
-	return &Client{engine: e, remover: remover, world: w, near: o.Near, local: o.Sockets, policy: o.Policy}, nil
+	return &Client{engine: e, remover: remover, world: w, near: o.Near, local: o.Sockets, policy: o.Policy, project: o.Project}, nil
 }
 
 // MindStore calls away once the store has done nothing of what it is asked for least,

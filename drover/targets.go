@@ -1,9 +1,9 @@
 package drover
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -31,23 +31,14 @@ const askTime = 10 * time.Second
 // were named, each in the order of their names.
 func (c *Client) Targets(ctx context.Context) []TargetStatus {
 	var list []TargetStatus
-	for name := range c.engine.Drivers {
+	for _, name := range slices.Sorted(maps.Keys(c.engine.Drivers)) {
 		list = append(list, c.askTarget(ctx, name, nil))
 	}
-	for name, t := range c.engine.Targets {
+	for _, name := range slices.Sorted(maps.Keys(c.engine.Targets)) {
+		t := c.engine.Targets[name]
 		list = append(list, c.askTarget(ctx, name, &t))
 	}
-	slices.SortFunc(list, func(a, b TargetStatus) int {
-		return cmp.Or(cmp.Compare(order(a.Named), order(b.Named)), cmp.Compare(a.Name, b.Name))
-	})
 	return list
-}
-
-func order(t *job.Target) int {
-	if t == nil {
-		return 0
-	}
-	return 1
 }
 
 func (c *Client) askTarget(ctx context.Context, name string, t *job.Target) TargetStatus {
@@ -78,6 +69,9 @@ func (c *Client) Offer(ctx context.Context, target string, n driver.Needs) (driv
 	}
 	_, n.Detail = job.SplitTarget(on)
 	n.Args = slices.Concat(args, n.Args)
+	if n.Labels == nil {
+		n.Labels = map[string]string{"project": c.project}
+	}
 	return d.Offer(ctx, n)
 }
 

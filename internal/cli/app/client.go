@@ -178,7 +178,8 @@ func (a *App) OpenClient(ctx context.Context) (*drover.Client, error) {
 	if c.Refuses("image_registry", registry) { // likewise of jobs with an image that is built
 		registry.Value = ""
 	}
-	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Cache: a.Dirs.Cache, Programs: a.Dirs.Programs(), Version: a.Version, State: a.Dirs.State, Again: a.commandWithFlag, Near: near, Stdin: a.given, Terminal: a.relay.Open, Passes: r.Passes, Policy: r.Policy, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
+	project, _ := a.ProjectName() // commands that need one say what is wrong with it
+	client, err := drover.Open(ctx, drover.Options{Bucket: b, Drivers: drivers, Targets: targets, Project: project, Cache: a.Dirs.Cache, Programs: a.Dirs.Programs(), Version: a.Version, State: a.Dirs.State, Again: a.commandWithFlag, Near: near, Stdin: a.given, Terminal: a.relay.Open, Passes: r.Passes, Policy: r.Policy, Sockets: a.Sockets, Folders: a.Folders, RemoveFolder: a.RemoveFolder,
 		OpenPlace: func(ctx context.Context, url string) (store.Bucket, error) {
 			b, _, err := a.OpenBucketOf(ctx, url)
 			return b, err
