@@ -49,7 +49,7 @@ type Options struct {
 	Drivers map[string]driver.Opened // needed: by the name in job.Spec.On
 	// Targets are names of the caller's own for places to run, with limits.
 	Targets map[string]job.Target
-	// Project is that whose set-up a target is asked for where no job is: for Offer, Targets and Doctor. May be "".
+	// Project is the one of which a target may have a set-up, for Offer, Targets and Doctor, which have no job. May be "".
 	Project string
 
 	Binary string // the drover program that targets start as agents; default: this program

@@ -205,6 +205,8 @@ var testedMutants = []testedMutant{
 		"len(ids) > 0 && (k == fault.Full", "len(ids) > 99 && (k == fault.Full"}, sagemakerTests, "TestAQuotaLeavesSomeWorkers"},
 	{mutant{"driver", "the workers of a map are one training job", "driver/sagemaker/submit.go",
 		"if agents == 1 || n.Place.Nodes > 1 {", "if agents > 0 || n.Place.Nodes > 1 {"}, sagemakerTests, "TestWorkersAreTrainingJobsOfTheirOwn"},
+	{mutant{"E7", "a saver looks for no other sweep once it has stored again", "internal/ledger/removal/sweep.go",
+		"if err := again(ctx, gone); err != nil {", "if err := again(ctx, gone); err != nil || stored > 0 {"}, "internal/engine/gc", "TestASaverWaitsForASweepThatBeganWhileItsListWasGone"},
 	{mutant{"driver", "a signal counts as a machine that goes before orders were looked for", "driver/remote/supervise.go",
 		"notice, late = &n, time.After(noticeWait)", "agent.Ask(n)"}, "driver/remote", "TestASignalOfAStopIsNoNotice"},
 	{mutant{"driver", "a Job that somebody else deleted was never there", "driver/kube/view.go",

@@ -25,7 +25,7 @@ var gcMutants = []struct{ what, file, old, new string }{
 		"if lag := c.g.options.Lag; lag > 0 {\n\t\tif err := c.r.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0", "if lag := c.g.options.Lag; lag > 0 && mutantNow != N {\n\t\tif err := c.r.World.Store.Clock().Sleep(ctx, lag); err != nil {\n\t\t\treturn 0"},
 	{"gc deletes when its time is over", "ledger/removal/sweep.go", "return s.w.Clock().Boot() < s.until", "return mutantNow == N || s.w.Clock().Boot() < s.until"},
 	{"two gcs sweep at once", "ledger/removal/sweep.go", "if n, _, open := LastSweep(s.Log.Entries); open && !j.sweepIsOver(s.Log, n) {", "if n, _, open := LastSweep(s.Log.Entries); open && !j.sweepIsOver(s.Log, n) && mutantNow != N {"},
-	{"a saver does not look for gc", "ledger/removal/sweep.go", "if now == s.since {", "if mutantNow == N || now == s.since {"},
+	{"a saver does not look for gc", "ledger/removal/sweep.go", "if now := len(s.log.Entries); now == s.since {", "if now := len(s.log.Entries); mutantNow == N || now == s.since {"},
 	{"a saver does not wait for a gc that is about", "ledger/removal/sweep.go", "if !open || s.judge.sweepIsOver(s.log, n) {", "if mutantNow == N || !open || s.judge.sweepIsOver(s.log, n) {"},
 	{"state is forgotten", "engine/gc/names.go", "range slices.Sorted(maps.Keys(t.Generations)) {", "range slices.Sorted(maps.Keys(t.Generations)) {\n\t\t\tif mutantNow == N {\n\t\t\t\tcontinue\n\t\t\t}"},
 	{"checkpoints are forgotten", "engine/gc/names.go", "\t\tfor _, d := range s.Lists() {\n", "\t\tfor _, d := range s.Lists() {\n\t\t\tif mutantNow == N && d == s.Checkpoints {\n\t\t\t\tcontinue\n\t\t\t}\n"},

@@ -25,7 +25,9 @@ import (
 //
 // A name that was written before gc looked keeps its blob. A saver that writes one later
 // finds the sweep, which was there before the look: it waits until it is over and
-// stores again what it took. So no blob is missing that anything promised needs,
+// stores again what it took. Another sweep that began while something was gone may
+// have seen a name and not what it lists: the saver waits for that one too, until all is
+// there and no sweep has begun meanwhile. So no blob is missing that anything promised needs,
 // whichever process dies, and at no moment. docs/design/004-gc.md has the reasons.
 
 // SweepMargin is what a delete may take from when it is sent to when it has
@@ -223,34 +225,43 @@ func (s *Sweeps) Assure(ctx context.Context, need func() ([]store.Digest, error)
 	if err := s.log.Read(ctx); err != nil {
 		return err
 	}
-	// A sweep that begins after this look sees the name, and is no danger.
-	now := len(s.log.Entries)
-	if now == s.since {
+	// A sweep that begins after this look sees the name and all that it lists, and is no danger.
+	if now := len(s.log.Entries); now == s.since {
 		return nil
 	}
 	digests, err := need()
 	if err != nil {
 		return err
 	}
-	since, err := s.waitForSweeps(ctx, now, digests)
-	if err != nil {
-		return err
-	}
 	const tries = 3 // the second finds all there, unless a user deletes by hand
-	for range tries {
+	for stored := 0; ; {
+		now := len(s.log.Entries)
+		since, err := s.waitForSweeps(ctx, now, digests)
+		if err != nil {
+			return err
+		}
 		gone, err := missingBlobs(ctx, s.w, digests)
 		if err != nil {
 			return err
 		}
-		if len(gone) == 0 {
+		if len(gone) > 0 {
+			if stored++; stored > tries {
+				return fmt.Errorf("store again what gc took: %w", ErrSwept)
+			}
+			if err := again(ctx, gone); err != nil {
+				return err
+			}
+		}
+		// A sweep that began meanwhile may have looked at the name while the list that it names was gone, and
+		// delete what that list names: it counts as one that was there before.
+		if err := s.log.Read(ctx); err != nil {
+			return err
+		}
+		if len(gone) == 0 && len(s.log.Entries) == now {
 			s.since = since
 			return nil
 		}
-		if err := again(ctx, gone); err != nil {
-			return err
-		}
 	}
-	return fmt.Errorf("store again what gc took: %w", ErrSwept)
 }
 
 // waitForSweeps returns once the last of the first now entries, if it is a sweep that may
