@@ -81,7 +81,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		return o, err
 	}
 	o.Detail, o.Machine, o.System = q.site.String(), "AWS Batch, queue "+q.words(), system
-	o.Cores, o.Registry = q.mostCores(), q.registry()
+	o.Cores, o.Registry = q.mostCores(), c.imagesOf(q).Prefix()
 	o.Spot = n.Spot != job.SpotNever && q.isSpot()
 	opts = q.complete(opts)
 	s, err := shapeOf(n, opts, q)

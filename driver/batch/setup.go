@@ -101,11 +101,12 @@ func (u *Setup) Describe(ctx context.Context, s driver.Scope) ([]driver.Piece, e
 	if err != nil || pieces[0].State != driver.PieceThere {
 		return pieces, err
 	}
-	images, err := c.findRepositories(ctx, st)
-	for _, name := range images.names {
-		pieces = append(pieces, images.piece(name))
+	images, err := c.findImages(ctx, st)
+	if err != nil {
+		return nil, err
 	}
-	return pieces, err
+	more, err := images.Pieces(ctx)
+	return append(pieces, more...), err
 }
 
 func describeSetup(ctx context.Context, c *client, stacks *stack.Client, st stack.Stack) ([]driver.Piece, error) {
@@ -173,15 +174,12 @@ func (u *Setup) Destroy(ctx context.Context, s driver.Scope, gone func(driver.Pi
 			return err
 		}
 	}
-	images, err := c.findRepositories(ctx, st)
+	images, err := c.findImages(ctx, st)
+	if err == nil {
+		err = images.Delete(ctx, gone)
+	}
 	if err != nil {
 		return err
-	}
-	for _, name := range images.names {
-		if err := c.images.DeleteRepository(ctx, images.registry, name); err != nil {
-			return err
-		}
-		gone(images.piece(name))
 	}
 	return stacks.Destroy(ctx, st, gone)
 }

@@ -49,9 +49,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	if opts.role == "" {
 		opts.role = made.role
 	}
-	if made.account != "" {
-		o.Registry = registry.Name(made.account, c.region) + "/" + strings.ToLower(made.name)
-	}
+	o.Registry = made.images(c).Prefix()
 	account := accountOf(opts.role)
 	if at.account != "" && account != "" && at.account != account {
 		return o, fault.New(fault.Denied, "Use credentials of account "+at.account+": `AWS_PROFILE`.", "the job is in account %s, and the role is of account %s", at.account, account)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/cloud/amazon"
-	"github.com/drover-run/drover/cloud/amazon/registry"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/stack"
 	"github.com/drover-run/drover/fault"
@@ -125,11 +124,12 @@ func (u *Setup) Describe(ctx context.Context, s driver.Scope) ([]driver.Piece, e
 	if err != nil || pieces[0].State != driver.PieceThere {
 		return pieces, err
 	}
-	_, names, err := c.findRepositories(ctx, s)
-	for _, name := range names {
-		pieces = append(pieces, repositoryPiece(name))
+	images, err := c.findImages(ctx, s)
+	if err != nil {
+		return nil, err
 	}
-	return pieces, err
+	more, err := images.Pieces(ctx)
+	return append(pieces, more...), err
 }
 
 // Apply makes the stack.
@@ -147,33 +147,26 @@ func (u *Setup) Destroy(ctx context.Context, s driver.Scope, gone func(driver.Pi
 	if err != nil {
 		return err
 	}
-	host, names, err := c.findRepositories(ctx, s)
+	images, err := c.findImages(ctx, s)
+	if err == nil {
+		err = images.Delete(ctx, gone)
+	}
 	if err != nil {
 		return err
-	}
-	for _, name := range names {
-		if err := c.images.DeleteRepository(ctx, host, name); err != nil {
-			return err
-		}
-		gone(repositoryPiece(name))
 	}
 	return c.stacks.Destroy(ctx, st, gone)
 }
 
-// findRepositories gives the repositories of a set-up that is there, and their registry. A user without rights to ECR has none.
-func (c *client) findRepositories(ctx context.Context, s driver.Scope) (host string, names []string, err error) {
+// findImages finds the images of a scope's set-up; none where it is not there.
+func (c *client) findImages(ctx context.Context, s driver.Scope) (stack.Images, error) {
 	made, err := c.findSetup(ctx, s.Project, s.Store)
-	if err != nil || made.account == "" {
-		return "", nil, err
-	}
-	host = registry.Name(made.account, c.region)
-	names, err = c.images.Repositories(ctx, host, strings.ToLower(made.name)+"/")
-	if fault.KindOf(err) == fault.Denied {
-		err = nil
-	}
-	return host, names, err
+	return made.images(c), err
 }
 
-func repositoryPiece(name string) driver.Piece {
-	return driver.Piece{Kind: "image repository", Name: name, State: driver.PieceThere, Idle: "what ECR asks for its images"}
+// images are those that were built for the set-up's jobs.
+func (s setupOf) images(c *client) stack.Images {
+	if s.account == "" {
+		return stack.Images{}
+	}
+	return stack.NewImages(c.images, s.account, c.region, s.name)
 }

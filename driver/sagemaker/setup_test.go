@@ -119,10 +119,7 @@ func TestAJobGetsTheRoleOfItsSetup(t *testing.T) {
 	if want := (setupOf{name, "123456789012", "arn:aws:iam::123456789012:role/" + name + "-Role-0A1B"}); err != nil || made != want {
 		t.Fatalf("%+v, %v; want %+v", made, err, want)
 	}
-	host, _, err := c.findRepositories(t.Context(), scope)
-	if err != nil {
-		t.Fatal(err)
-	}
+	host, _, _ := strings.Cut(made.images(c).Prefix(), "/")
 	for _, repository := range []string{name + "/drover/digits-1", "other"} {
 		if err := c.images.MakeRepository(t.Context(), host, repository); err != nil {
 			t.Fatal(err)
