@@ -28,6 +28,11 @@ func squat(port int) error {
 			if err != nil {
 				return err
 			}
+			// Servers set it, and it is needed: a child that the test's process starts this
+			// moment holds a copy of the agent's socket, until it is another program.
+			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+				return err
+			}
 			if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port}); err != nil {
 				return err
 			}
