@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,14 +71,22 @@ func termNotice() driver.Notice {
 // claimant is this process as SageMaker names it. Nothing tells a container that it was started again: of a job of spot capacity SageMaker is
 // asked how often it has interrupted it.
 func claimant(ctx context.Context) (c remote.Claimant, err error) {
-	name := os.Getenv("TRAINING_JOB_NAME")
+	name, hosts := os.Getenv("TRAINING_JOB_NAME"), filepath.Join(mlFolder(), "input", "config")
+	if name == "" { // no variable of a processing job has its name
+		hosts = filepath.Join(mlFolder(), "config")
+		var config struct{ ProcessingJobName string }
+		if err := folder.ReadJSON(filepath.Join(hosts, "processingjobconfig.json"), &config); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return c, fault.Wrap(err, fault.Invalid, "", "adopt agent: read which processing job this is")
+		}
+		name = config.ProcessingJobName
+	}
 	_, worker, ok := parseJobName(name)
 	if !ok {
 		return c, fault.New(fault.Invalid, "Unset "+variableGPUs+".", "adopt agent: TRAINING_JOB_NAME=%q names no job of drover's", name)
 	}
 	c = remote.Claimant{ID: name, Index: worker, Attempt: 1}
 	if worker < 0 {
-		if c.Index, err = hostNumber(); err != nil {
+		if c.Index, err = hostNumber(filepath.Join(hosts, "resourceconfig.json")); err != nil {
 			return c, err
 		}
 	}
@@ -87,14 +97,16 @@ func claimant(ctx context.Context) (c remote.Claimant, err error) {
 	if err != nil {
 		return c, err
 	}
-	j, _, err := newClient(account, amazon.Patience, 0).describe(ctx, name)
+	j, _, err := newClient(account, amazon.Patience, 0).describe(ctx, training, name)
 	c.Attempt += j.interruptions()
 	return c, err
 }
 
-// hostNumber is the place of this machine among those of its job, in the order of their names.
-func hostNumber() (int, error) {
-	file := filepath.Join(cmp.Or(os.Getenv("SAGEMAKER_BASE_DIR"), "/opt/ml"), "input", "config", "resourceconfig.json")
+// mlFolder is where SageMaker has its files in a container.
+func mlFolder() string { return cmp.Or(os.Getenv("SAGEMAKER_BASE_DIR"), "/opt/ml") }
+
+// hostNumber is the place of this machine among those of its job, in the order of their names, as SageMaker's file says.
+func hostNumber(file string) (int, error) {
 	var hosts struct {
 		CurrentHost string   `json:"current_host"`
 		Hosts       []string `json:"hosts"`

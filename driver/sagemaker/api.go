@@ -3,6 +3,7 @@ package sagemaker
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/cloud/amazon/awsjson"
@@ -10,8 +11,22 @@ import (
 )
 
 // service is SageMaker's control plane. The vendor's client for it takes 6.6 ms at every start of the program, 2.2 MB of it, and
-// 41 s of processor time to compile, for the four operations here: docs/design/024.
+// 41 s of processor time to compile, for the few operations here: docs/design/024.
 var service = awsjson.Service{Name: "sagemaker", Host: "api.sagemaker", Target: "SageMaker"}
+
+// kind is one of the two kinds of jobs that SageMaker has: their operations are alike, and their names are apart.
+type kind struct {
+	words        string // for people
+	noun         string // in the names of operations and members
+	mostVariable int    // letters of a variable's value
+	mostLife     time.Duration
+}
+
+// Source of the sizes: CreateTrainingJob and CreateProcessingJob in SageMaker's API reference, 2026-11.
+var (
+	training   = kind{"training job", "TrainingJob", 512, 28 * 24 * time.Hour}
+	processing = kind{"processing job", "ProcessingJob", 256, 9 * 24 * time.Hour}
+)
 
 // createTrainingJob is a request for a job. The names and limits of members are those of AWS's documentation.
 type createTrainingJob struct {
@@ -23,22 +38,28 @@ type createTrainingJob struct {
 	StoppingCondition         stoppingCondition
 	EnableManagedSpotTraining bool
 	Environment               map[string]string
+	HyperParameters           map[string]string `json:",omitempty"`
 	Tags                      []tag
 }
 
 type algorithm struct {
-	TrainingImage       string
-	TrainingInputMode   string
-	ContainerEntrypoint []string
-	ContainerArguments  []string
+	TrainingImage                    string
+	TrainingInputMode                string
+	ContainerEntrypoint              []string
+	ContainerArguments               []string
+	MetricDefinitions                []metricDefinition `json:",omitempty"`
+	EnableSageMakerMetricsTimeSeries bool               `json:",omitempty"`
 }
+
+type metricDefinition struct{ Name, Regex string }
 
 type outputConfig struct{ S3OutputPath string }
 
 type resources struct {
-	InstanceType   string
-	InstanceCount  int
-	VolumeSizeInGB int
+	InstanceType             string
+	InstanceCount            int
+	VolumeSizeInGB           int
+	KeepAlivePeriodInSeconds int `json:",omitempty"`
 }
 
 type stoppingCondition struct {
@@ -48,15 +69,42 @@ type stoppingCondition struct {
 
 type tag struct{ Key, Value string }
 
-// trainingJob is what DescribeTrainingJob answers.
-type trainingJob struct {
-	TrainingJobName            string
-	TrainingJobStatus          string
-	SecondaryStatus            string
-	FailureReason              string
-	ResourceConfig             resources
-	EnableManagedSpotTraining  bool
-	SecondaryStatusTransitions []transition
+// createProcessingJob is a request for a processing job.
+type createProcessingJob struct {
+	ProcessingJobName   string
+	AppSpecification    application
+	RoleArn             string
+	ProcessingResources struct{ ClusterConfig resources }
+	StoppingCondition   stoppingCondition
+	Environment         map[string]string
+	Tags                []tag
+}
+
+type application struct {
+	ImageUri            string
+	ContainerEntrypoint []string
+	ContainerArguments  []string
+}
+
+// asProcessing is the same request for a processing job, which has no spot capacity, metrics or hyperparameters.
+func (in createTrainingJob) asProcessing() (p createProcessingJob) {
+	p = createProcessingJob{ProcessingJobName: in.TrainingJobName, RoleArn: in.RoleArn, StoppingCondition: stoppingCondition{MaxRuntimeInSeconds: in.StoppingCondition.MaxRuntimeInSeconds},
+		AppSpecification: application{in.AlgorithmSpecification.TrainingImage, in.AlgorithmSpecification.ContainerEntrypoint, in.AlgorithmSpecification.ContainerArguments},
+		Environment:      in.Environment, Tags: in.Tags}
+	p.ProcessingResources.ClusterConfig = in.ResourceConfig
+	return p
+}
+
+// description is what SageMaker says of a job of either kind.
+type description struct {
+	Status      string // such as inProgress
+	Secondary   string // of training jobs, such as Downloading
+	Reason      string // why it has failed
+	Resources   resources
+	Spot        bool
+	Transitions []transition
+	Billed      int // seconds, once it has ended; 0: not known
+	Ran         int // seconds, likewise
 }
 
 type transition struct{ Status, StatusMessage string }
@@ -71,16 +119,16 @@ const (
 )
 
 // alive says whether a job may be running, now or later.
-func (j trainingJob) alive() bool {
-	return j.TrainingJobStatus == inProgress || j.TrainingJobStatus == stopping
+func (j description) alive() bool {
+	return j.Status == inProgress || j.Status == stopping
 }
 
-// create asks for a job. Its name is never used again, so that it may be sent again; a job of the name that is there already is the one that was
-// asked for. A quota that is used up is a fault of kind Full.
-func (c *client) create(ctx context.Context, in createTrainingJob) error {
+// create asks for a job with a request of its kind. Its name is never used again, so that it may be sent again; a job of the name that is there
+// already is the one that was asked for. A quota that is used up is a fault of kind Full.
+func (c *client) create(ctx context.Context, k kind, name string, in any) error {
 	limit := ""
-	err := c.send.Read(ctx, "create training job "+in.TrainingJobName, func(ctx context.Context) error {
-		err := c.api.Call(ctx, "CreateTrainingJob", in, nil)
+	err := c.send.Read(ctx, "create "+k.words+" "+name, func(ctx context.Context) error {
+		err := c.api.Call(ctx, "Create"+k.noun, in, nil)
 		a := amazon.ReadAnswer(err)
 		switch a.Code {
 		case "ResourceInUse":
@@ -91,29 +139,41 @@ func (c *client) create(ctx context.Context, in createTrainingJob) error {
 		return err
 	})
 	if limit != "" && err != nil {
-		return fault.New(fault.Full, "Ask AWS for more in the console of Service Quotas, name another type with `--machine`, or ask for fewer.", "create training job %s: %s", in.TrainingJobName, strings.TrimSuffix(limit, "."))
+		return fault.New(fault.Full, "Ask AWS for more in the console of Service Quotas, name another type with `--machine`, or ask for fewer.", "create %s %s: %s", k.words, name, strings.TrimSuffix(limit, "."))
 	}
 	return err
 }
 
 // describe describes a job; ok is false where there is none.
-func (c *client) describe(ctx context.Context, name string) (j trainingJob, ok bool, err error) {
+func (c *client) describe(ctx context.Context, k kind, name string) (j description, ok bool, err error) {
+	var out struct {
+		TrainingJobStatus, ProcessingJobStatus, SecondaryStatus, FailureReason string
+		ResourceConfig                                                         resources
+		ProcessingResources                                                    struct{ ClusterConfig resources }
+		EnableManagedSpotTraining                                              bool
+		SecondaryStatusTransitions                                             []transition
+		BillableTimeInSeconds, TrainingTimeInSeconds                           int
+	}
 	ok = true
-	err = c.send.Read(ctx, "describe training job "+name, func(ctx context.Context) error {
-		err := c.api.Call(ctx, "DescribeTrainingJob", map[string]string{"TrainingJobName": name}, &j)
-		if a := amazon.ReadAnswer(err); a.Code == "ValidationException" && strings.Contains(a.Reason, "not found") || a.Code == "ResourceNotFound" {
+	err = c.send.Read(ctx, "describe "+k.words+" "+name, func(ctx context.Context) error {
+		err := c.api.Call(ctx, "Describe"+k.noun, map[string]string{k.noun + "Name": name}, &out)
+		if a := amazon.ReadAnswer(err); a.Code == "ValidationException" && (strings.Contains(a.Reason, "not found") || strings.Contains(a.Reason, "not find")) || a.Code == "ResourceNotFound" {
 			ok = false
 			return nil
 		}
 		return err
 	})
+	j = description{out.TrainingJobStatus + out.ProcessingJobStatus, out.SecondaryStatus, out.FailureReason, out.ResourceConfig, out.EnableManagedSpotTraining, out.SecondaryStatusTransitions, out.BillableTimeInSeconds, out.TrainingTimeInSeconds}
+	if k == processing {
+		j.Resources = out.ProcessingResources.ClusterConfig
+	}
 	return j, ok && err == nil, err
 }
 
 // stop asks for the end of a job. One that has ended, or is not there, is left as it is.
-func (c *client) stop(ctx context.Context, name string) error {
-	return c.send.Read(ctx, "stop training job "+name, func(ctx context.Context) error {
-		err := c.api.Call(ctx, "StopTrainingJob", map[string]string{"TrainingJobName": name}, nil)
+func (c *client) stop(ctx context.Context, k kind, name string) error {
+	return c.send.Read(ctx, "stop "+k.words+" "+name, func(ctx context.Context) error {
+		err := c.api.Call(ctx, "Stop"+k.noun, map[string]string{k.noun + "Name": name}, nil)
 		switch a := amazon.ReadAnswer(err); a.Code {
 		case "ValidationException", "ResourceNotFound":
 			return nil
@@ -122,28 +182,35 @@ func (c *client) stop(ctx context.Context, name string) error {
 	})
 }
 
-// list gives the names of jobs that have a text in their names, oldest first; with alive those alone that have not ended.
-func (c *client) list(ctx context.Context, text string, alive bool) (names []string, err error) {
+// summary is a job as lists have it.
+type summary struct {
+	TrainingJobName, ProcessingJobName     string
+	TrainingJobStatus, ProcessingJobStatus string
+}
+
+func (s summary) name() string   { return s.TrainingJobName + s.ProcessingJobName }
+func (s summary) status() string { return s.TrainingJobStatus + s.ProcessingJobStatus }
+
+// list gives the jobs that have a text in their names, oldest first; with alive those alone that have not ended.
+func (c *client) list(ctx context.Context, k kind, text string, alive bool) (all []summary, err error) {
 	in := map[string]any{"NameContains": text, "SortBy": "CreationTime", "SortOrder": "Ascending", "MaxResults": 100}
 	if alive {
 		in["StatusEquals"] = inProgress
 	}
 	for {
 		var out struct {
-			TrainingJobSummaries []struct{ TrainingJobName string }
-			NextToken            string
+			TrainingJobSummaries, ProcessingJobSummaries []summary
+			NextToken                                    string
 		}
-		err := c.send.Read(ctx, "list training jobs", func(ctx context.Context) error {
-			return c.api.Call(ctx, "ListTrainingJobs", in, &out)
+		err := c.send.Read(ctx, "list "+k.words+"s", func(ctx context.Context) error {
+			return c.api.Call(ctx, "List"+k.noun+"s", in, &out)
 		})
 		if err != nil {
 			return nil, err
 		}
-		for _, j := range out.TrainingJobSummaries {
-			names = append(names, j.TrainingJobName)
-		}
+		all = append(append(all, out.TrainingJobSummaries...), out.ProcessingJobSummaries...)
 		if in["NextToken"] = out.NextToken; out.NextToken == "" {
-			return names, nil
+			return all, nil
 		}
 	}
 }

@@ -15,12 +15,12 @@ func TestRealTheVendorsModelJudgesRequestsAndTheFake(t *testing.T) {
 	packages := server.Install(t, "moto") // botocore is below it
 	fake := sagemakertest.New(t)
 	fake.Hold()
-	judge := exec.Command("python3", "testdata/judge_requests.py", "testdata/request.golden", fake.URL(), sagemakertest.Region)
+	judge := exec.Command("python3", "testdata/judge_requests.py", "testdata/request.golden", "testdata/processing.golden", fake.URL(), sagemakertest.Region)
 	judge.Env = append(os.Environ(), "PYTHONPATH="+packages+":../../cloud/amazon/testdata", "PYTHONDONTWRITEBYTECODE=1")
 	var said strings.Builder
 	judge.Stderr = &said
 	out, err := judge.Output()
-	if err != nil || len(out) > 0 || !strings.Contains(said.String(), "7 judged") {
+	if err != nil || len(out) > 0 || !strings.Contains(said.String(), "12 judged") {
 		t.Errorf("%v\n%s%s", err, out, said.String())
 	}
 }

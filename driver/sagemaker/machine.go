@@ -13,7 +13,7 @@ import (
 	"github.com/drover-run/drover/job/where"
 )
 
-// machine is a type of machines that SageMaker trains on.
+// machine is a type of machines that SageMaker has for jobs.
 type machine struct {
 	name   string
 	cpus   int
@@ -120,5 +120,5 @@ func (m machine) words() string {
 	return text
 }
 
-// isSpot says whether a job's machines are spot capacity: they are where nothing was said.
-func isSpot(n driver.Needs) bool { return n.Spot != job.SpotNever }
+// isSpot says whether a job's machines are spot capacity: those of training jobs are where nothing was said.
+func isSpot(n driver.Needs, k kind) bool { return k == training && n.Spot != job.SpotNever }

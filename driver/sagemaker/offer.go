@@ -35,6 +35,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		return o, err
 	}
 	at.region = c.region
+	k := at.kind()
 	o.Machine, o.System = "SageMaker in "+c.region, "linux/amd64"
 	made := setupOf{}
 	if d.stores != nil {
@@ -62,23 +63,23 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		o.Fits = true
 		return o, nil
 	}
-	m, err := chooseMachine(n, c.region, isSpot(n))
+	m, err := chooseMachine(n, c.region, isSpot(n, k))
 	if err == nil {
-		o.Machine, o.Spot = "SageMaker in "+c.region+", "+m.words(), isSpot(n)
+		o.Machine, o.Spot = "SageMaker in "+c.region+", "+m.words(), isSpot(n, k)
 		o.Cores, o.Memory = m.cpus*n.Agents, int64(m.memory)<<30*int64(n.Agents)
 		o.Identity = "the role " + opts.role
-		err = check(n, opts)
+		err = check(n, opts, k)
 	}
 	if err != nil {
 		o.Reason, o.Hint, o.Spot = err.Error(), fault.Hint(err), false
 		return o, nil
 	}
-	o.Fits, o.Notes = true, notes(n, m, opts)
+	o.Fits, o.Notes = true, notes(n, m, opts, k)
 	return o, nil
 }
 
 // check holds needs against what SageMaker has. Its errors are refusals in words for the plan.
-func check(n driver.Needs, o options) error {
+func check(n driver.Needs, o options, k kind) error {
 	host, _, _ := strings.Cut(n.Place.Image, "/")
 	switch {
 	case o.role == "":
@@ -89,18 +90,20 @@ func check(n driver.Needs, o options) error {
 		return fault.New(fault.Invalid, "Copy it there: `drover image copy "+n.Place.Image+" ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME`.", "SageMaker runs images of ECR alone, not %s", n.Place.Image)
 	case len(n.Place.Mounts) > 0:
 		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`.", "containers on SageMaker see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)
+	case k == processing && (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst):
+		return fault.New(fault.Invalid, "Use `--on-demand`, or `--on sagemaker` for training jobs.", "processing jobs have no spot capacity")
 	case n.Spot == job.SpotFirst:
 		return fault.New(fault.Invalid, "Use `--spot` or `--on-demand`.", "SageMaker has spot capacity or on-demand machines for a job, and not one after the other")
-	case n.Time > mostLife:
-		return fault.New(fault.Invalid, "Give it less: `--timeout`.", "a training job ends after %d days", int(mostLife.Hours()/24))
+	case n.Time > k.mostLife:
+		return fault.New(fault.Invalid, "Give it less: `--timeout`.", "a %s ends after %d days", k.words, int(k.mostLife.Hours()/24))
 	}
 	return nil
 }
 
 // notes are what a user may not expect of the offer.
-func notes(n driver.Needs, m machine, o options) (all []string) {
+func notes(n driver.Needs, m machine, o options, k kind) (all []string) {
 	all = append(all, fmt.Sprintf("each agent has a machine alone, %s, with a disk of %d GB", m.words(), diskOf(n)))
-	if isSpot(n) {
+	if isSpot(n, k) {
 		all = append(all, fmt.Sprintf("spot capacity is waited for %g hours at most: --target-arg wait= and --on-demand say otherwise", o.wait.Hours()))
 	}
 	if n.Time == 0 {

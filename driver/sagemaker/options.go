@@ -25,9 +25,6 @@ var (
 	outputForm = regexp.MustCompile(`^s3://[a-z0-9][a-z0-9.-]{2,62}(/[!-~]*)?$`)
 )
 
-// mostLife is the longest that a training job may take, with its waits. Source: StoppingCondition in SageMaker's API reference, 2026-11.
-const mostLife = 28 * 24 * time.Hour
-
 // parseOptions reads --target-arg NAME=VALUE.
 func parseOptions(args []string) (o options, err error) {
 	o.wait = 24 * time.Hour
@@ -45,7 +42,7 @@ func parseOptions(args []string) (o options, err error) {
 			o.output, ok = strings.TrimSuffix(value, "/"), outputForm.MatchString(value)
 		case "wait":
 			o.wait, err = time.ParseDuration(value)
-			ok = err == nil && o.wait > 0 && o.wait < mostLife
+			ok = err == nil && o.wait >= 0 && o.wait < training.mostLife
 		}
 		if !ok {
 			return o, fault.New(fault.Invalid, "Write it as `--target-arg "+name+"="+form+"`.", "read --target-arg %q: its value is not of this form", arg)

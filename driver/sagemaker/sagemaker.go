@@ -1,7 +1,7 @@
-// Package sagemaker is the target of SageMaker: agents are training jobs in the user's account, on machines that SageMaker
-// brings up for them and takes away, in the user's image.
+// Package sagemaker is the target of SageMaker: agents are training jobs in the user's account, or processing jobs, on machines that
+// SageMaker brings up for them and takes away, in the user's image.
 //
-// The nodes of a run are the instances of one training job; each worker of a map is a training job of its own. Their names follow from
+// The nodes of a run are the instances of one job; each worker of a map is a job of its own. Their names follow from
 // the placement's handle and are never used again, so that a request without an answer is sent again. Records lie in the
 // store (package remote); each container fetches drover's program from there by its own role, checks its digest, and becomes
 // the agent's supervisor. SageMaker starts again what lost its spot capacity, while no command is attached.
@@ -64,12 +64,12 @@ type engine struct {
 
 	mu      sync.Mutex
 	clients map[string]*client // by region
-	seen    map[string]seenJob // by name
+	seen    map[string]seenJob // by kind and name
 }
 
 // seenJob is what SageMaker said of a job, and when.
 type seenJob struct {
-	job trainingJob
+	job description
 	at  time.Time
 }
 

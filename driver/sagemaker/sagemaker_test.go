@@ -1,6 +1,7 @@
 package sagemaker
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -127,6 +128,7 @@ func program(t *testing.T) driver.Program {
 type located struct {
 	*Driver
 	fakeAccount
+	detail string // of offers for which none is named
 }
 
 // placed are needs in the account, which the suite does not know.
@@ -146,15 +148,23 @@ func (l located) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 }
 
 func (l located) Offer(ctx context.Context, n driver.Needs) (driver.Offer, error) {
+	n.Detail = cmp.Or(n.Detail, l.detail)
 	return l.Driver.Offer(ctx, placed(n))
 }
 
-func TestSageMakerIsADriverOverAFake(t *testing.T) {
+func TestSageMakerIsADriverOverAFake(t *testing.T) { drivertest.Run(t, place(t, "")) }
+
+func TestProcessingJobsAreADriverOverAFake(t *testing.T) {
+	drivertest.Run(t, place(t, processes))
+}
+
+// place is the account as the suite knows it, with agents of a detail.
+func place(t *testing.T, detail string) drivertest.Place {
 	self := program(t)
-	drivertest.Run(t, drivertest.Place{
+	return drivertest.Place{
 		Open: func(t *testing.T) func() driver.Driver {
 			a := newAccount(t)
-			return func() driver.Driver { return located{a.driver(t), a} }
+			return func() driver.Driver { return located{a.driver(t), a, detail} }
 		},
 		Boot: func(t *testing.T, s drivertest.Script) driver.Boot {
 			return driver.Boot{Env: s.Environ(), Programs: func(context.Context, string) (driver.Program, error) { return self, nil }}
@@ -176,5 +186,5 @@ func TestSageMakerIsADriverOverAFake(t *testing.T) {
 			a.Warn(a.job(t, h, m.Index))
 		},
 		LoseAnswer: func(d driver.Driver) { d.(located).LoseCreate(true) },
-	})
+	}
 }

@@ -142,7 +142,7 @@ func TestASetupOfBadInputIsRefused(t *testing.T) {
 		want   string
 		hint   string
 	}{
-		{func(s *driver.Scope) { s.Detail = "Ireland" }, "read target: sagemaker/Ireland names no region", "Write it as --on sagemaker, or --on sagemaker/REGION."},
+		{func(s *driver.Scope) { s.Detail = "Ireland" }, "read target: sagemaker/Ireland names no region", "Write it as --on sagemaker, --on sagemaker/REGION, or --on sagemaker/processing/REGION."},
 		{func(s *driver.Scope) { s.Store = "/data" }, "set up SageMaker: its agents open no store in /data", "Name a bucket: --store s3://bucket/prefix."},
 		{func(s *driver.Scope) { s.Args = []string{"rol=x"} }, `read --target-arg "rol=x": SageMaker has no such option here`, "Do you mean --target-arg role=arn:aws:iam::123456789012:role/train?"},
 		{func(s *driver.Scope) { s.Rights = "" }, "set up SageMaker: read the rights on the store", ""},

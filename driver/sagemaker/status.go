@@ -12,48 +12,49 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// Processes gives the instances of the training jobs, each start of them apart.
+// Processes gives the instances of the jobs, each start of them apart.
 func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string) (all []remote.Process, err error) {
-	c, err := e.clientOfHandle(ctx, h)
+	c, k, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
-		j, there, err := e.describe(ctx, c, id)
+		j, there, err := e.describe(ctx, c, k, id)
 		if err != nil {
 			return nil, err
 		}
 		_, worker, _ := parseJobName(id)
 		if !there {
 			all = append(all, remote.Process{Claimant: remote.Claimant{ID: id, Index: max(worker, 0), Attempt: 1}, State: driver.Taken, Code: -1,
-				Reason: "SageMaker has made no training job for it", Hint: "Ask for fewer workers, or for more in the console of Service Quotas."})
+				Reason: "SageMaker has made no job for it", Hint: "Ask for fewer workers, or for more in the console of Service Quotas."})
 			continue
 		}
-		all = append(all, processesOf(id, worker, j)...)
+		all = append(all, processesOf(id, worker, k, j)...)
 	}
 	return all, nil
 }
 
 // describe asks for a job, unless what is known of it is new enough, or is its end.
-func (e *engine) describe(ctx context.Context, c *client, name string) (j trainingJob, there bool, err error) {
+func (e *engine) describe(ctx context.Context, c *client, k kind, name string) (j description, there bool, err error) {
+	key := k.noun + " " + name
 	e.mu.Lock()
-	known, ok := e.seen[name]
+	known, ok := e.seen[key]
 	e.mu.Unlock()
 	if ok && (!known.job.alive() || time.Since(known.at) < e.look) {
 		return known.job, true, nil
 	}
-	j, there, err = c.describe(ctx, name)
+	j, there, err = c.describe(ctx, k, name)
 	if err == nil && there {
 		e.mu.Lock()
-		e.seen[name] = seenJob{j, time.Now()}
+		e.seen[key] = seenJob{j, time.Now()}
 		e.mu.Unlock()
 	}
 	return j, there, err
 }
 
 // interruptions are how often SageMaker has taken a job's machines away.
-func (j trainingJob) interruptions() (n int) {
-	for _, t := range j.SecondaryStatusTransitions {
+func (j description) interruptions() (n int) {
+	for _, t := range j.Transitions {
 		if t.Status == "Interrupted" {
 			n++
 		}
@@ -61,11 +62,11 @@ func (j trainingJob) interruptions() (n int) {
 	return n
 }
 
-// processesOf are the instances of a training job; worker is the number of the worker that it is, -1: it has the nodes of a run.
-func processesOf(id string, worker int, j trainingJob) (all []remote.Process) {
-	count := max(j.ResourceConfig.InstanceCount, 1)
+// processesOf are the instances of a job; worker is the number of the worker that it is, -1: it has the nodes of a run.
+func processesOf(id string, worker int, k kind, j description) (all []remote.Process) {
+	count := max(j.Resources.InstanceCount, 1)
 	before := j.interruptions()
-	if j.SecondaryStatus == "Interrupted" { // its successor has no machines yet
+	if j.Secondary == "Interrupted" { // its successor has no machines yet
 		before--
 	}
 	for i := range count {
@@ -74,10 +75,10 @@ func processesOf(id string, worker int, j trainingJob) (all []remote.Process) {
 			index = worker
 		}
 		for n := range before {
-			all = append(all, remote.Process{Claimant: remote.Claimant{ID: id, Index: index, Attempt: n + 1}, State: driver.Taken, Code: -1, Reason: interruptedWords, Where: j.ResourceConfig.InstanceType})
+			all = append(all, remote.Process{Claimant: remote.Claimant{ID: id, Index: index, Attempt: n + 1}, State: driver.Taken, Code: -1, Reason: interruptedWords, Where: j.Resources.InstanceType})
 		}
-		now := remote.Process{Claimant: remote.Claimant{ID: id, Index: index, Attempt: before + 1}, Code: -1, Where: j.ResourceConfig.InstanceType}
-		judge(&now, j)
+		now := remote.Process{Claimant: remote.Claimant{ID: id, Index: index, Attempt: before + 1}, Code: -1, Where: j.Resources.InstanceType}
+		judge(&now, k, j)
 		all = append(all, now)
 	}
 	return all
@@ -89,23 +90,25 @@ const interruptedWords = "SageMaker has taken its machine away: spot capacity"
 var exitForm = regexp.MustCompile(`exit code: ([0-9]+)`)
 
 // judge says how the newest start of a job is.
-func judge(p *remote.Process, j trainingJob) {
-	p.Reason = j.FailureReason
-	class, _, _ := strings.Cut(j.FailureReason, ":")
+func judge(p *remote.Process, k kind, j description) {
+	p.Reason = j.Reason
+	class, _, _ := strings.Cut(j.Reason, ":")
 	switch {
-	case j.TrainingJobStatus == stopping, j.TrainingJobStatus == inProgress && (j.SecondaryStatus == "Training" || j.SecondaryStatus == "Uploading"):
+	case j.Status == stopping, j.Status == inProgress && (j.Secondary == "Training" || j.Secondary == "Uploading"):
 		p.State = driver.Running
-	case j.TrainingJobStatus == inProgress && j.SecondaryStatus == "Interrupted":
+	case j.Status == inProgress && k == processing: // it says no more
+		p.State, p.Reason = driver.Running, "its processing job is in progress"
+	case j.Status == inProgress && j.Secondary == "Interrupted":
 		p.State, p.Reason = driver.Taken, interruptedWords
-	case j.TrainingJobStatus == inProgress:
+	case j.Status == inProgress:
 		p.State, p.Reason = driver.Waiting, waitingWords(j)
-	case j.TrainingJobStatus == completed:
+	case j.Status == completed:
 		p.State, p.Code = driver.Ended, 0
-	case j.SecondaryStatus == "MaxRuntimeExceeded":
+	case j.Secondary == "MaxRuntimeExceeded":
 		p.State, p.Reason, p.Hint = driver.Taken, "its time limit at SageMaker is over", "Give it longer: --timeout."
-	case j.SecondaryStatus == "MaxWaitTimeExceeded":
+	case j.Secondary == "MaxWaitTimeExceeded":
 		p.State, p.Reason, p.Hint = driver.Taken, "there was no spot capacity for it in its time", "Wait longer, --target-arg wait=48h, or use --on-demand."
-	case j.TrainingJobStatus == stopped:
+	case j.Status == stopped:
 		p.State, p.Reason = driver.Ended, "stopped in SageMaker"
 	case class == "CapacityError", class == "InternalServerError":
 		p.State, p.Hint = driver.Taken, "Name several types: --machine g5.xlarge,g4dn.xlarge."
@@ -135,18 +138,18 @@ func judgeExit(p *remote.Process) {
 }
 
 // waitingWords say what a job waits for, in SageMaker's newest words.
-func waitingWords(j trainingJob) string {
-	text := "its training job is " + j.SecondaryStatus
-	if n := len(j.SecondaryStatusTransitions); n > 0 && j.SecondaryStatusTransitions[n-1].StatusMessage != "" {
-		text += ": " + strings.TrimSuffix(j.SecondaryStatusTransitions[n-1].StatusMessage, ".")
+func waitingWords(j description) string {
+	text := "its training job is " + j.Secondary
+	if n := len(j.Transitions); n > 0 && j.Transitions[n-1].StatusMessage != "" {
+		text += ": " + strings.TrimSuffix(j.Transitions[n-1].StatusMessage, ".")
 	}
 	return text
 }
 
-// Terminate stops the training jobs of which all that lives is to end: a job with several nodes ends as a whole. An agent of another one that has
+// Terminate stops the jobs of which all that lives is to end: a job with several nodes ends as a whole. An agent of another one that has
 // not begun reads the order to stop when it does.
 func (e *engine) Terminate(ctx context.Context, h driver.Handle, end []remote.Process) error {
-	c, err := e.clientOfHandle(ctx, h)
+	c, k, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -157,18 +160,18 @@ func (e *engine) Terminate(ctx context.Context, h driver.Handle, end []remote.Pr
 		}
 	}
 	for id, n := range ending {
-		j, there, err := e.describe(ctx, c, id)
+		j, there, err := e.describe(ctx, c, k, id)
 		if err != nil {
 			return err
 		}
-		if !there || n < max(j.ResourceConfig.InstanceCount, 1) {
+		if !there || n < max(j.Resources.InstanceCount, 1) {
 			continue
 		}
-		if err := c.stop(ctx, id); err != nil {
+		if err := c.stop(ctx, k, id); err != nil {
 			return err
 		}
 		e.mu.Lock()
-		delete(e.seen, id) // it changes now
+		delete(e.seen, k.noun+" "+id) // it changes now
 		e.mu.Unlock()
 	}
 	return nil

@@ -39,7 +39,7 @@ func TestWhatSageMakerSaysOfAJobIsHowItsAgentIs(t *testing.T) {
 		{stopped, "MaxWaitTimeExceeded", "", driver.Taken, -1, "there was no spot capacity for it in its time", "Wait longer, --target-arg wait=48h, or use --on-demand."},
 		{stopped, "Stopped", "", driver.Ended, -1, "stopped in SageMaker", ""},
 	} {
-		all := processesOf("drover-x-1", -1, trainingJob{TrainingJobStatus: test.status, SecondaryStatus: test.secondary, FailureReason: test.reason, SecondaryStatusTransitions: []transition{{test.secondary, "words."}}})
+		all := processesOf("drover-x-1", -1, training, description{Status: test.status, Secondary: test.secondary, Reason: test.reason, Transitions: []transition{{test.secondary, "words."}}})
 		if len(all) != 1 || all[0].State != test.want || all[0].Code != test.code || all[0].Reason != test.says || all[0].Hint != test.hint {
 			t.Errorf("%s %s %s: %+v", test.status, test.secondary, test.reason, all)
 		}
@@ -49,15 +49,15 @@ func TestWhatSageMakerSaysOfAJobIsHowItsAgentIs(t *testing.T) {
 // A job that was interrupted twice has had three starts.
 func TestEachStartOfAJobIsAProcess(t *testing.T) {
 	t.Parallel()
-	j := trainingJob{TrainingJobStatus: inProgress, SecondaryStatus: "Training", ResourceConfig: resources{"ml.m5.large", 2, 30}}
+	j := description{Status: inProgress, Secondary: "Training", Resources: resources{InstanceType: "ml.m5.large", InstanceCount: 2}}
 	for _, s := range []string{"Starting", "Training", "Interrupted", "Starting", "Training", "Interrupted", "Starting", "Training"} {
-		j.SecondaryStatusTransitions = append(j.SecondaryStatusTransitions, transition{Status: s})
+		j.Transitions = append(j.Transitions, transition{Status: s})
 	}
-	all := processesOf("drover-x-1", -1, j)
+	all := processesOf("drover-x-1", -1, training, j)
 	if len(all) != 6 || all[2].State != driver.Running || all[2].Attempt != 3 || all[4].Index != 1 || all[4].State != driver.Taken || all[4].Attempt != 2 {
 		t.Errorf("%+v", all)
 	}
-	if all := processesOf("drover-x-1-7", 7, trainingJob{TrainingJobStatus: completed, ResourceConfig: resources{InstanceCount: 1}}); len(all) != 1 || all[0].Index != 7 {
+	if all := processesOf("drover-x-1-7", 7, training, description{Status: completed, Resources: resources{InstanceCount: 1}}); len(all) != 1 || all[0].Index != 7 {
 		t.Errorf("%+v", all)
 	}
 }

@@ -20,15 +20,14 @@ import (
 
 // What SageMaker takes at most. Source: CreateTrainingJob in its API reference, 2026-11.
 const (
-	mostVariable  = 512 // letters of a variable's value
 	mostVariables = 100
 	mostArgument  = 256 // letters of an argument
 	mostArguments = 100
 	mostTags      = 50
 )
 
-// leastDisk is the disk of a machine, in GB, where less is asked for: the image and what is installed need some.
-const leastDisk = 30
+// usualDisk is the disk of a machine, in GB, where none is asked for.
+const usualDisk = 30
 
 // saveTime is what a job has beyond its program's time limit, to begin and to save.
 const saveTime = 10 * time.Minute
@@ -49,13 +48,13 @@ func joined(lineEnd string) []string {
 // lineEnds are letters that may stand for the ends of lines: tr takes each for itself.
 const lineEnds = "~^@%#+=_:,.!;?&|<>()*{}\x01"
 
-// jobName is the name of a placement's training job, and begins those of its workers.
+// jobName is the name of a placement's job, and begins those of its workers.
 func jobName(h driver.Handle) string { return fmt.Sprintf("drover-%s-%d", h.Job, h.Placement) }
 
 // secretName is the name in Secrets Manager of what a placement's agents are handed.
 func secretName(h driver.Handle) string { return "drover/" + jobName(h) }
 
-// nameForm is the form of the names of training jobs of drover's.
+// nameForm is the form of the names of jobs of drover's.
 var nameForm = regexp.MustCompile(`^(drover-([a-z0-9]+)-([1-9][0-9]*))(?:-(0|[1-9][0-9]*))?$`)
 
 // parseJobName is the handle without a Detail that jobName has named, and the number of the worker; -1: it is no worker's.
@@ -72,7 +71,7 @@ func parseJobName(name string) (h driver.Handle, worker int, ok bool) {
 	return driver.Handle{Target: Name, Job: m[2], Placement: n}, worker, err == nil
 }
 
-// jobNames are the names of the training jobs of a placement: one job with all nodes of a run, or one for each of several workers.
+// jobNames are the names of the jobs of a placement: one job with all nodes of a run, or one for each of several workers.
 func jobNames(h driver.Handle, n driver.Needs, agents int) []string {
 	if agents == 1 || n.Place.Nodes > 1 {
 		return []string{jobName(h)}
@@ -84,7 +83,7 @@ func jobNames(h driver.Handle, n driver.Needs, agents int) []string {
 	return all
 }
 
-// Submit creates the training jobs of a placement, in their order. Where SageMaker takes some of its workers alone, those are submitted: the others are
+// Submit creates the jobs of a placement, in their order. Where SageMaker takes some of its workers alone, those are submitted: the others are
 // taken away as far as a reader of the placement sees.
 func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string, err error) {
 	at, err := parseSite(s.Handle.Detail)
@@ -95,7 +94,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 	if err != nil {
 		return nil, err
 	}
-	in, err := c.request(ctx, s)
+	in, err := c.request(ctx, s, at.kind())
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +112,11 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 	}
 	for _, name := range names {
 		in.TrainingJobName = name
-		if err := c.create(ctx, in); err != nil {
+		var body any = in
+		if at.processes {
+			body = in.asProcessing()
+		}
+		if err := c.create(ctx, at.kind(), name, body); err != nil {
 			if k := fault.KindOf(err); len(ids) > 0 && (k == fault.Full || k == fault.Denied || k == fault.Invalid) {
 				break
 			}
@@ -124,14 +127,15 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 	return names, nil
 }
 
-// request is the request for a placement's training jobs, without a name.
-func (c *client) request(ctx context.Context, s remote.Submission) (in createTrainingJob, err error) {
+// request is the request for a placement's jobs, without a name; that of a processing job is made of it.
+func (c *client) request(ctx context.Context, s remote.Submission, k kind) (in createTrainingJob, err error) {
 	n := s.Request.Needs
 	o, err := parseOptions(n.Args)
 	if err != nil {
 		return in, err
 	}
-	m, err := chooseMachine(n, c.region, isSpot(n))
+	spot := isSpot(n, k)
+	m, err := chooseMachine(n, c.region, spot)
 	if err != nil {
 		return in, err
 	}
@@ -153,11 +157,11 @@ func (c *client) request(ctx context.Context, s remote.Submission) (in createTra
 	for _, w := range boot.Argv(s.Handle.Placement, 0) {
 		words = append(words, store.Quote(w))
 	}
-	entry, parts, err := split(script + "exec " + strings.Join(words, " "))
+	variables, exports, err := variables(boot.Env, m, spot, k.mostVariable)
 	if err != nil {
 		return in, err
 	}
-	variables, err := variables(boot.Env, m, isSpot(n))
+	entry, parts, err := split(script + exports + "exec " + strings.Join(words, " "))
 	if err != nil {
 		return in, err
 	}
@@ -167,11 +171,11 @@ func (c *client) request(ctx context.Context, s remote.Submission) (in createTra
 	in = createTrainingJob{
 		AlgorithmSpecification: algorithm{TrainingImage: n.Place.Image, TrainingInputMode: "File", ContainerEntrypoint: entry, ContainerArguments: parts},
 		RoleArn:                o.role, OutputDataConfig: outputConfig{outputOf(o, boot.Store)},
-		ResourceConfig:    resources{m.name, 1, diskOf(n)},
-		StoppingCondition: stoppingCondition{MaxRuntimeInSeconds: int(timeLimit(n.Time) / time.Second)},
+		ResourceConfig:    resources{InstanceType: m.name, InstanceCount: 1, VolumeSizeInGB: diskOf(n)},
+		StoppingCondition: stoppingCondition{MaxRuntimeInSeconds: int(timeLimit(n.Time, k) / time.Second)},
 		Environment:       variables, Tags: tags(n.Labels),
 	}
-	if isSpot(n) {
+	if spot {
 		in.EnableManagedSpotTraining = true
 		in.StoppingCondition.MaxWaitTimeInSeconds = in.StoppingCondition.MaxRuntimeInSeconds + int(o.wait/time.Second)
 	}
@@ -190,28 +194,29 @@ func split(script string) (entry, parts []string, err error) {
 		parts = append(parts, string(part))
 	}
 	if len(parts) > mostArguments {
-		return nil, nil, fault.New(fault.Invalid, "Shorten the name of the project or the task.", "start agents: the script that begins a container has %d letters, and SageMaker takes %d", len([]rune(script)), mostArgument*mostArguments)
+		return nil, nil, fault.New(fault.Invalid, "Give long variables in a file, as an input: `-i FILE`.", "start agents: the script that begins a container has %d letters, and SageMaker takes %d", len([]rune(script)), mostArgument*mostArguments)
 	}
 	return entry, parts, nil
 }
 
-// variables are a container's: the job's, and what adopt reads.
-func variables(env []string, m machine, spot bool) (map[string]string, error) {
-	all := map[string]string{variableGPUs: strconv.Itoa(m.gpus)}
+// variables are a container's: the job's, and what adopt reads. Those of more than so many letters are exported by the script.
+func variables(env []string, m machine, spot bool, most int) (all map[string]string, exports string, err error) {
+	all = map[string]string{variableGPUs: strconv.Itoa(m.gpus)}
 	if spot {
 		all[variableSpot] = "1"
 	}
 	for _, v := range env {
 		name, value, _ := strings.Cut(v, "=")
-		if len([]rune(value)) > mostVariable {
-			return nil, fault.New(fault.Invalid, "Give it in a file, as an input: `-i FILE`.", "start agents: variable %s has %d letters, and SageMaker takes %d", name, len([]rune(value)), mostVariable)
+		if len([]rune(value)) > most {
+			exports += "export " + name + "=" + store.Quote(value) + "\n"
+			continue
 		}
 		all[name] = value
 	}
 	if len(all) >= mostVariables {
-		return nil, fault.New(fault.Invalid, "Give fewer: `--env`.", "start agents: there are %d variables, and SageMaker takes %d", len(all), mostVariables)
+		return nil, "", fault.New(fault.Invalid, "Give fewer: `--env`.", "start agents: there are %d variables, and SageMaker takes %d", len(all), mostVariables)
 	}
-	return all, nil
+	return all, exports, nil
 }
 
 // outputOf is where SageMaker puts what a container leaves in /opt/ml/model: agents leave nothing there that they have stored.
@@ -228,15 +233,18 @@ const outputFolder = "_sagemaker"
 
 // diskOf is the size of a machine's disk, in GB.
 func diskOf(n driver.Needs) int {
-	return max(leastDisk, int((n.Disk+1<<30-1)>>30))
+	if n.Disk > 0 {
+		return int((n.Disk + 1<<30 - 1) >> 30)
+	}
+	return usualDisk
 }
 
 // timeLimit is how long SageMaker lets a job run.
-func timeLimit(program time.Duration) time.Duration {
+func timeLimit(program time.Duration, k kind) time.Duration {
 	if program == 0 {
 		return longTime
 	}
-	return min(program+saveTime, mostLife)
+	return min(program+saveTime, k.mostLife)
 }
 
 // tags are labels as tags of AWS, which take few letters.
@@ -250,28 +258,29 @@ func tags(labels map[string]string) []tag {
 	return all
 }
 
-// Find gives the training jobs of a handle's name, oldest first.
+// Find gives the jobs of a handle's name, oldest first.
 func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err error) {
-	c, err := e.clientOfHandle(ctx, h)
+	c, k, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	found, err := c.list(ctx, jobName(h), false)
-	for _, name := range found {
-		if of, _, ok := parseJobName(name); ok && jobName(of) == jobName(h) {
-			ids = append(ids, name)
+	found, err := c.list(ctx, k, jobName(h), false)
+	for _, j := range found {
+		if of, _, ok := parseJobName(j.name()); ok && jobName(of) == jobName(h) {
+			ids = append(ids, j.name())
 		}
 	}
 	return ids, err
 }
 
-// clientOfHandle is the client of the region of a handle.
-func (e *engine) clientOfHandle(ctx context.Context, h driver.Handle) (*client, error) {
+// clientOfHandle is the client of the region of a handle, and the kind of its jobs.
+func (e *engine) clientOfHandle(ctx context.Context, h driver.Handle) (*client, kind, error) {
 	at, err := parseSite(h.Detail)
 	if err != nil {
-		return nil, err
+		return nil, training, err
 	}
-	return e.clientOf(ctx, at.region)
+	c, err := e.clientOf(ctx, at.region)
+	return c, at.kind(), err
 }
 
 // Held names what goes on in the regions where this machine has started something: what has ended cannot be taken away.
@@ -289,12 +298,12 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 		if err != nil {
 			return nil, err
 		}
-		found, err := c.list(ctx, "drover-", true)
+		found, err := c.list(ctx, at.kind(), "drover-", true)
 		if err != nil {
 			return nil, err
 		}
-		for _, name := range found {
-			h, _, ok := parseJobName(name)
+		for _, j := range found {
+			h, _, ok := parseJobName(j.name())
 			if h.Detail = at.String(); ok && !slices.Contains(all, h) {
 				all = append(all, h)
 			}
@@ -303,9 +312,9 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 	return all, nil
 }
 
-// Remove deletes a placement's secrets. Training jobs that have ended stay in SageMaker's list.
+// Remove deletes a placement's secrets. Jobs that have ended stay in SageMaker's list.
 func (e *engine) Remove(ctx context.Context, h driver.Handle, ids []string) error {
-	c, err := e.clientOfHandle(ctx, h)
+	c, _, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return err
 	}

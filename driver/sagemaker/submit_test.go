@@ -38,7 +38,7 @@ func TestTheNodesOfARunAreOneTrainingJob(t *testing.T) {
 	t.Setenv("CANARY", "canary")
 	r := a.request(t, 3, 3)
 	r.Needs.CPUs, r.Needs.GPUs, r.Needs.Time, r.Needs.Disk, r.Needs.Labels["tag owner"] = 8, 1, time.Hour, 100<<30, "Ann & <Bob>"
-	r.Run.Env, r.Run.Secrets = []string{"LEVEL=3"}, map[string]string{"TOKEN": "env:CANARY"}
+	r.Run.Env, r.Run.Secrets = []string{"LEVEL=3", "LONG=it's " + strings.Repeat("x", 600)}, map[string]string{"TOKEN": "env:CANARY"}
 	if _, err := a.driver(t).Start(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -46,25 +46,53 @@ func TestTheNodesOfARunAreOneTrainingJob(t *testing.T) {
 	if strings.Contains(sent, "canary") {
 		t.Errorf("the request holds a secret: %s", sent)
 	}
+	body, script := parts(t, sent, "AlgorithmSpecification")
+	if !strings.Contains(script, "export LONG='it'\\''s xxx") || !strings.Contains(script, "try 'curl' 'curl by the role'") || !strings.HasSuffix(script, "exec '"+programFile+"' 'agent' '--store' '"+a.facts+"' '--placement' '1' '--index' '0' 'p/t/7fk2abcd7fk2abcd'") {
+		t.Errorf("the script is\n%s", script)
+	}
+	compare(t, "testdata/request.golden", goldenRequest, "CreateTrainingJob\n"+body+"\n")
+}
+
+// parts are a request without its script, and the script.
+func parts(t *testing.T, sent, of string) (request, script string) {
+	t.Helper()
 	var body map[string]any
 	if err := json.Unmarshal([]byte(sent), &body); err != nil {
 		t.Fatal(err)
 	}
-	of := body["AlgorithmSpecification"].(map[string]any)
-	script := ""
-	for _, part := range of["ContainerArguments"].([]any) {
+	spec := body[of].(map[string]any)
+	for _, part := range spec["ContainerArguments"].([]any) {
 		script += part.(string)
 	}
-	script = strings.ReplaceAll(script, of["ContainerEntrypoint"].([]any)[3].(string), "\n")
-	if !strings.Contains(script, "try 'curl' 'curl by the role'") || !strings.HasSuffix(script, "exec '"+programFile+"' 'agent' '--store' '"+a.facts+"' '--placement' '1' '--index' '0' 'p/t/7fk2abcd7fk2abcd'") {
-		t.Errorf("the script is\n%s", script)
-	}
-	of["ContainerArguments"] = []any{"SCRIPT"}
+	script = strings.ReplaceAll(script, spec["ContainerEntrypoint"].([]any)[3].(string), "\n")
+	spec["ContainerArguments"] = []any{"SCRIPT"}
 	text, err := json.MarshalIndent(body, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	compare(t, "testdata/request.golden", goldenRequest, "CreateTrainingJob\n"+string(text)+"\n")
+	return string(text), script
+}
+
+//go:embed testdata/processing.golden
+var goldenProcessing string
+
+// The request for a processing job has no spot capacity, metrics or hyperparameters.
+func TestAProcessingJobIsAskedForInItsOwnWords(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.Hold()
+	r := a.request(t, 2, 2)
+	r.Needs.Detail, r.Needs.Time, r.Run.Env = "processing/eu-west-1/123456789012", time.Hour, []string{"LEVEL=3"}
+	h, err := a.driver(t).Start(t.Context(), r)
+	if err != nil || h.String() != "sagemaker/processing/eu-west-1/123456789012:v1:7fk2abcd7fk2abcd:1" {
+		t.Fatal(h, err)
+	}
+	body, _ := parts(t, a.Sent("CreateProcessingJob"), "AppSpecification")
+	compare(t, "testdata/processing.golden", goldenProcessing, "CreateProcessingJob\n"+body+"\n")
+	all, err := a.driver(t).List(t.Context())
+	if err != nil || len(all) != 1 || all[0] != h {
+		t.Errorf("%v, %v", all, err)
+	}
 }
 
 // Each worker of a map is a training job: SageMaker starts a whole job again when one of its machines goes.
@@ -109,7 +137,7 @@ func TestAQuotaLeavesSomeWorkers(t *testing.T) {
 	states := map[driver.State]int{}
 	for _, m := range all {
 		states[m.State]++
-		if m.State == driver.Taken && (m.Reason != "SageMaker has made no training job for it" || m.Hint != "Ask for fewer workers, or for more in the console of Service Quotas.") {
+		if m.State == driver.Taken && (m.Reason != "SageMaker has made no job for it" || m.Hint != "Ask for fewer workers, or for more in the console of Service Quotas.") {
 			t.Errorf("%+v", m)
 		}
 	}
@@ -129,7 +157,7 @@ func TestAQuotaLeavesSomeWorkers(t *testing.T) {
 func TestAnInterruptionOfNodesIsOneOfAll(t *testing.T) {
 	a := newAccount(t)
 	self := program(t)
-	d := located{a.driver(t), a}
+	d := located{a.driver(t), a, ""}
 	r := a.request(t, 2, 2)
 	s := drivertest.Script{Stay: true, Marks: t.TempDir()}
 	r.Run.Env = s.Environ()
@@ -174,13 +202,12 @@ func TestWhatSageMakerDoesNotTakeIsRefused(t *testing.T) {
 		want   string
 		hint   string
 	}{
-		{func(r *driver.Request) { r.Run.Env = []string{"LONG=" + strings.Repeat("x", 513)} }, "start agents: variable LONG has 513 letters, and SageMaker takes 512", "Give it in a file, as an input: -i FILE."},
 		{func(r *driver.Request) {
 			for n := range 100 {
 				r.Run.Env = append(r.Run.Env, fmt.Sprintf("V%d=x", n))
 			}
 		}, "start agents: there are 102 variables, and SageMaker takes 100", "Give fewer: --env."},
-		{func(r *driver.Request) { r.Run.Store = "/" + strings.Repeat("x", 30_000) }, "start agents: the script that begins a container has ", "Shorten the name of the project or the task."},
+		{func(r *driver.Request) { r.Run.Store = "/" + strings.Repeat("x", 30_000) }, "start agents: the script that begins a container has ", "Give long variables in a file, as an input: -i FILE."},
 		{func(r *driver.Request) { r.Needs.Args = nil }, "start agents: the project has no role for training jobs", "Have one made: drover target up sagemaker; or name one: --target-arg role=arn:aws:iam::ACCOUNT:role/NAME."},
 	} {
 		r := a.request(t, 1, 1)
@@ -274,7 +301,7 @@ func TestAnOfferSaysWhatAJobGets(t *testing.T) {
 		}
 	}
 	a.Throttle(1000)
-	if err := mustClient(t, d).create(t.Context(), createTrainingJob{}); fault.KindOf(err) != fault.Full || fault.Hint(err) != "Try again in a minute." {
+	if err := mustClient(t, d).create(t.Context(), training, "x", createTrainingJob{}); fault.KindOf(err) != fault.Full || fault.Hint(err) != "Try again in a minute." {
 		t.Errorf("%v", err)
 	}
 }
@@ -297,10 +324,12 @@ func TestARightThatIsLackingIsNamed(t *testing.T) {
 		do   func() error
 		want string
 	}{
-		"CreateTrainingJob":   {func() error { return c.create(t.Context(), createTrainingJob{TrainingJobName: "drover-x-1"}) }, "create training job drover-x-1: the server says 400 AccessDeniedException"},
-		"DescribeTrainingJob": {func() error { _, _, err := c.describe(t.Context(), "drover-x-1"); return err }, "describe training job drover-x-1: the server says 400 AccessDeniedException"},
-		"StopTrainingJob":     {func() error { return c.stop(t.Context(), "drover-x-1") }, "stop training job drover-x-1: the server says 400 AccessDeniedException"},
-		"ListTrainingJobs":    {func() error { _, err := c.list(t.Context(), "drover-", true); return err }, "list training jobs: the server says 400 AccessDeniedException"},
+		"CreateTrainingJob": {func() error {
+			return c.create(t.Context(), training, "drover-x-1", createTrainingJob{TrainingJobName: "drover-x-1"})
+		}, "create training job drover-x-1: the server says 400 AccessDeniedException"},
+		"DescribeTrainingJob": {func() error { _, _, err := c.describe(t.Context(), training, "drover-x-1"); return err }, "describe training job drover-x-1: the server says 400 AccessDeniedException"},
+		"StopTrainingJob":     {func() error { return c.stop(t.Context(), training, "drover-x-1") }, "stop training job drover-x-1: the server says 400 AccessDeniedException"},
+		"ListTrainingJobs":    {func() error { _, err := c.list(t.Context(), training, "drover-", true); return err }, "list training jobs: the server says 400 AccessDeniedException"},
 	} {
 		a.Deny(operation)
 		if err := test.do(); fault.KindOf(err) != fault.Denied || !strings.HasPrefix(err.Error(), test.want) {

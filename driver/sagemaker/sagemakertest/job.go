@@ -12,10 +12,11 @@ import (
 	"time"
 )
 
-// job is one training job. All of it is under Server.mu.
+// job is one job. All of it is under Server.mu.
 type job struct {
 	s           *Server
 	in          creation
+	asked       *processingCreation // nil: it is a training job
 	created     time.Time
 	status      string
 	secondary   string
@@ -74,7 +75,7 @@ func (j *job) start() {
 }
 
 func (j *job) launch(dir string, host int) (*exec.Cmd, error) {
-	ml, err := layOut(dir, host, j.in)
+	ml, err := layOut(dir, host, j.in, j.asked)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +84,10 @@ func (j *job) launch(dir string, host int) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer log.Close()
-	variables := []string{"TRAINING_JOB_NAME=" + j.in.TrainingJobName, "AWS_REGION=" + Region, "AWS_CONTAINER_CREDENTIALS_FULL_URI=" + j.s.http.URL + rolePath, "AWS_EC2_METADATA_DISABLED=true"}
+	variables := []string{"AWS_REGION=" + Region, "AWS_CONTAINER_CREDENTIALS_FULL_URI=" + j.s.http.URL + rolePath, "AWS_EC2_METADATA_DISABLED=true"}
+	if j.asked == nil {
+		variables = append(variables, "TRAINING_JOB_NAME="+j.in.TrainingJobName)
+	}
 	for name, value := range j.s.Environ() {
 		if strings.HasPrefix(name, "AWS_ENDPOINT_URL_") {
 			variables = append(variables, name+"="+value)
@@ -186,7 +190,10 @@ func (j *job) stoppingCondition() map[string]int {
 
 // described is the job as DescribeTrainingJob shows it.
 func (j *job) described() map[string]any {
-	o := map[string]any{"TrainingJobName": j.in.TrainingJobName, "TrainingJobArn": arn(j.in.TrainingJobName),
+	if j.asked != nil {
+		return j.describedProcessing()
+	}
+	o := map[string]any{"TrainingJobName": j.in.TrainingJobName, "TrainingJobArn": arn(j.in.TrainingJobName, false),
 		"CreationTime": float64(j.created.Unix()), "ModelArtifacts": map[string]string{"S3ModelArtifacts": j.in.OutputDataConfig.S3OutputPath + "/" + j.in.TrainingJobName + "/output/model.tar.gz"}, "StoppingCondition": j.stoppingCondition(),
 		"TrainingJobStatus": j.status, "SecondaryStatus": j.secondary, "ResourceConfig": j.in.ResourceConfig, "EnableManagedSpotTraining": j.in.EnableManagedSpotTraining, "SecondaryStatusTransitions": j.transitions}
 	if j.reason != "" {
@@ -200,7 +207,7 @@ func (s *Server) Interrupt(name string) {
 	s.NoteInterrupted(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if j := s.jobs[name]; j != nil {
+	if j := s.named(name); j != nil {
 		j.signal(syscall.SIGKILL)
 	}
 }
@@ -209,7 +216,7 @@ func (s *Server) Interrupt(name string) {
 func (s *Server) NoteInterrupted(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if j := s.jobs[name]; j != nil && j.left > 0 {
+	if j := s.named(name); j != nil && j.left > 0 {
 		j.taken = true
 		j.enter("Interrupted", "Training job interrupted: spot capacity is no longer available")
 	}
@@ -225,7 +232,7 @@ func (s *Server) Warn(name string, host int) { s.signal(name, host, syscall.SIGT
 func (s *Server) signal(name string, host int, sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if j := s.jobs[name]; j != nil && host < len(j.processes) && j.processes[host] != nil {
+	if j := s.named(name); j != nil && host < len(j.processes) && j.processes[host] != nil {
 		_ = syscall.Kill(-j.processes[host].Pid, sig)
 	}
 }

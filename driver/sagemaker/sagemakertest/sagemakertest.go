@@ -1,4 +1,4 @@
-// Package sagemakertest is a fake of SageMaker's training jobs, with CloudFormation, Secrets Manager and ECR beside them: one
+// Package sagemakertest is a fake of SageMaker's training and processing jobs, with CloudFormation, Secrets Manager and ECR beside them: one
 // region of one account. It refuses members that it does not know, and names, values and sizes that SageMaker's API reference
 // excludes. Containers are processes of this machine with the container's variables and command; a folder of each stands for its /opt/ml.
 //
@@ -49,8 +49,8 @@ type Server struct {
 	container func(Container) *exec.Cmd
 
 	mu       sync.Mutex
-	jobs     map[string]*job
-	order    []string // names of jobs, oldest first
+	jobs     map[string]*job // by their ARNs
+	order    []string        // ARNs of jobs, oldest first
 	requests map[string]int
 	sent     map[string]string // the newest body of each operation
 	secrets  secrettest.Secrets
@@ -60,7 +60,7 @@ type Server struct {
 
 // knobs are how the server misbehaves.
 type knobs struct {
-	lose     bool   // CreateTrainingJob happens, and its answers are lost
+	lose     bool   // jobs are created, and the answers are lost
 	throttle int    // so many requests are refused as too many
 	held     bool   // jobs stay Starting
 	most     int    // jobs that may go on at once; 0: any number
@@ -131,7 +131,19 @@ func (s *Server) Sent(operation string) string {
 func (s *Server) Jobs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.order)
+	var names []string
+	for _, arn := range s.order {
+		names = append(names, s.jobs[arn].in.TrainingJobName)
+	}
+	return names
+}
+
+// named is the newest job of a name, of either kind.
+func (s *Server) named(name string) *job {
+	if j := s.jobs[arn(name, true)]; j != nil {
+		return j
+	}
+	return s.jobs[arn(name, false)]
 }
 
 // Secrets is how many secrets there are.
@@ -181,7 +193,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out, err := s.answer(operation, body, r.Header.Get("Authorization") != "")
 	var no refusal
 	switch {
-	case operation == "CreateTrainingJob" && s.knobs.lose:
+	case strings.HasPrefix(operation, "Create") && s.knobs.lose:
 		panic(http.ErrAbortHandler) // the connection ends without an answer
 	case errors.As(err, &no):
 		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
@@ -204,21 +216,25 @@ func (s *Server) answer(operation string, body []byte, signed bool) (any, error)
 	}
 	switch operation {
 	case "CreateTrainingJob":
-		return s.create(body)
-	case "DescribeTrainingJob":
+		return s.createTraining(body)
+	case "CreateProcessingJob":
+		return s.createProcessing(body)
+	case "DescribeTrainingJob", "DescribeProcessingJob":
 		j, err := s.find(body)
 		if err != nil {
 			return nil, err
 		}
 		return j.described(), nil
-	case "StopTrainingJob":
+	case "StopTrainingJob", "StopProcessingJob":
 		j, err := s.find(body)
 		if err != nil {
 			return nil, err
 		}
 		return struct{}{}, j.stop()
 	case "ListTrainingJobs":
-		return s.list(body)
+		return s.list(body, false)
+	case "ListProcessingJobs":
+		return s.list(body, true)
 	}
 	return nil, refuse("UnknownOperationException", "%s is not of this fake", operation)
 }
@@ -238,16 +254,20 @@ type creation struct {
 	AlgorithmSpecification struct {
 		TrainingImage, TrainingInputMode        string
 		ContainerEntrypoint, ContainerArguments []string
+		MetricDefinitions                       []struct{ Name, Regex string }
+		EnableSageMakerMetricsTimeSeries        bool
 	}
 	RoleArn          string
 	OutputDataConfig struct{ S3OutputPath string }
 	ResourceConfig   struct {
 		InstanceType                  string
 		InstanceCount, VolumeSizeInGB int
+		KeepAlivePeriodInSeconds      int `json:",omitempty"`
 	}
 	StoppingCondition         struct{ MaxRuntimeInSeconds, MaxWaitTimeInSeconds int }
 	EnableManagedSpotTraining bool
 	Environment               map[string]string
+	HyperParameters           map[string]string
 	Tags                      []struct{ Key, Value string }
 }
 
@@ -274,12 +294,26 @@ func (in creation) check() error {
 		return bad("ResourceConfig %+v", in.ResourceConfig)
 	case c.MaxRuntimeInSeconds < 1, c.MaxRuntimeInSeconds > 2_419_200, in.EnableManagedSpotTraining != (c.MaxWaitTimeInSeconds > 0), c.MaxWaitTimeInSeconds > 0 && c.MaxWaitTimeInSeconds < c.MaxRuntimeInSeconds:
 		return bad("StoppingCondition %+v", c)
+	case len(in.HyperParameters) > 100, len(in.AlgorithmSpecification.MetricDefinitions) > 40, in.ResourceConfig.KeepAlivePeriodInSeconds > 21600:
+		return bad("too many members, or too large ones")
+	case in.ResourceConfig.KeepAlivePeriodInSeconds > 0 && in.EnableManagedSpotTraining:
+		return bad("KeepAlivePeriodInSeconds with EnableManagedSpotTraining")
 	case len(in.Environment) > 100, len(in.Tags) > 50, len(in.AlgorithmSpecification.ContainerEntrypoint) > 100, len(in.AlgorithmSpecification.ContainerArguments) > 100:
 		return bad("too many members")
 	}
 	for _, text := range slices.Concat(in.AlgorithmSpecification.ContainerEntrypoint, in.AlgorithmSpecification.ContainerArguments) {
 		if len([]rune(text)) > 256 || strings.ContainsAny(text, "\r\n") {
 			return bad("Value at 'algorithmSpecification.containerArguments' failed to satisfy constraint: Member must have length less than or equal to 256 and satisfy regular expression pattern: .*")
+		}
+	}
+	for name, value := range in.HyperParameters {
+		if len(name) > 256 || len([]rune(value)) > 2500 {
+			return bad("hyperparameter %s", name)
+		}
+	}
+	for _, m := range in.AlgorithmSpecification.MetricDefinitions {
+		if m.Name == "" || len(m.Name) > 255 || m.Regex == "" || len(m.Regex) > 500 {
+			return bad("metric %s", m.Name)
 		}
 	}
 	for name, value := range in.Environment {
@@ -295,7 +329,7 @@ func (in creation) check() error {
 	return nil
 }
 
-func (s *Server) create(body []byte) (any, error) {
+func (s *Server) createTraining(body []byte) (any, error) {
 	var in creation
 	if err := decode(body, &in); err != nil {
 		return nil, err
@@ -303,8 +337,17 @@ func (s *Server) create(body []byte) (any, error) {
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	if s.jobs[in.TrainingJobName] != nil {
-		return nil, refuse("ResourceInUse", "Training job names must be unique within an AWS account and region, and a training job with this name already exists (arn:aws:sagemaker:%s:123456789012:training-job/%s)", Region, in.TrainingJobName)
+	return s.create(in, nil)
+}
+
+// create makes a job; asked is the request of a processing job, nil: it is a training job.
+func (s *Server) create(in creation, asked *processingCreation) (any, error) {
+	id, kind := arn(in.TrainingJobName, asked != nil), "training"
+	if asked != nil {
+		kind = "processing"
+	}
+	if s.jobs[id] != nil {
+		return nil, refuse("ResourceInUse", "Job names must be unique within an AWS account and region, and a %s job with this name already exists (%s)", kind, id)
 	}
 	alive := 0
 	for _, j := range s.jobs {
@@ -313,34 +356,45 @@ func (s *Server) create(body []byte) (any, error) {
 		}
 	}
 	if s.knobs.most > 0 && alive+in.ResourceConfig.InstanceCount > s.knobs.most {
-		return nil, refuse("ResourceLimitExceeded", "The account-level service limit '%s for spot training job usage' is %d Instances, with current utilization of %d Instances and a request delta of %d Instances. Please use AWS Service Quotas to request an increase for this quota.",
-			in.ResourceConfig.InstanceType, s.knobs.most, alive, in.ResourceConfig.InstanceCount)
+		use := kind + " job usage"
+		if in.EnableManagedSpotTraining {
+			use = "spot training job usage"
+		}
+		return nil, refuse("ResourceLimitExceeded", "The account-level service limit '%s for %s' is %d Instances, with current utilization of %d Instances and a request delta of %d Instances. Please use AWS Service Quotas to request an increase for this quota.",
+			in.ResourceConfig.InstanceType, use, s.knobs.most, alive, in.ResourceConfig.InstanceCount)
 	}
-	j := &job{s: s, in: in, created: time.Now(), status: "InProgress"}
-	s.jobs[in.TrainingJobName] = j
-	s.order = append(s.order, in.TrainingJobName)
+	j := &job{s: s, in: in, asked: asked, created: time.Now(), status: "InProgress"}
+	s.jobs[id] = j
+	s.order = append(s.order, id)
 	j.start()
-	return map[string]string{"TrainingJobArn": arn(in.TrainingJobName)}, nil
+	if asked != nil {
+		return map[string]string{"ProcessingJobArn": id}, nil
+	}
+	return map[string]string{"TrainingJobArn": id}, nil
 }
 
-func arn(job string) string {
-	return "arn:aws:sagemaker:" + Region + ":123456789012:training-job/" + job
+func arn(job string, processing bool) string {
+	kind := "training-job/"
+	if processing {
+		kind = "processing-job/"
+	}
+	return "arn:aws:sagemaker:" + Region + ":123456789012:" + kind + job
 }
 
 func (s *Server) find(body []byte) (*job, error) {
-	var in struct{ TrainingJobName string }
+	var in struct{ TrainingJobName, ProcessingJobName string }
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	j := s.jobs[in.TrainingJobName]
+	j := s.jobs[arn(in.TrainingJobName+in.ProcessingJobName, in.ProcessingJobName != "")]
 	if j == nil {
 		return nil, refuse("ValidationException", "Requested resource not found.")
 	}
 	return j, nil
 }
 
-// list gives jobs on pages of two.
-func (s *Server) list(body []byte) (any, error) {
+// list gives jobs of a kind on pages of two.
+func (s *Server) list(body []byte, processing bool) (any, error) {
 	var in struct {
 		NameContains, SortBy, SortOrder, StatusEquals, NextToken string
 		MaxResults                                               int
@@ -348,27 +402,28 @@ func (s *Server) list(body []byte) (any, error) {
 	if err := decode(body, &in); err != nil {
 		return nil, err
 	}
-	type summary struct {
-		TrainingJobName, TrainingJobArn, TrainingJobStatus string
-		CreationTime                                       int64
+	prefix := "TrainingJob"
+	if processing {
+		prefix = "ProcessingJob"
 	}
-	var found []summary
-	for _, name := range s.order {
-		if j := s.jobs[name]; strings.Contains(name, in.NameContains) && (in.StatusEquals == "" || in.StatusEquals == j.status) {
-			found = append(found, summary{name, arn(name), j.status, j.created.Unix()})
+	found := []map[string]any{}
+	for _, id := range s.order {
+		j := s.jobs[id]
+		if name := j.in.TrainingJobName; (j.asked != nil) == processing && strings.Contains(name, in.NameContains) && (in.StatusEquals == "" || in.StatusEquals == j.status) {
+			one := map[string]any{prefix + "Name": name, prefix + "Arn": id, prefix + "Status": j.status, "CreationTime": j.created.Unix()}
+			if !processing {
+				one["SecondaryStatus"] = j.secondary
+			}
+			found = append(found, one)
 		}
 	}
 	from := 0
 	if in.NextToken != "" {
 		_, _ = fmt.Sscan(in.NextToken, &from) // the fake's own
 	}
-	out := struct {
-		TrainingJobSummaries []summary
-		NextToken            string `json:",omitempty"`
-	}{TrainingJobSummaries: []summary{}}
-	out.TrainingJobSummaries = append(out.TrainingJobSummaries, found[min(from, len(found)):min(from+2, len(found))]...)
+	out := map[string]any{prefix + "Summaries": found[min(from, len(found)):min(from+2, len(found))]}
 	if from+2 < len(found) {
-		out.NextToken = fmt.Sprint(from + 2)
+		out["NextToken"] = fmt.Sprint(from + 2)
 	}
 	return out, nil
 }
@@ -397,9 +452,12 @@ func process(c Container) *exec.Cmd {
 }
 
 // layOut makes a container's folder, with what SageMaker writes for it.
-func layOut(dir string, host int, in creation) (ml string, err error) {
+func layOut(dir string, host int, in creation, asked *processingCreation) (ml string, err error) {
 	ml = filepath.Join(dir, "ml")
 	config := filepath.Join(ml, "input", "config")
+	if asked != nil {
+		config = filepath.Join(ml, "config")
+	}
 	if err := os.MkdirAll(config, 0o755); err != nil {
 		return "", err
 	}
@@ -411,5 +469,12 @@ func layOut(dir string, host int, in creation) (ml string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return ml, os.WriteFile(filepath.Join(config, "resourceconfig.json"), text, 0o644)
+	if err := os.WriteFile(filepath.Join(config, "resourceconfig.json"), text, 0o644); err != nil || asked == nil {
+		return ml, err
+	}
+	text, err = json.Marshal(asked)
+	if err != nil {
+		return "", err
+	}
+	return ml, os.WriteFile(filepath.Join(config, "processingjobconfig.json"), text, 0o644)
 }
