@@ -55,6 +55,13 @@ type Allocation struct {
 	// Stdin says that the agent's standard input is the program's.
 	Stdin bool
 
+	// Archives is true when the engine itself stores what lies in the folders of outputs when the agent has ended.
+	// Users of simple-sagemaker look for it there: by its rules the agent leaves the outputs in place, where Root is "/".
+	Archives bool
+	// Failure is the file in which the engine looks, when the agent has ended, for the reason why the job has failed. The
+	// agent of node 0 writes it, and ends with status 1. "": the engine looks for none.
+	Failure string
+
 	// OOMKills counts the processes of this machine, or of this container, that the kernel
 	// has ended because memory was used up. Nil: not known.
 	OOMKills func() int64

@@ -108,7 +108,7 @@ func (p *program) agentMachine(given *driver.Allocation, terms <-chan os.Signal,
 	m := node.Machine{Self: protocol.Host(process.Self()), Name: cmp.Or(given.Name, name), CPUs: runtime.NumCPU(),
 		Address: net.Address, Interface: net.Interface, Loopback: host.Loopback().Interface, Stack: net.Stack, Port: host.Port,
 		Work: workFolder(d), Cache: d.Cache, Near: at != far, Shared: at == served, Environ: os.Environ(), Drover: self,
-		Lost: given.Lost, Root: given.Root, Hosts: given.Hosts, Secrets: given.Secrets, Starved: given.OOMKills}
+		Lost: given.Lost, Root: given.Root, Hosts: given.Hosts, Secrets: given.Secrets, Starved: given.OOMKills, Archives: given.Archives, Failure: given.Failure}
 	if base := scratchBase(given.Scratch); given.Scratch != "" && private.MakeFolder(base) == nil {
 		m.Work = filepath.Join(base, scratchWork)
 	}

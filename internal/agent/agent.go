@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/agent/console"
 	"github.com/drover-run/drover/internal/agent/node"
 	"github.com/drover-run/drover/internal/agent/workspace"
 	"github.com/drover-run/drover/internal/ledger/chunks"
@@ -53,6 +54,7 @@ type agent struct {
 	meeting *rendezvous
 	exits   *exits
 	prep    *preparation
+	console *console.Console
 
 	member *runagent.Member
 	keep   bool // root holds results that could not be stored
@@ -83,6 +85,7 @@ func newAgent(c node.Config) *agent {
 	a.meeting = &rendezvous{Node: n, ready: &a.ready}
 	a.exits = &exits{Node: n, space: space}
 	a.prep = &preparation{Node: n, space: space, ready: &a.ready}
+	a.console = &console.Console{Node: n}
 	return a
 }
 
@@ -198,7 +201,7 @@ func (a *agent) runOrders(ctx context.Context, drop context.CancelCauseFunc) (in
 				return fault.ExitDrover, err
 			}
 			if left {
-				return 0, nil
+				return a.console.Status(), nil
 			}
 			if !again {
 				break
@@ -237,6 +240,7 @@ func (a *agent) executeOrder(ctx context.Context, o runagent.Order, drop context
 	case runagent.Finish:
 		drop(errors.New("the job has ended"))
 		a.over = true
+		a.console.NoteEnd(o)
 		if err := a.assembleOutputs(ctx, o); err != nil {
 			return false, false, err
 		}

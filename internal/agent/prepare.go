@@ -369,8 +369,15 @@ func (a *agent) removeFolder(removed bool) {
 	if a.Root != a.Own { // first of all, or what is half emptied would be saved
 		_ = os.Remove(filepath.Join(a.Own, markName))
 	}
-	if err := a.space.EmptyMachine(); err != nil {
+	var archived []string
+	if a.over {
+		archived = a.console.Archived(a.space.HostPaths())
+	}
+	if err := a.space.EmptyMachine(archived...); err != nil {
 		a.Log.Warn("folders stay", "err", err)
+	}
+	if err := a.console.WriteEnd(); err != nil {
+		a.Log.Warn("the engine is not told why the job has failed", "err", err)
 	}
 	if err := removeFolder(a.Own); err != nil {
 		a.Log.Warn("folder stays", "dir", a.Own, "err", err)

@@ -62,6 +62,9 @@ type Machine struct {
 	// Hosts, with Root, is the file that is the machine's /etc/hosts, to be rewritten
 	// in place: the names of a job's nodes go there. "": they go nowhere.
 	Hosts string
+	// Archives and Failure are driver.Allocation's.
+	Archives bool
+	Failure  string
 	// Secrets are the values of the job's secrets, by variable, where the target has
 	// brought them; nil: they are read here. Others among them belong into Environ,
 	// and are no secrets of the job's.

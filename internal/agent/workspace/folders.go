@@ -155,15 +155,41 @@ func emptyFolder(dir string) error {
 	return nil
 }
 
-// EmptyMachine empties the folders of the contract where they are the machine's own: an
+// EmptyMachine empties the folders of the contract where they are the machine's own, but for the folders keep: an
 // agent before this one may have left files there.
-func (w *Workspace) EmptyMachine() error {
+func (w *Workspace) EmptyMachine(keep ...string) error {
 	if w.Root == w.Own {
 		return nil
 	}
+	clear := w.ClearFolder
+	if len(keep) > 0 {
+		clear = func(dir string) error { return emptyBut(dir, keep) }
+	}
 	for _, top := range node.Owned {
-		if err := w.ClearFolder(filepath.Join(w.Root, top)); err != nil {
+		if err := clear(filepath.Join(w.Root, top)); err != nil {
 			return fault.Wrap(err, fault.Denied, "Run the agent as a user that may write there.", "empty folder %s", top)
+		}
+	}
+	return nil
+}
+
+// emptyBut removes what is in a folder, but for the folders keep.
+func emptyBut(dir string, keep []string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if slices.Contains(keep, path) {
+			continue
+		}
+		remove := removeOrEmpty
+		if e.IsDir() && slices.ContainsFunc(keep, func(k string) bool { return strings.HasPrefix(k, path+"/") }) {
+			remove = func(path string) error { return emptyBut(path, keep) }
+		}
+		if err := remove(path); err != nil {
+			return err
 		}
 	}
 	return nil
