@@ -98,8 +98,16 @@ type Needs struct {
 	// Labels name the job for bills and for lists of the engine: project, task, job, and its
 	// tags by their names. A target without labels ignores them.
 	Labels map[string]string
+	// Console is what the engine's own console may show of the job. A target without one ignores it.
+	Console Console
 	// Place is the container that the agents run in.
 	Place Place
+}
+
+// Console is what an engine's own console shows of a job beside its labels.
+type Console struct {
+	Hyperparameters map[string]string // the program's own, as text
+	Metrics         []job.Metric      // that are read in the program's output
 }
 
 // Place describes the container that agents run in, where a target has containers. Other

@@ -40,6 +40,10 @@ type Properties struct {
 	// Framework is what a job runs in that names no image: Amazon's prebuilt image of that framework, as with
 	// --framework, "pytorch". "": the target has an image of its own.
 	Framework string
+	// SSM is true when jobs there are those that simple-sagemaker makes, so that what its command lines say of AWS counts: the
+	// type and disk of machines, spot capacity, images, and, as options of the target, where SageMaker puts archives (output)
+	// and how long spot capacity is waited for (wait). Processing jobs have the detail "processing".
+	SSM bool
 	// TimeLimit is true when the engine itself ends an agent after Needs.Time, also where no
 	// agent and no command line is left to do it. Else each agent enforces the limit on its
 	// program, and a plan for other machines says so.

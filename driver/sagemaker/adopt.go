@@ -43,7 +43,7 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 	if !ours {
 		return nil, nil
 	}
-	m := remote.Machine{Look: orderLook, Signal: termNotice, Given: driver.Allocation{Root: "/", State: stateFolder, Hosts: "/etc/hosts", Shared: &driver.Sharing{},
+	m := remote.Machine{Look: orderLook, Signal: termNotice, Given: driver.Allocation{Root: "/", State: stateFolder, Hosts: "/etc/hosts", Shared: &driver.Sharing{}, Archives: true, Failure: "/opt/ml/output/failure",
 		OOMKills: func() int64 { return folder.OOMKills("/sys/fs/cgroup") }}}
 	m.Given.GPUs, _ = strconv.Atoi(gpus) // 0 where it is none: what the machine has
 	var err error

@@ -8,6 +8,7 @@ import (
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/cloud/amazon/awsjson"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
 )
 
 // service is SageMaker's control plane. The vendor's client for it takes 6.6 ms at every start of the program, 2.2 MB of it, and
@@ -75,9 +76,18 @@ type createProcessingJob struct {
 	AppSpecification    application
 	RoleArn             string
 	ProcessingResources struct{ ClusterConfig resources }
-	StoppingCondition   stoppingCondition
-	Environment         map[string]string
-	Tags                []tag
+	// ProcessingOutputConfig is there where SageMaker is to store what programs leave in the folder of outputs.
+	ProcessingOutputConfig *processingOutputs `json:",omitempty"`
+	StoppingCondition      stoppingCondition
+	Environment            map[string]string
+	Tags                   []tag
+}
+
+type processingOutputs struct{ Outputs []processingOutput }
+
+type processingOutput struct {
+	OutputName string
+	S3Output   struct{ S3Uri, LocalPath, S3UploadMode string }
 }
 
 type application struct {
@@ -93,6 +103,13 @@ func (in createTrainingJob) asProcessing() (p createProcessingJob) {
 		Environment:      in.Environment, Tags: in.Tags}
 	p.ProcessingResources.ClusterConfig = in.ResourceConfig
 	return p
+}
+
+// store has SageMaker store the job's outputs below a folder of S3, as one folder for each job.
+func (p *createProcessingJob) store(folder string) {
+	o := processingOutput{OutputName: "output"}
+	o.S3Output.S3Uri, o.S3Output.LocalPath, o.S3Output.S3UploadMode = folder+"/"+p.ProcessingJobName+"/output", job.Processing+"/output", "EndOfJob"
+	p.ProcessingOutputConfig = &processingOutputs{[]processingOutput{o}}
 }
 
 // description is what SageMaker says of a job of either kind.
@@ -139,7 +156,7 @@ func (c *client) create(ctx context.Context, k kind, name string, in any) error 
 		return err
 	})
 	if limit != "" && err != nil {
-		return fault.New(fault.Full, "Ask AWS for more in the console of Service Quotas, name another type with `--machine`, or ask for fewer.", "create %s %s: %s", k.words, name, strings.TrimSuffix(limit, "."))
+		return fault.New(fault.Full, "Ask AWS for more in the console of Service Quotas, name another type with `--machine`, or ask for fewer.", "start agents: a quota of SageMaker's is used up: %s", strings.TrimSuffix(limit, "."))
 	}
 	return err
 }

@@ -106,6 +106,9 @@ func notes(n driver.Needs, m machine, o options, k kind) (all []string) {
 	if isSpot(n, k) {
 		all = append(all, fmt.Sprintf("spot capacity is waited for %g hours at most: --target-arg wait= and --on-demand say otherwise", o.wait.Hours()))
 	}
+	if _, left := metrics(n.Console); k == training && len(left) > 0 {
+		all = append(all, "SageMaker's console shows no metric "+strings.Join(left, ", "))
+	}
 	if n.Time == 0 {
 		all = append(all, fmt.Sprintf("SageMaker ends it after %d days: --timeout says otherwise", int(longTime.Hours()/24)))
 	}

@@ -57,6 +57,9 @@ func TestEachStartOfAJobIsAProcess(t *testing.T) {
 	if len(all) != 6 || all[2].State != driver.Running || all[2].Attempt != 3 || all[4].Index != 1 || all[4].State != driver.Taken || all[4].Attempt != 2 {
 		t.Errorf("%+v", all)
 	}
+	if all := processesOf("drover-x-1", -1, processing, description{Status: inProgress}); len(all) != 1 || all[0].State != driver.Running || all[0].Reason != "its processing job is in progress" {
+		t.Errorf("%+v", all)
+	}
 	if all := processesOf("drover-x-1-7", 7, training, description{Status: completed, Resources: resources{InstanceCount: 1}}); len(all) != 1 || all[0].Index != 7 {
 		t.Errorf("%+v", all)
 	}
@@ -69,9 +72,19 @@ func TestAContainerThatIsNoJobOfDroversIsSaid(t *testing.T) {
 	if fault.KindOf(err) != fault.Invalid || err.Error() != `adopt agent: TRAINING_JOB_NAME="" names no job of drover's` || fault.Hint(err) != "Unset DROVER_SAGEMAKER_GPUS." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
-	t.Setenv("TRAINING_JOB_NAME", "drover-7fk2abcd7fk2abcd-1")
 	base := t.TempDir()
 	t.Setenv("SAGEMAKER_BASE_DIR", base)
+	config := filepath.Join(base, "config", "processingjobconfig.json")
+	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte("{"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := claimant(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "adopt agent: read which processing job this is: ") {
+		t.Error(err)
+	}
+	t.Setenv("TRAINING_JOB_NAME", "drover-7fk2abcd7fk2abcd-1")
 	if _, err := claimant(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "adopt agent: read which of the job's machines this is: ") {
 		t.Error(err)
 	}

@@ -1,6 +1,7 @@
 package sagemaker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -24,6 +25,13 @@ const (
 	mostArgument  = 256 // letters of an argument
 	mostArguments = 100
 	mostTags      = 50
+
+	mostHyperparameters    = 100
+	mostHyperparameterName = 256
+	mostHyperparameter     = 2500
+	mostMetrics            = 40
+	mostMetricName         = 255
+	mostMetricRegex        = 500
 )
 
 // usualDisk is the disk of a machine, in GB, where none is asked for.
@@ -94,7 +102,11 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 	if err != nil {
 		return nil, err
 	}
-	in, err := c.request(ctx, s, at.kind())
+	o, err := parseOptions(s.Request.Needs.Args)
+	if err != nil {
+		return nil, err
+	}
+	in, err := c.request(ctx, s, o, at.kind())
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +126,11 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 		in.TrainingJobName = name
 		var body any = in
 		if at.processes {
-			body = in.asProcessing()
+			p := in.asProcessing()
+			if o.output != "" {
+				p.store(o.output)
+			}
+			body = p
 		}
 		if err := c.create(ctx, at.kind(), name, body); err != nil {
 			if k := fault.KindOf(err); len(ids) > 0 && (k == fault.Full || k == fault.Denied || k == fault.Invalid) {
@@ -128,12 +144,8 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 }
 
 // request is the request for a placement's jobs, without a name; that of a processing job is made of it.
-func (c *client) request(ctx context.Context, s remote.Submission, k kind) (in createTrainingJob, err error) {
+func (c *client) request(ctx context.Context, s remote.Submission, o options, k kind) (in createTrainingJob, err error) {
 	n := s.Request.Needs
-	o, err := parseOptions(n.Args)
-	if err != nil {
-		return in, err
-	}
 	spot := isSpot(n, k)
 	m, err := chooseMachine(n, c.region, spot)
 	if err != nil {
@@ -173,8 +185,10 @@ func (c *client) request(ctx context.Context, s remote.Submission, k kind) (in c
 		RoleArn:                o.role, OutputDataConfig: outputConfig{outputOf(o, boot.Store)},
 		ResourceConfig:    resources{InstanceType: m.name, InstanceCount: 1, VolumeSizeInGB: diskOf(n)},
 		StoppingCondition: stoppingCondition{MaxRuntimeInSeconds: int(timeLimit(n.Time, k) / time.Second)},
-		Environment:       variables, Tags: tags(n.Labels),
+		Environment:       variables, HyperParameters: hyperparameters(n.Console), Tags: tags(n.Labels),
 	}
+	in.AlgorithmSpecification.MetricDefinitions, _ = metrics(n.Console)
+	in.AlgorithmSpecification.EnableSageMakerMetricsTimeSeries = len(in.AlgorithmSpecification.MetricDefinitions) > 0
 	if spot {
 		in.EnableManagedSpotTraining = true
 		in.StoppingCondition.MaxWaitTimeInSeconds = in.StoppingCondition.MaxRuntimeInSeconds + int(o.wait/time.Second)
@@ -247,15 +261,46 @@ func timeLimit(program time.Duration, k kind) time.Duration {
 	return min(program+saveTime, k.mostLife)
 }
 
-// tags are labels as tags of AWS, which take few letters.
+// tags are labels as tags of AWS, which take few letters. The job's own names are told from those that users give.
 func tags(labels map[string]string) []tag {
 	all := []tag{{stack.TagManaged, stack.ManagedBy}}
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
-		if len(all) < mostTags {
-			all = append(all, tag{"drover-" + amazon.TagText(name, 121), amazon.TagText(labels[name], 256)})
+		key := amazon.TagText(name, 121)
+		if name == "project" || name == "task" || name == "job" || strings.HasPrefix(strings.ToLower(key), "aws:") {
+			key = "drover-" + key
+		}
+		if len(all) < mostTags && key != stack.TagManaged {
+			all = append(all, tag{key, amazon.TagText(labels[name], 256)})
 		}
 	}
 	return all
+}
+
+// hyperparameters are those that the console shows: SageMaker takes some of them, and of what is too long the beginning.
+func hyperparameters(c driver.Console) map[string]string {
+	all := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Hyperparameters)) {
+		if name != "" && len([]rune(name)) <= mostHyperparameterName && len(all) < mostHyperparameters && !strings.ContainsAny(name, "\r\n") {
+			value := []rune(strings.NewReplacer("\r", " ", "\n", " ").Replace(c.Hyperparameters[name]))
+			all[name] = string(value[:min(len(value), mostHyperparameter)])
+		}
+	}
+	return all
+}
+
+// metrics are those that SageMaker reads too: each has a name of its own and an expression for one number. left are the others.
+func metrics(c driver.Console) (all []metricDefinition, left []string) {
+	for _, m := range c.Metrics {
+		re, err := regexp.Compile(m.Regex)
+		takes := m.Name != "" && err == nil && re.NumSubexp() == 1 && len([]rune(m.Name)) <= mostMetricName && len([]rune(m.Regex)) <= mostMetricRegex
+		switch {
+		case takes && len(all) < mostMetrics:
+			all = append(all, metricDefinition{m.Name, m.Regex})
+		default:
+			left = append(left, cmp.Or(m.Name, m.Regex))
+		}
+	}
+	return all, left
 }
 
 // Find gives the jobs of a handle's name, oldest first.

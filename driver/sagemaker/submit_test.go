@@ -39,6 +39,8 @@ func TestTheNodesOfARunAreOneTrainingJob(t *testing.T) {
 	r := a.request(t, 3, 3)
 	r.Needs.CPUs, r.Needs.GPUs, r.Needs.Time, r.Needs.Disk, r.Needs.Labels["tag owner"] = 8, 1, time.Hour, 100<<30, "Ann & <Bob>"
 	r.Run.Env, r.Run.Secrets = []string{"LEVEL=3", "LONG=it's " + strings.Repeat("x", 600)}, map[string]string{"TOKEN": "env:CANARY"}
+	r.Needs.Console = driver.Console{Hyperparameters: map[string]string{"lr": "0.1", "text": "two\nlines", strings.Repeat("x", 257): "no"},
+		Metrics: []job.Metric{{Name: "loss", Regex: "loss=([0-9.]+)"}, {Regex: "auto"}, {Name: "two", Regex: "(a)(b)"}}}
 	if _, err := a.driver(t).Start(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +149,7 @@ func TestAQuotaLeavesSomeWorkers(t *testing.T) {
 	r := a.request(t, 1, 1)
 	r.Placement = 2
 	_, err = d.Start(t.Context(), r)
-	if fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "create training job drover-7fk2abcd7fk2abcd-2: The account-level service limit 'ml.m5.large for spot training job usage' is 5 Instances") ||
+	if fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "start agents: a quota of SageMaker's is used up: The account-level service limit 'ml.m5.large for spot training job usage' is 5 Instances") ||
 		!strings.HasPrefix(fault.Hint(err), "Ask AWS for more in the console of Service Quotas") {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
@@ -277,7 +279,9 @@ func TestAnOfferSaysWhatAJobGets(t *testing.T) {
 		o.Notes[0] != "each agent has a machine alone, ml.m5.large: 2 cores, 8 GB, with a disk of 30 GB" || o.Notes[1] != "spot capacity is waited for 24 hours at most: --target-arg wait= and --on-demand say otherwise" || o.Notes[2] != "SageMaker ends it after 5 days: --timeout says otherwise" {
 		t.Errorf("%+v", o)
 	}
-	if o := ask(func(n *driver.Needs) { n.Spot, n.Time = job.SpotNever, time.Hour }); !o.Fits || o.Spot || len(o.Notes) != 1 {
+	if o := ask(func(n *driver.Needs) {
+		n.Spot, n.Time, n.Console.Metrics = job.SpotNever, time.Hour, []job.Metric{{Name: "two", Regex: "(a)(b)"}, {Name: "one", Regex: "(a)"}}
+	}); !o.Fits || o.Spot || len(o.Notes) != 2 || o.Notes[1] != "SageMaker's console shows no metric two" {
 		t.Errorf("%+v", o)
 	}
 	for _, test := range []struct {

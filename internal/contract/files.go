@@ -19,7 +19,7 @@ func (f Facts) Files() map[string][]byte {
 	if f.Process {
 		documents["processingjobconfig.json"] = f.processing()
 	} else {
-		documents["hyperparameters.json"] = f.hyperparameterTexts()
+		documents["hyperparameters.json"] = f.StoredHyperparameters()
 		documents["inputdataconfig.json"] = f.channelConfig()
 	}
 	files := map[string][]byte{}

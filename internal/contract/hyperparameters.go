@@ -41,10 +41,10 @@ func (f Facts) hyperparameterValues() map[string]any {
 	return values
 }
 
-// hyperparameterTexts are the hyperparameters as SageMaker stores them. A user that gives them by name has
+// StoredHyperparameters are the hyperparameters as SageMaker stores them. A user that gives them by name has
 // its SDK send each as JSON: the text 1 is "\"1\"" there, so that the toolkit reads
 // text again and not a number.
-func (f Facts) hyperparameterTexts() map[string]string {
+func (f Facts) StoredHyperparameters() map[string]string {
 	if !f.hasHyperparameters() {
 		return flags(f.Args)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/internal/contract"
 	"github.com/drover-run/drover/internal/env"
 	"github.com/drover-run/drover/internal/image"
 	"github.com/drover-run/drover/internal/input"
@@ -31,7 +32,7 @@ func needs(s job.Spec) driver.Needs {
 	n.Detail, n.Args = detail, s.ArgsOf(target)
 	n.Machine, n.Spot, n.Disk = s.Machines(), s.Spot, int64(s.Disk)
 	n.Where, _ = where.Parse(s.Where) // it was checked before the job was made
-	n.Labels = labels(s)
+	n.Labels, n.Console = labels(s), driver.Console{Metrics: s.Metrics, Hyperparameters: contract.Facts{Args: s.Args, Hyperparameters: s.Hyperparameters, SSM: s.Rules == job.SSM}.StoredHyperparameters()}
 	n.Time, n.Grace = time.Duration(s.Timeout), time.Duration(s.Grace)
 	n.Place = driver.Place{Shm: int64(s.Shm), Nodes: s.Nodes} // its image is found out later
 	if s.Verb == job.Map {

@@ -85,6 +85,9 @@ func (a Verb) runCommandLine(ctx context.Context, args []string) error {
 		a.Note("note: %s", terminal.PlainText(n))
 	}
 	a.ssm.project, a.ssm.task = validName(a.App, "project", c.Project), validName(a.App, "task", c.Task)
+	if err := NewSpecs(a.App, a.ssm.project, a.ssm.task).UseBucket(c); err != nil {
+		return err
+	}
 	if err := a.CheckOutput(ctx, c.Output); err != nil {
 		return err
 	}
@@ -137,9 +140,11 @@ func (a Verb) startJob(ctx context.Context, c ssm.Command) error {
 
 // noteWithoutEffect says what of the command line means nothing where the job runs.
 func (a Verb) noteWithoutEffect(c ssm.Command, p *drover.Plan) {
-	// A target that costs nothing is none of AWS's.
-	if aws := c.OnlyAWS(); len(aws) > 0 && p.Offer.Price.Currency == "" {
-		a.Note("note: these have an effect only on AWS: %s", strings.Join(aws, ", "))
+	if aws := withoutEffect(c); len(aws) > 0 && p.Properties.SSM {
+		a.Note("note: these have no effect, as images that are built lie beside the set-up: %s", strings.Join(aws, ", "))
+	}
+	if aws := c.OnlyAWS(); len(aws) > 0 && !p.Properties.SSM {
+		a.Note("note: these have an effect only on SageMaker: %s", strings.Join(aws, ", "))
 	}
 	if box := p.Spec.Container; box.Set() && !p.Properties.Containers {
 		var of []string

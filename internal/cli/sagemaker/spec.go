@@ -35,6 +35,7 @@ func (a Specs) JobSpec(c ssm.Command) (job.Spec, error) {
 	}
 	spec := job.Spec{Project: a.project, Task: a.task, Named: true, Rules: job.SSM, Nodes: c.Nodes, Deps: c.Dependencies,
 		CleanState: c.CleanState, Output: c.Output, Hyperparameters: c.HyperparameterText(), PlainEnv: true}
+	spec.On = a.Settings.On
 	if err := cmp.Or(conf.Fill(&spec.On, "on"), conf.Fill(&spec.Python, "python")); err != nil {
 		return spec, err
 	}
@@ -59,6 +60,10 @@ func (a Specs) JobSpec(c ssm.Command) (job.Spec, error) {
 		return spec, err
 	}
 	spec.Container = a.jobContainer(c)
+	on, err := a.findProperties(spec.On)
+	if err != nil {
+		return spec, err
+	}
 	a.setDistribution(c, &spec)
 	spec.Metrics = a.JobMetrics(c)
 	for _, t := range c.Tags {
@@ -66,6 +71,11 @@ func (a Specs) JobSpec(c ssm.Command) (job.Spec, error) {
 			spec.Tags = map[string]string{}
 		}
 		spec.Tags[t.Name] = t.Value
+	}
+	if on.SSM {
+		if err := a.setAWS(c, &spec); err != nil {
+			return spec, err
+		}
 	}
 	if spec.Share, err = conf.Share(spec.On, spec.Queue); err != nil {
 		return spec, err
