@@ -19,6 +19,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/drover-run/drover/cloud/amazon/quota/quotatest"
 	"github.com/drover-run/drover/cloud/amazon/registry/registrytest"
 	"github.com/drover-run/drover/cloud/amazon/secret/secrettest"
 	"github.com/drover-run/drover/driver/stack/stacktest"
@@ -37,7 +38,7 @@ const Queue = "train"
 type Server struct {
 	Stacks *stacktest.Stacks    // of CloudFormation
 	Images *registrytest.Server // of ECR
-	Quotas *Quotas
+	Quotas *quotatest.Quotas
 	http   *httptest.Server
 	dir    string
 	all    sync.WaitGroup // processes
@@ -166,8 +167,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answerLogs(w, body, s.dir, s.knobs.denied == "GetLogEvents")
 		return
 	}
-	if strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".ListServiceQuotas") {
-		s.Quotas.answer(w, body, s.knobs.denied == "ListServiceQuotas")
+	if quotatest.Asks(r) {
+		s.Quotas.Answer(w, body, s.knobs.denied == "ListServiceQuotas")
 		return
 	}
 	if strings.HasPrefix(r.Header.Get("X-Amz-Target"), registrytest.Service) {
