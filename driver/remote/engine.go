@@ -21,8 +21,10 @@ type Engine interface {
 	Find(ctx context.Context, h driver.Handle) (ids []string, err error)
 
 	// Processes gives all processes of the ids, each attempt apart, also those that have ended.
-	// An id that the engine has forgotten has none; one that it does not show yet is Waiting.
-	Processes(ctx context.Context, h driver.Handle, ids []string) ([]Process, error)
+	// An id that the engine has forgotten has none; one that it does not show yet is Waiting. up are
+	// those that have become agents, as far as a record was read: an engine that tells attempts by costly requests alone need
+	// not make them for attempts that are known by it.
+	Processes(ctx context.Context, h driver.Handle, ids []string, up []Claimant) ([]Process, error)
 
 	// Terminate ends processes at once, also those that have not begun. It returns when the
 	// request was delivered. What has ended is not touched.

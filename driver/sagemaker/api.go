@@ -203,6 +203,7 @@ func (c *client) stop(ctx context.Context, k kind, name string) error {
 type summary struct {
 	TrainingJobName, ProcessingJobName     string
 	TrainingJobStatus, ProcessingJobStatus string
+	SecondaryStatus                        string // of training jobs
 }
 
 func (s summary) name() string   { return s.TrainingJobName + s.ProcessingJobName }

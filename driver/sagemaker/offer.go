@@ -70,11 +70,18 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		o.Identity = "the role " + opts.role
 		err = check(n, opts, k)
 	}
+	limited := ""
+	if err == nil {
+		limited, err = d.engine.checkLimit(ctx, c, n, m, at)
+	}
 	if err != nil {
 		o.Reason, o.Hint, o.Spot = err.Error(), fault.Hint(err), false
 		return o, nil
 	}
 	o.Fits, o.Notes = true, notes(n, m, opts, k)
+	if limited != "" {
+		o.Notes = append(o.Notes, limited)
+	}
 	return o, nil
 }
 

@@ -18,10 +18,10 @@ func rights(whose driver.Party) []policy.Statement {
 		}
 	}
 	return []policy.Statement{
-		policy.Allow("Look", []string{"sagemaker:ListTrainingJobs", "sagemaker:ListProcessingJobs"}, []string{"*"}),                                                     // AWS knows no resource for it
+		policy.Allow("Look", []string{"sagemaker:ListTrainingJobs", "sagemaker:ListProcessingJobs", "servicequotas:ListServiceQuotas"}, []string{"*"}),                  // AWS knows no resource for it
 		policy.Allow("Role", []string{"cloudformation:DescribeStacks", "cloudformation:DescribeStackResources"}, []string{"arn:aws:cloudformation:*:*:stack/drover-*"}), // finds the role that target up has made
-		policy.Allow("Jobs", []string{"sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob", "sagemaker:AddTags"}, jobs),
-		policy.Allow("Processes", []string{"sagemaker:CreateProcessingJob", "sagemaker:DescribeProcessingJob", "sagemaker:StopProcessingJob", "sagemaker:AddTags"}, processes),
+		policy.Allow("Jobs", []string{"sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob", "sagemaker:AddTags", "sagemaker:ListTags"}, jobs),
+		policy.Allow("Processes", []string{"sagemaker:CreateProcessingJob", "sagemaker:DescribeProcessingJob", "sagemaker:StopProcessingJob", "sagemaker:AddTags", "sagemaker:ListTags"}, processes),
 		policy.PassRole("sagemaker.amazonaws.com"),
 		policy.LogIn(), // for images that are built here
 		policy.PushImages(),

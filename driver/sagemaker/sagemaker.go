@@ -49,7 +49,7 @@ var _ driver.Driver = (*Driver)(nil)
 // New makes the driver of this machine's account. It remembers in the folder state in which regions
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
-	e := &engine{state: state, open: openClient, look: lookTime, clients: map[string]*client{}, seen: map[string]seenJob{}}
+	e := &engine{state: state, open: openClient, look: lookTime, again: askTime, clients: map[string]*client{}, seen: map[string]seenJob{}, wanting: map[driver.Handle]wanting{}}
 	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
@@ -61,10 +61,12 @@ type engine struct {
 	state string
 	open  func(ctx context.Context, region string) (*client, error)
 	look  time.Duration // such as lookTime
+	again time.Duration // such as askTime
 
 	mu      sync.Mutex
 	clients map[string]*client // by region
 	seen    map[string]seenJob // by kind and name
+	wanting map[driver.Handle]wanting
 }
 
 // seenJob is what SageMaker said of a job, and when.

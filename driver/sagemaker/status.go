@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
@@ -13,43 +12,35 @@ import (
 )
 
 // Processes gives the instances of the jobs, each start of them apart.
-func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string) (all []remote.Process, err error) {
+func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, up []remote.Claimant) (all []remote.Process, err error) {
 	c, k, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return nil, err
 	}
+	jobs, err := e.describeAll(ctx, c, k, h, ids, newestClaims(up))
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	like, living := description{}, ""
 	for _, id := range ids {
-		j, there, err := e.describe(ctx, c, k, id)
-		if err != nil {
-			return nil, err
-		}
-		_, worker, _ := parseJobName(id)
+		j, there := jobs[id]
 		if !there {
-			all = append(all, remote.Process{Claimant: remote.Claimant{ID: id, Index: max(worker, 0), Attempt: 1}, State: driver.Taken, Code: -1,
-				Reason: "SageMaker has made no job for it", Hint: "Ask for fewer workers, or for more in the console of Service Quotas."})
+			missing = append(missing, id)
 			continue
 		}
+		if j.alive() && living == "" {
+			like, living = j, id
+		}
+		_, worker, _ := parseJobName(id)
 		all = append(all, processesOf(id, worker, k, j)...)
 	}
-	return all, nil
-}
-
-// describe asks for a job, unless what is known of it is new enough, or is its end.
-func (e *engine) describe(ctx context.Context, c *client, k kind, name string) (j description, there bool, err error) {
-	key := k.noun + " " + name
-	e.mu.Lock()
-	known, ok := e.seen[key]
-	e.mu.Unlock()
-	if ok && (!known.job.alive() || time.Since(known.at) < e.look) {
-		return known.job, true, nil
+	if len(missing) > 0 && living != "" {
+		if err := e.askAgain(ctx, c, k, h, missing, living); err != nil {
+			return nil, err
+		}
 	}
-	j, there, err = c.describe(ctx, k, name)
-	if err == nil && there {
-		e.mu.Lock()
-		e.seen[key] = seenJob{j, time.Now()}
-		e.mu.Unlock()
-	}
-	return j, there, err
+	return append(all, e.waiting(c, k, h, missing, like)...), nil
 }
 
 // interruptions are how often SageMaker has taken a job's machines away.

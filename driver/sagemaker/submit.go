@@ -132,8 +132,12 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 			}
 			body = p
 		}
+		if said := o.merges[at.kind().option()]; len(said) > 0 {
+			body = merge(body, said)
+		}
 		if err := c.create(ctx, at.kind(), name, body); err != nil {
-			if k := fault.KindOf(err); len(ids) > 0 && (k == fault.Full || k == fault.Denied || k == fault.Invalid) {
+			if kind := fault.KindOf(err); len(ids) > 0 && (kind == fault.Full || kind == fault.Denied || kind == fault.Invalid) {
+				e.noteRefusal(s.Handle, err)
 				break
 			}
 			return nil, err

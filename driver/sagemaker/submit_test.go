@@ -124,34 +124,179 @@ func TestWorkersAreTrainingJobsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// Of eight workers a quota lets five work: the others are shown as taken, so that others are placed for them later.
-func TestAQuotaLeavesSomeWorkers(t *testing.T) {
+// Of eight workers a quota lets five work. The others wait, and a process that looks for long enough asks for their jobs again: they are like the others.
+func TestAQuotaHasSomeWorkersWait(t *testing.T) {
+	t.Parallel()
+	for _, detail := range []string{"eu-west-1/123456789012", "processing/eu-west-1/123456789012"} {
+		a := newAccount(t)
+		a.Hold()
+		a.Allow(5)
+		d := a.driver(t)
+		r := a.request(t, 8, 1)
+		r.Needs.Detail = detail
+		h, err := d.Start(t.Context(), r)
+		if err != nil || len(a.Jobs()) != 5 {
+			t.Fatalf("%v, %s", err, a.Jobs())
+		}
+		all, err := d.Status(t.Context(), h)
+		if err != nil || len(all) != 8 {
+			t.Fatalf("%d members, %v", len(all), err)
+		}
+		for _, m := range all[5:] {
+			if m.State != driver.Waiting || !strings.HasPrefix(m.Reason, "SageMaker has made no job for it: a quota of SageMaker's is used up: The account-level service limit 'ml.m5.large for ") ||
+				!strings.HasPrefix(m.Hint, "Ask for fewer workers, or ask AWS for more: aws service-quotas request-service-quota-increase --region eu-west-1 --service-code sagemaker ") || !strings.Contains(m.Hint, " --desired-value NUMBER --quota-code $(aws service-quotas list-service-quotas --region eu-west-1 --service-code sagemaker --query \"Quotas[?QuotaName=='ml.m5.large for ") {
+				t.Errorf("%+v", m)
+			}
+		}
+		r = a.request(t, 1, 1)
+		r.Placement, r.Needs.Detail = 2, detail
+		_, err = d.Start(t.Context(), r)
+		if fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "start agents: a quota of SageMaker's is used up: The account-level service limit 'ml.m5.large for ") ||
+			!strings.HasPrefix(fault.Hint(err), "Ask AWS for more in the console of Service Quotas") {
+			t.Errorf("%v\n%s", err, fault.Hint(err))
+		}
+		other := a.driver(t)
+		all, err = other.Status(t.Context(), h)
+		if err != nil || all[7].Reason != "SageMaker has made no job for it: a quota is used up" || len(a.Jobs()) != 5 {
+			t.Errorf("a look, once: %v, %+v, %s", err, all[7], a.Jobs())
+		}
+		a.Allow(7)
+		other.engine.again = 0
+		drivertest.Until(t, "two more jobs are made", func() bool {
+			if _, err := other.Status(t.Context(), h); err != nil {
+				t.Fatal(err)
+			}
+			return len(a.Jobs()) == 7
+		})
+		kind := parseDetail(t, detail).kind().noun
+		first, last := a.described(t, kind, a.Jobs()[0]), a.described(t, kind, a.Jobs()[6])
+		if !strings.HasSuffix(a.Jobs()[6], "-6") || strings.ReplaceAll(first, a.Jobs()[0], "JOB") != strings.ReplaceAll(last, a.Jobs()[6], "JOB") {
+			t.Errorf("the seventh is %s, and not like %s", last, first)
+		}
+		if err := d.Stop(t.Context(), h, 0, false); err != nil {
+			t.Error(err)
+		}
+		drivertest.Until(t, "none waits for an end", func() bool {
+			all, err := d.Status(t.Context(), h)
+			if n := len(all); n == 8 && all[7].State == driver.Taken && all[7].Hint != "Ask for fewer workers, or ask AWS for more in the console of Service Quotas." {
+				t.Errorf("%+v", all[7])
+			}
+			return err == nil && !slices.ContainsFunc(all, func(m driver.Member) bool { return m.State.Alive() })
+		})
+	}
+}
+
+func parseDetail(t *testing.T, detail string) site {
+	t.Helper()
+	at, err := parseSite(detail)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// described is a job as the fake shows it, without times.
+func (a fakeAccount) described(t *testing.T, kind, name string) string {
+	t.Helper()
+	var out map[string]any
+	if err := mustClient(t, a.driver(t)).api.Call(t.Context(), "Describe"+kind, map[string]string{kind + "Name": name}, &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range []string{"CreationTime", "SecondaryStatusTransitions"} {
+		delete(out, member)
+	}
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A look at many workers asks for their list, and not for each of them.
+func TestAHundredWorkersAreLookedAtByTheirList(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
 	a.Hold()
-	a.Allow(5)
+	a.Page(100)
 	d := a.driver(t)
-	h, err := d.Start(t.Context(), a.request(t, 8, 1))
-	if err != nil || len(a.Jobs()) != 5 {
-		t.Fatalf("%v, %s", err, a.Jobs())
+	h, err := d.Start(t.Context(), a.request(t, 100, 1))
+	if err != nil {
+		t.Fatal(err)
 	}
 	all, err := d.Status(t.Context(), h)
-	states := map[driver.State]int{}
-	for _, m := range all {
-		states[m.State]++
-		if m.State == driver.Taken && (m.Reason != "SageMaker has made no job for it" || m.Hint != "Ask for fewer workers, or for more in the console of Service Quotas.") {
-			t.Errorf("%+v", m)
+	if err != nil || len(all) != 100 || all[99].State != driver.Waiting || all[99].Reason != "its training job is Starting: Launching requested ML instances" || all[99].Where != "ml.m5.large" {
+		t.Fatalf("%d members, %v, %+v", len(all), err, all[len(all)-1])
+	}
+	sum := func() int {
+		return a.Requests("CreateTrainingJob") + a.Requests("DescribeTrainingJob") + a.Requests("ListTrainingJobs")
+	}
+	if n := sum(); n > 110 {
+		t.Errorf("%d requests until it waits; 110 are allowed", n)
+	}
+	before := sum()
+	for range 6 { // a minute
+		if _, err := a.driver(t).Status(t.Context(), h); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if err != nil || states[driver.Waiting] != 5 || states[driver.Taken] != 3 {
-		t.Errorf("%v, %v", states, err)
+	if n := sum() - before; n > 20 {
+		t.Errorf("%d requests in a minute; 20 are allowed", n)
 	}
+}
+
+// Of workers that the list tells enough of, none is asked for; one that was interrupted is, and has a successor.
+func TestAListSaysHowWorkersAre(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		summary summary
+		claimed int
+		enough  bool
+		starts  int
+	}{
+		{summary{TrainingJobStatus: inProgress, SecondaryStatus: "Starting"}, 0, true, 1}, {summary{TrainingJobStatus: inProgress, SecondaryStatus: "Starting"}, 1, false, 0},
+		{summary{TrainingJobStatus: inProgress, SecondaryStatus: "Training"}, 2, true, 2}, {summary{TrainingJobStatus: inProgress, SecondaryStatus: "Interrupted"}, 0, false, 0},
+		{summary{TrainingJobStatus: completed, SecondaryStatus: "Completed"}, 3, true, 3}, {summary{TrainingJobStatus: failed, SecondaryStatus: "Failed"}, 1, false, 0}, {summary{TrainingJobStatus: stopping}, 1, false, 0},
+	} {
+		if enough := test.summary.saysAll(test.claimed); enough != test.enough {
+			t.Errorf("%+v, %d: %v", test.summary, test.claimed, enough)
+		}
+		if test.enough {
+			if all := processesOf("drover-x-1-4", 4, training, test.summary.describe(description{}, test.claimed)); len(all) != test.starts || all[len(all)-1].Attempt != test.starts {
+				t.Errorf("%+v: %+v", test.summary, all)
+			}
+		}
+	}
+}
+
+// Members that AWS's own tool takes are added to requests; those that drover decides are refused.
+func TestMembersOfRequestsAreAdded(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.Hold()
 	r := a.request(t, 1, 1)
-	r.Placement = 2
-	_, err = d.Start(t.Context(), r)
-	if fault.KindOf(err) != fault.Full || !strings.HasPrefix(err.Error(), "start agents: a quota of SageMaker's is used up: The account-level service limit 'ml.m5.large for spot training job usage' is 5 Instances") ||
-		!strings.HasPrefix(fault.Hint(err), "Ask AWS for more in the console of Service Quotas") {
-		t.Errorf("%v\n%s", err, fault.Hint(err))
+	r.Needs.Args = append(r.Needs.Args, `create-training-job={"HyperParameters": {"a": "1"}, "StoppingCondition": {"MaxWaitTimeInSeconds": 1000000}, "Tags": [{"Key": "k", "Value": "v"}]}`, `create-processing-job={"Environment": {"A": "b"}}`)
+	if _, err := a.driver(t).Start(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"HyperParameters":{"a":"1"}`, `"MaxRuntimeInSeconds":432000`, `"MaxWaitTimeInSeconds":1000000`, `{"Key":"managed-by","Value":"drover"}`, `{"Key":"k","Value":"v"}`} {
+		if sent := a.Sent("CreateTrainingJob"); !strings.Contains(sent, want) || strings.Contains(sent, `"A":"b"`) {
+			t.Errorf("no %s in %s", want, sent)
+		}
+	}
+	for text, want := range map[string][2]string{
+		`create-training-job=[]`:                                                    {"read --target-arg create-training-job: it is no JSON object: ", "Give it as AWS's own tool takes it: --target-arg create-training-job=@FILE."},
+		`create-training-job={"EnableNetworkIsolation":true}`:                       {"read --target-arg create-training-job: EnableNetworkIsolation is not to be set there", "Leave it out: agents need the store."},
+		`create-processing-job={"AppSpecification":{"ImageUri":"x"}}`:               {"read --target-arg create-processing-job: AppSpecification.ImageUri is not to be set there", "Use --image."},
+		`create-training-job={"TrainingJobName":"x"}`:                               {"read --target-arg create-training-job: TrainingJobName is not", "Leave it out: drover names jobs."},
+		`create-training-job={"RoleArn":"x"}`:                                       {"read --target-arg create-training-job: RoleArn is not", "Use --target-arg role=ARN."},
+		`create-training-job={"AlgorithmSpecification":{"ContainerEntrypoint":[]}}`: {"read --target-arg create-training-job: AlgorithmSpecification.ContainerEntrypoint is not", "Type the program: it begins the agent."},
+		`create-training-job={"ResourceConfig":{"InstanceCount":2}}`:                {"read --target-arg create-training-job: ResourceConfig.InstanceCount is not", "Use --nodes or --workers."},
+		`create-training-job={"InputDataConfig":[]}`:                                {"read --target-arg create-training-job: InputDataConfig is not", "Use -i: agents bring inputs."},
+		`create-training-job={"CheckpointConfig":{}}`:                               {"read --target-arg create-training-job: CheckpointConfig is not", "Leave it out: /state and /opt/ml/checkpoints are saved."},
+	} {
+		if _, err := parseOptions([]string{text}); err == nil || !strings.HasPrefix(err.Error(), want[0]) || strings.ReplaceAll(fault.Hint(err), "`", "") != want[1] {
+			t.Errorf("%v\n%s", err, fault.Hint(err))
+		}
 	}
 }
 
@@ -310,6 +455,44 @@ func TestAnOfferSaysWhatAJobGets(t *testing.T) {
 	}
 }
 
+// The account's quota of a type of machines is held against what is asked for, and kept for the next plan.
+func TestAQuotaThatIsTooSmallIsSaidInThePlan(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	d := a.driver(t)
+	ask := func(change func(*driver.Needs)) driver.Offer {
+		n := driver.Needs{Place: driver.Place{Image: image}, Args: []string{ownRole}}
+		change(&n)
+		o, err := d.Offer(t.Context(), n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	a.Quotas.Set("ml.m5.large for spot training job usage", 4)
+	a.Quotas.Set("ml.g5.xlarge for training job usage", 0)
+	for _, test := range []struct {
+		change             func(*driver.Needs)
+		reason, hint, note string
+	}{
+		{func(n *driver.Needs) { n.Agents, n.Place.Nodes = 20, 20 }, `the account's quota "ml.m5.large for spot training job usage" is 4 in eu-west-1, and the job needs 20`,
+			"Name another type with --machine, or ask AWS for more: aws service-quotas request-service-quota-increase --region eu-west-1 --service-code sagemaker --quota-code L-34B43A08 --desired-value 20.", ""},
+		{func(n *driver.Needs) { n.Agents, n.Place.Nodes = 20, 1 }, "", "", `the account's quota "ml.m5.large for spot training job usage" is 4 in eu-west-1: at most so many of 20 workers run at once`},
+		{func(n *driver.Needs) {
+			n.Machine, n.Spot, n.Agents, n.Place.Nodes = []string{"g5.xlarge"}, job.SpotNever, 1, 1
+		}, `the account's quota "ml.g5.xlarge for training job usage" is 0 in eu-west-1, and the job needs 1`, "", ""},
+	} {
+		o := ask(test.change)
+		if o.Fits != (test.reason == "") || o.Reason != test.reason || test.hint != "" && strings.ReplaceAll(o.Hint, "`", "") != test.hint || test.note != "" && !slices.Contains(o.Notes, test.note) {
+			t.Errorf("%+v", o)
+		}
+	}
+	a.Quotas.Set("ml.m5.large for spot training job usage", 0)
+	if o := ask(func(n *driver.Needs) { n.Agents = 1 }); !o.Fits {
+		t.Errorf("a quota is asked for again: %+v", o)
+	}
+}
+
 func mustClient(t *testing.T, d *Driver) *client {
 	t.Helper()
 	c, err := d.engine.clientOf(t.Context(), "")
@@ -333,6 +516,7 @@ func TestARightThatIsLackingIsNamed(t *testing.T) {
 		}, "create training job drover-x-1: the server says 400 AccessDeniedException"},
 		"DescribeTrainingJob": {func() error { _, _, err := c.describe(t.Context(), training, "drover-x-1"); return err }, "describe training job drover-x-1: the server says 400 AccessDeniedException"},
 		"StopTrainingJob":     {func() error { return c.stop(t.Context(), training, "drover-x-1") }, "stop training job drover-x-1: the server says 400 AccessDeniedException"},
+		"ListTags":            {func() error { _, err := c.tagsOf(t.Context(), "arn"); return err }, "list tags of jobs: the server says 400 AccessDeniedException"},
 		"ListTrainingJobs":    {func() error { _, err := c.list(t.Context(), training, "drover-", true); return err }, "list training jobs: the server says 400 AccessDeniedException"},
 	} {
 		a.Deny(operation)

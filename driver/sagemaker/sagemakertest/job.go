@@ -196,6 +196,10 @@ func (j *job) described() map[string]any {
 	o := map[string]any{"TrainingJobName": j.in.TrainingJobName, "TrainingJobArn": arn(j.in.TrainingJobName, false),
 		"CreationTime": float64(j.created.Unix()), "ModelArtifacts": map[string]string{"S3ModelArtifacts": j.in.OutputDataConfig.S3OutputPath + "/" + j.in.TrainingJobName + "/output/model.tar.gz"}, "StoppingCondition": j.stoppingCondition(),
 		"TrainingJobStatus": j.status, "SecondaryStatus": j.secondary, "ResourceConfig": j.in.ResourceConfig, "EnableManagedSpotTraining": j.in.EnableManagedSpotTraining, "SecondaryStatusTransitions": j.transitions}
+	o["AlgorithmSpecification"], o["RoleArn"], o["OutputDataConfig"], o["Environment"] = j.in.AlgorithmSpecification, j.in.RoleArn, j.in.OutputDataConfig, j.in.Environment
+	if len(j.in.HyperParameters) > 0 {
+		o["HyperParameters"] = j.in.HyperParameters
+	}
 	if j.reason != "" {
 		o["FailureReason"] = j.reason
 	}

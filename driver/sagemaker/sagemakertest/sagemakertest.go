@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/drover-run/drover/cloud/amazon/quota/quotatest"
 	"github.com/drover-run/drover/cloud/amazon/registry/registrytest"
 	"github.com/drover-run/drover/cloud/amazon/secret/secrettest"
 	"github.com/drover-run/drover/driver/stack/stacktest"
@@ -42,6 +43,7 @@ const stopTime = 120 * time.Second
 type Server struct {
 	Stacks *stacktest.Stacks    // of CloudFormation
 	Images *registrytest.Server // of ECR
+	Quotas *quotatest.Quotas
 	http   *httptest.Server
 	dir    string
 	all    sync.WaitGroup // processes
@@ -55,6 +57,7 @@ type Server struct {
 	sent     map[string]string // the newest body of each operation
 	secrets  secrettest.Secrets
 	role     [2]string // the key and the secret that containers get
+	page     int       // jobs on a page of a list
 	knobs    knobs
 }
 
@@ -69,7 +72,7 @@ type knobs struct {
 
 // New starts a fake without jobs; it ends with the test.
 func New(t *testing.T) *Server {
-	s := &Server{Stacks: stacktest.New(), Images: registrytest.New(t), dir: t.TempDir(), container: process, role: [2]string{"ASIAROLE", "of the role"}, jobs: map[string]*job{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrettest.Secrets{}}
+	s := &Server{Stacks: stacktest.New(), Images: registrytest.New(t), Quotas: quotatest.New(nil, func(string) string { return "sagemaker" }), page: 2, dir: t.TempDir(), container: process, role: [2]string{"ASIAROLE", "of the role"}, jobs: map[string]*job{}, requests: map[string]int{}, sent: map[string]string{}, secrets: secrettest.Secrets{}}
 	s.http = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.mu.Lock()
@@ -88,7 +91,7 @@ func (s *Server) URL() string { return s.http.URL }
 
 // Environ are the variables with which this machine reaches the fake.
 func (s *Server) Environ() map[string]string {
-	return map[string]string{"AWS_ENDPOINT_URL_SAGEMAKER": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_ECR": s.http.URL,
+	return map[string]string{"AWS_ENDPOINT_URL_SAGEMAKER": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_ECR": s.http.URL, "AWS_ENDPOINT_URL_SERVICE_QUOTAS": s.http.URL,
 		"AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
 }
 
@@ -106,6 +109,13 @@ func (s *Server) Throttle(n int) { s.turn(func(k *knobs) { k.throttle = n }) }
 
 // Hold has jobs find no machines.
 func (s *Server) Hold() { s.turn(func(k *knobs) { k.held = true }) }
+
+// Page is how many jobs a list has on a page, of which most are asked for at once: 2, where nothing is said.
+func (s *Server) Page(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.page = n
+}
 
 // Allow is the quota of jobs that go on at once; 0: there is none.
 func (s *Server) Allow(n int) { s.turn(func(k *knobs) { k.most = n }) }
@@ -136,6 +146,18 @@ func (s *Server) Jobs() []string {
 		names = append(names, s.jobs[arn].in.TrainingJobName)
 	}
 	return names
+}
+
+// Alive is how many jobs have not ended.
+func (s *Server) Alive() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		if j.status == "InProgress" || j.status == "Stopping" {
+			n++
+		}
+	}
+	return n
 }
 
 // named is the newest job of a name, of either kind.
@@ -179,6 +201,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(target, registrytest.Service) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		s.Images.ServeHTTP(w, r)
+		return
+	}
+	if quotatest.Asks(r) {
+		s.Quotas.Answer(w, body, false)
 		return
 	}
 	s.mu.Lock()
@@ -231,6 +257,8 @@ func (s *Server) answer(operation string, body []byte, signed bool) (any, error)
 			return nil, err
 		}
 		return struct{}{}, j.stop()
+	case "ListTags":
+		return s.listTags(body)
 	case "ListTrainingJobs":
 		return s.list(body, false)
 	case "ListProcessingJobs":
@@ -393,7 +421,20 @@ func (s *Server) find(body []byte) (*job, error) {
 	return j, nil
 }
 
-// list gives jobs of a kind on pages of two.
+// listTags gives the tags of a job, by its ARN.
+func (s *Server) listTags(body []byte) (any, error) {
+	var in struct{ ResourceArn string }
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	j := s.jobs[in.ResourceArn]
+	if j == nil {
+		return nil, refuse("ValidationException", "Requested resource not found.")
+	}
+	return map[string]any{"Tags": j.in.Tags}, nil
+}
+
+// list gives jobs of a kind on pages.
 func (s *Server) list(body []byte, processing bool) (any, error) {
 	var in struct {
 		NameContains, SortBy, SortOrder, StatusEquals, NextToken string
@@ -421,9 +462,10 @@ func (s *Server) list(body []byte, processing bool) (any, error) {
 	if in.NextToken != "" {
 		_, _ = fmt.Sscan(in.NextToken, &from) // the fake's own
 	}
-	out := map[string]any{prefix + "Summaries": found[min(from, len(found)):min(from+2, len(found))]}
-	if from+2 < len(found) {
-		out["NextToken"] = fmt.Sprint(from + 2)
+	to := from + min(s.page, in.MaxResults)
+	out := map[string]any{prefix + "Summaries": found[min(from, len(found)):min(to, len(found))]}
+	if to < len(found) {
+		out["NextToken"] = fmt.Sprint(to)
 	}
 	return out, nil
 }

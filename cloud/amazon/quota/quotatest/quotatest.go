@@ -21,7 +21,9 @@ type Quotas struct {
 
 // New makes an account with quotas by their names; service says of which service each is.
 func New(values map[string]float64, service func(name string) string) *Quotas {
-	return &Quotas{service: service, values: maps.Clone(values)}
+	q := &Quotas{service: service, values: map[string]float64{}}
+	maps.Copy(q.values, values)
+	return q
 }
 
 // Set sets a quota, by its name.
