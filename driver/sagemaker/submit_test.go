@@ -340,6 +340,56 @@ func TestAnInterruptionOfNodesIsOneOfAll(t *testing.T) {
 	}
 }
 
+// One of twenty workers is interrupted, and has a successor; another one's time is over; the others go on, as they are jobs of their own.
+func TestAnInterruptionOfAWorkerIsOneOfItAlone(t *testing.T) {
+	a := newAccount(t)
+	self := program(t)
+	d := located{a.driver(t), a, ""}
+	const workers = 20
+	r := a.request(t, workers, 1)
+	s := drivertest.Script{Stay: true, Marks: t.TempDir()}
+	r.Run.Env = s.Environ()
+	r.Run.Programs = func(context.Context, string) (driver.Program, error) { return self, nil }
+	h, err := d.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	members := func() map[int]driver.Member {
+		all, err := d.Status(t.Context(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := map[int]driver.Member{}
+		for _, m := range all {
+			by[m.Index] = m
+		}
+		return by
+	}
+	run := func(numbers ...int) func() bool {
+		return func() bool {
+			by := members()
+			return !slices.ContainsFunc(numbers, func(n int) bool { return by[n].State != driver.Running })
+		}
+	}
+	var all []int
+	for n := range workers {
+		all = append(all, n)
+	}
+	drivertest.Until(t, "all run", run(all...))
+	a.Interrupt("drover-7fk2abcd7fk2abcd-1-7")
+	drivertest.Until(t, "its successor runs", run(workers+7))
+	a.Expire("drover-7fk2abcd7fk2abcd-1-3")
+	drivertest.Until(t, "the time of another one is over", func() bool { return !members()[3].State.Alive() })
+	others := slices.DeleteFunc(all, func(n int) bool { return n == 3 || n == 7 })
+	by := members()
+	if !run(others...)() || by[7].State != driver.Taken || len(a.Jobs()) != workers || a.Requests("CreateTrainingJob") != workers {
+		t.Errorf("%+v, %d jobs", by, len(a.Jobs()))
+	}
+	if err := d.Stop(t.Context(), h, 0, true); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWhatSageMakerDoesNotTakeIsRefused(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)

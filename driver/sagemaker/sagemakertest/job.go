@@ -28,6 +28,7 @@ type job struct {
 	codes       []int
 	taken       bool // spot capacity is gone: when all processes have ended it starts again
 	stopping    bool
+	expired     bool // its time is over
 }
 
 // enter gives the job a secondary status.
@@ -134,6 +135,9 @@ func (j *job) ended(host int, err error) {
 		}
 	}
 	switch {
+	case j.expired:
+		j.status = "Stopped"
+		j.enter("MaxRuntimeExceeded", "Training job runtime exceeded MaxRuntimeInSeconds provided")
 	case j.stopping:
 		j.status = "Stopped"
 		j.enter("Stopped", "Training job stopped")
@@ -142,7 +146,7 @@ func (j *job) ended(host int, err error) {
 	case j.taken:
 		j.fail("InternalServerError: We encountered an internal error. Please try again.")
 	case code != 0:
-		j.fail(fmt.Sprintf("AlgorithmError: , exit code: %d", code))
+		j.fail(fmt.Sprintf("AlgorithmError: %s, exit code: %d", j.failure(), code))
 	default:
 		j.status = "Completed"
 		j.enter("Completed", "Training job completed")
@@ -152,6 +156,35 @@ func (j *job) ended(host int, err error) {
 func (j *job) fail(reason string) {
 	j.status, j.reason = "Failed", reason
 	j.enter("Failed", "Training job failed")
+}
+
+// folder is the one that stands for /opt/ml in a container of the job's newest start.
+func (j *job) folder(host int) string {
+	return filepath.Join(j.s.dir, fmt.Sprintf("%s.%d.%d", j.in.TrainingJobName, j.starts, host), "ml")
+}
+
+// failure is what the first container has left that has left a word why it failed, as far as SageMaker shows it.
+func (j *job) failure() string {
+	for host := range j.in.ResourceConfig.InstanceCount {
+		if text, err := os.ReadFile(filepath.Join(j.folder(host), "output", "failure")); err == nil {
+			return string(text[:min(len(text), 1024)])
+		}
+	}
+	return ""
+}
+
+// Folder is the one that stands for /opt/ml in a container of a job's newest start.
+func (s *Server) Folder(name string, host int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.named(name).folder(host)
+}
+
+// Failure is why a job has failed, in the fake's words.
+func (s *Server) Failure(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.named(name).reason
 }
 
 // stopProcesses sends SIGTERM, and SIGKILL when the time of a stop is over.
@@ -213,6 +246,17 @@ func (s *Server) Interrupt(name string) {
 	defer s.mu.Unlock()
 	if j := s.named(name); j != nil {
 		j.signal(syscall.SIGKILL)
+	}
+}
+
+// Expire has the time of a job be over: its containers are asked to end, and killed in time.
+func (s *Server) Expire(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.named(name); j != nil && j.left > 0 {
+		j.expired = true
+		j.enter("Stopping", "Stopping the training job")
+		j.stopProcesses()
 	}
 }
 
