@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/batch"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 
 	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/cloud/amazon/logtail"
 	"github.com/drover-run/drover/cloud/amazon/registry"
 	"github.com/drover-run/drover/cloud/amazon/secret"
 	"github.com/drover-run/drover/fault"
@@ -29,6 +29,6 @@ func openClient(ctx context.Context, region string) (*client, error) {
 func newClient(account *amazon.Account, region string, wait time.Duration) *client {
 	images := &registry.Registries{Open: func(context.Context, string) (*amazon.Account, error) { return account, nil }} // in this region alone
 	send := amazon.Sender{Account: account, Wait: wait}
-	return &client{api: batch.NewFromConfig(account.Config), secrets: secret.New(send), logs: cloudwatchlogs.NewFromConfig(account.Config), images: images, region: region,
+	return &client{api: batch.NewFromConfig(account.Config), secrets: secret.New(send), logs: logtail.New(send), images: images, region: region,
 		send: send}
 }

@@ -17,9 +17,9 @@ import (
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/service/batch"
-	"github.com/aws/aws-sdk-go-v2/service/cloudwatchlogs"
 
 	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/cloud/amazon/logtail"
 	"github.com/drover-run/drover/cloud/amazon/quota"
 	"github.com/drover-run/drover/cloud/amazon/registry"
 	"github.com/drover-run/drover/cloud/amazon/secret"
@@ -53,7 +53,7 @@ var _ driver.Driver = (*Driver)(nil)
 // New makes the driver of this machine's account. It remembers in the folder state in which queues
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
-	e := &engine{state: state, open: openClient, clients: map[string]*client{}, tails: map[remote.Claimant]string{}}
+	e := &engine{state: state, open: openClient, clients: map[string]*client{}}
 	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
@@ -63,8 +63,7 @@ type engine struct {
 	open  func(ctx context.Context, region string) (*client, error)
 
 	mu      sync.Mutex
-	clients map[string]*client         // by region
-	tails   map[remote.Claimant]string // what containers printed last that ended badly
+	clients map[string]*client // by region
 }
 
 var _ remote.Engine = (*engine)(nil)
@@ -73,7 +72,7 @@ var _ remote.Engine = (*engine)(nil)
 type client struct {
 	api     *batch.Client
 	secrets *secret.Manager
-	logs    *cloudwatchlogs.Client
+	logs    *logtail.Reader
 	images  *registry.Registries
 	region  string
 	send    amazon.Sender

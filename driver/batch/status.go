@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/batch"
 	"github.com/aws/aws-sdk-go-v2/service/batch/types"
 
+	"github.com/drover-run/drover/cloud/amazon/logtail"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
@@ -45,10 +46,10 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, _
 		return nil, err
 	}
 	before := e.newQueuePlaces(c, h)
-	left := mostTails
+	tails := logtail.NewBudget()
 	attempts := func(id string, index int, j types.JobDetail) []remote.Process {
 		some := processesOf(id, index, j)
-		e.addTails(ctx, c, j, some, &left)
+		c.addTails(ctx, tails, j, some)
 		before.add(ctx, id, j, some)
 		return some
 	}

@@ -13,20 +13,21 @@ import (
 
 // service is SageMaker's control plane. The vendor's client for it takes 6.6 ms at every start of the program, 2.2 MB of it, and
 // 41 s of processor time to compile, for the few operations here: docs/design/024.
-var service = awsjson.Service{Name: "sagemaker", Host: "api.sagemaker", Target: "SageMaker"}
+var service = awsjson.Service{Name: "sagemaker", ID: "SAGEMAKER", Host: "api.sagemaker", Target: "SageMaker"}
 
 // kind is one of the two kinds of jobs that SageMaker has: their operations are alike, and their names are apart.
 type kind struct {
 	words        string // for people
 	noun         string // in the names of operations and members
+	logs         string // the group of CloudWatch in which SageMaker keeps what containers print
 	mostVariable int    // letters of a variable's value
 	mostLife     time.Duration
 }
 
 // Source of the sizes: CreateTrainingJob and CreateProcessingJob in SageMaker's API reference, 2026-11.
 var (
-	training   = kind{"training job", "TrainingJob", 512, 28 * 24 * time.Hour}
-	processing = kind{"processing job", "ProcessingJob", 256, 9 * 24 * time.Hour}
+	training   = kind{"training job", "TrainingJob", "/aws/sagemaker/TrainingJobs", 512, 28 * 24 * time.Hour}
+	processing = kind{"processing job", "ProcessingJob", "/aws/sagemaker/ProcessingJobs", 256, 9 * 24 * time.Hour}
 )
 
 // createTrainingJob is a request for a job. The names and limits of members are those of AWS's documentation.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/cloud/amazon/awsjson"
+	"github.com/drover-run/drover/cloud/amazon/logtail"
 	"github.com/drover-run/drover/cloud/amazon/registry"
 	"github.com/drover-run/drover/cloud/amazon/secret"
 	"github.com/drover-run/drover/driver"
@@ -84,6 +85,7 @@ type client struct {
 	secrets *secret.Manager
 	stacks  *stack.Client
 	images  *registry.Registries
+	logs    *logtail.Reader
 	region  string
 }
 
@@ -102,7 +104,7 @@ func openClient(ctx context.Context, region string) (*client, error) {
 // newClient makes the client of an account; wait is as in amazon.Sender, look as in stack.New.
 func newClient(account *amazon.Account, wait, look time.Duration) *client {
 	send := amazon.Sender{Account: account, Wait: wait}
-	return &client{api: awsjson.Caller{Service: service, Account: account}, send: send, secrets: secret.New(send), stacks: stack.New(account, look), region: account.Config.Region,
+	return &client{api: awsjson.Caller{Service: service, Account: account}, send: send, secrets: secret.New(send), stacks: stack.New(account, look), logs: logtail.New(send), region: account.Config.Region,
 		images: &registry.Registries{Open: func(context.Context, string) (*amazon.Account, error) { return account, nil }}} // in this region alone
 }
 

@@ -2,10 +2,12 @@ package sagemaker
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
 
+	"github.com/drover-run/drover/cloud/amazon/logtail"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
@@ -23,6 +25,7 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 	}
 	var missing []string
 	like, living := description{}, ""
+	tails := logtail.NewBudget()
 	for _, id := range ids {
 		j, there := jobs[id]
 		if !there {
@@ -33,7 +36,9 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 			like, living = j, id
 		}
 		_, worker, _ := parseJobName(id)
-		all = append(all, processesOf(id, worker, k, j)...)
+		some := processesOf(id, worker, k, j)
+		c.addTails(ctx, tails, k, some)
+		all = append(all, some...)
 	}
 	if len(missing) > 0 && living != "" {
 		if err := e.askAgain(ctx, c, k, h, missing, living); err != nil {
@@ -41,6 +46,21 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 		}
 	}
 	return append(all, e.waiting(c, k, h, missing, like)...), nil
+}
+
+// addTails gives processes that ended badly the end of what their containers printed: it says why an agent never came up.
+func (c *client) addTails(ctx context.Context, b *logtail.Budget, k kind, all []remote.Process) {
+	for i := range all {
+		p := &all[i]
+		if p.State != driver.Ended || p.Code == 0 {
+			continue
+		}
+		host := p.Index
+		if _, worker, _ := parseJobName(p.ID); worker >= 0 {
+			host = 0
+		}
+		p.Tail = c.logs.ReadNewest(ctx, b, k.logs, fmt.Sprintf("%s/algo-%d-", p.ID, host+1))
+	}
 }
 
 // interruptions are how often SageMaker has taken a job's machines away.

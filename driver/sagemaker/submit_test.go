@@ -340,6 +340,25 @@ func TestAnInterruptionOfNodesIsOneOfAll(t *testing.T) {
 	}
 }
 
+// Why an agent never came up is at the end of what its container printed.
+func TestAnAgentThatNeverCameUpSaysWhy(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	d := a.driver(t)
+	h, err := d.Start(t.Context(), a.request(t, 1, 1)) // its program cannot be fetched
+	if err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Until(t, "it has ended, and says why", func() bool {
+		all, err := d.Status(t.Context(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := all[0]
+		return m.State == driver.Ended && strings.HasPrefix(m.Reason, "it never came up: ") && strings.Contains(m.Tail, "the program could not be fetched")
+	})
+}
+
 // One of twenty workers is interrupted, and has a successor; another one's time is over; the others go on, as they are jobs of their own.
 func TestAnInterruptionOfAWorkerIsOneOfItAlone(t *testing.T) {
 	a := newAccount(t)

@@ -27,7 +27,8 @@ import (
 
 // Service is one service.
 type Service struct {
-	Name   string // in signatures and endpoints, such as "sagemaker"
+	Name   string // in signatures, such as "sagemaker"
+	ID     string // in the names of variables, such as "SAGEMAKER"
 	Host   string // what its endpoint begins with, such as "api.sagemaker"
 	Target string // what begins the names of its operations, such as "SageMaker"
 }
@@ -85,7 +86,7 @@ func (c Caller) Call(ctx context.Context, operation string, in, out any) error {
 
 // endpoint is where the service answers: where the environment or the configuration says, else at AWS's own address of the region.
 func (c Caller) endpoint() string {
-	if own := os.Getenv("AWS_ENDPOINT_URL_" + strings.ToUpper(strings.ReplaceAll(c.Service.Name, "-", "_"))); own != "" {
+	if own := os.Getenv("AWS_ENDPOINT_URL_" + c.Service.ID); own != "" {
 		return own
 	}
 	if at := aws.ToString(c.Account.Config.BaseEndpoint); at != "" {

@@ -25,7 +25,7 @@ func open(t *testing.T, region string) *amazon.Account {
 	return a
 }
 
-var trains = Service{"sagemaker", "api.sagemaker", "SageMaker"}
+var trains = Service{"sagemaker", "SAGEMAKER", "api.sagemaker", "SageMaker"}
 
 func TestAnOperationIsSentAndItsAnswerRead(t *testing.T) {
 	var got *http.Request

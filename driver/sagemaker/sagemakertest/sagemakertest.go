@@ -91,7 +91,7 @@ func (s *Server) URL() string { return s.http.URL }
 
 // Environ are the variables with which this machine reaches the fake.
 func (s *Server) Environ() map[string]string {
-	return map[string]string{"AWS_ENDPOINT_URL_SAGEMAKER": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_ECR": s.http.URL, "AWS_ENDPOINT_URL_SERVICE_QUOTAS": s.http.URL,
+	return map[string]string{"AWS_ENDPOINT_URL_SAGEMAKER": s.http.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": s.http.URL, "AWS_ENDPOINT_URL_CLOUDFORMATION": s.http.URL, "AWS_ENDPOINT_URL_ECR": s.http.URL, "AWS_ENDPOINT_URL_CLOUDWATCH_LOGS": s.http.URL, "AWS_ENDPOINT_URL_SERVICE_QUOTAS": s.http.URL,
 		"AWS_REGION": Region, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "testtest", "AWS_EC2_METADATA_DISABLED": "true"}
 }
 
@@ -201,6 +201,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(target, registrytest.Service) {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		s.Images.ServeHTTP(w, r)
+		return
+	}
+	if operation, is := strings.CutPrefix(target, "Logs_20140328."); is {
+		s.answerLogs(w, operation, body)
 		return
 	}
 	if quotatest.Asks(r) {
