@@ -95,6 +95,9 @@ type Needs struct {
 	// Spot says how machines are bought. A target without spot capacity refuses SpotOnly and
 	// SpotFirst.
 	Spot job.Spot
+	// Keep is how long machines may stay for the next placement once the agents have ended; 0: not at all. It is said to
+	// targets with Properties.Keeps alone: those of others refuse it (Target.Open).
+	Keep time.Duration
 	// Labels name the job for bills and for lists of the engine: project, task, job, and its
 	// tags by their names. A target without labels ignores them.
 	Labels map[string]string

@@ -13,10 +13,16 @@ const offerTime = 30 * time.Second
 
 // KeepOffers returns d with Offers that are kept for 30 seconds, for the same Needs. An error is
 // not kept. Target.Open makes every driver so.
-func KeepOffers(d Driver) Driver { return &offerKeeper{Driver: d, kept: map[string]keptOffer{}} }
+func KeepOffers(d Driver) Driver { return keepOffers(d, true) }
+
+// keepOffers is KeepOffers for a target that keeps machines, or refuses to.
+func keepOffers(d Driver, keeps bool) Driver {
+	return &offerKeeper{Driver: d, keeps: keeps, kept: map[string]keptOffer{}}
+}
 
 type offerKeeper struct {
 	Driver
+	keeps bool // Properties.Keeps
 
 	mu   sync.Mutex
 	kept map[string]keptOffer // by the text of the Needs
@@ -30,6 +36,9 @@ type keptOffer struct {
 func (k *offerKeeper) Offer(ctx context.Context, n Needs) (Offer, error) {
 	if ctx.Err() != nil {
 		return Offer{}, context.Cause(ctx)
+	}
+	if n.Keep > 0 && !k.keeps {
+		return Offer{Reason: "the target keeps no machines for a next job", Hint: "Leave out `--keep-warm`."}, nil
 	}
 	key := fmt.Sprintf("%+v", n)
 	k.mu.Lock()

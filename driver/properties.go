@@ -44,6 +44,8 @@ type Properties struct {
 	// type and disk of machines, spot capacity, images, and, as options of the target, where SageMaker puts archives (output)
 	// and how long spot capacity is waited for (wait). Processing jobs have the detail "processing".
 	SSM bool
+	// Keeps is true when the target can keep machines for a while for the next placement (Needs.Keep).
+	Keeps bool
 	// TimeLimit is true when the engine itself ends an agent after Needs.Time, also where no
 	// agent and no command line is left to do it. Else each agent enforces the limit on its
 	// program, and a plan for other machines says so.

@@ -96,10 +96,11 @@ type Opened struct {
 
 // Open makes the target's driver.
 func (t Target) Open(f Config) Opened {
-	o := Opened{Driver: KeepOffers(t.New(f)), Script: t.Script}
+	o := Opened{Script: t.Script}
 	if t.Properties != nil {
 		o.Properties = t.Properties(f)
 	}
+	o.Driver = keepOffers(t.New(f), o.Keeps)
 	if t.Setup != nil {
 		o.Setup = t.Setup(f)
 	}

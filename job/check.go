@@ -59,12 +59,14 @@ func checkText(s Spec) error {
 }
 
 func checkNumbers(s Spec) error {
-	longest := max(s.Timeout, s.Grace, s.ItemTimeout)
+	longest := max(s.Timeout, s.Grace, s.ItemTimeout, s.KeepWarm)
 	switch {
 	case s.Nodes < 1 || s.Nodes > maxNodes:
 		return fault.New(fault.Invalid, "Use `--nodes 1` to 1000.", "check job: %d nodes", s.Nodes)
 	case s.Retries < 0 || s.Retries > maxRetries:
 		return fault.New(fault.Invalid, "Use `--retries 0` to 1000.", "check job: %d retries", s.Retries)
+	case s.KeepWarm < 0:
+		return fault.New(fault.Invalid, "Use a length of time such as 90s or 2h.", "check job: --keep-warm %s is negative", s.KeepWarm)
 	case s.Timeout < 0:
 		return fault.New(fault.Invalid, "Use a length of time such as 90s or 2h.", "check job: time limit %s is negative", s.Timeout)
 	case s.Grace < 0:

@@ -70,6 +70,8 @@ type Spec struct {
 	// Where is a placement expression (package where), in canonical form once Normal has
 	// read it; "": any machine.
 	Where string `json:"where,omitempty" yaml:"where,omitempty" jsonschema:"description=What machines the job may run on\\, such as type =~ p3.* and zone != us-east-1a. Default: any"`
+	// KeepWarm is how long machines may stay for the next placement, where a target keeps them.
+	KeepWarm Duration `json:"keep_warm,omitempty" yaml:"keep_warm,omitempty" jsonschema:"description=How long machines may stay for the next job\\, such as 10m\\, on a target that keeps them. Default: not at all"`
 	// Spot says how machines are bought where a target has spot capacity.
 	Spot Spot `json:"spot,omitempty" yaml:"spot,omitempty" jsonschema:"enum=only,enum=first,enum=never,description=only: spot capacity. first: on-demand where there is no spot capacity. never: on-demand. Default: the target's choice"`
 	// NoMounts keeps the machine's own view: /opt/ml is where variables say.

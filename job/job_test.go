@@ -162,6 +162,7 @@ func TestNormalRefuses(t *testing.T) {
 		}, `check job: the code: /opt/ml/processing/input/code is where input x is`, true},
 		{"an input where the code is", func(s *job.Spec) { s.Verb, s.Inputs = job.Process, []job.Input{{Name: "code", Path: "x"}} }, `check job: input code: /opt/ml/processing/input/code is where the code is`, true},
 		{"a time limit in the past", func(s *job.Spec) { s.Timeout = -1 }, `check job: time limit -1ns is negative`, true},
+		{"machines that are kept for a negative time", func(s *job.Spec) { s.KeepWarm = -1 }, `check job: --keep-warm -1ns is negative`, true},
 		{"a negative grace", func(s *job.Spec) { s.Grace = job.Duration(-time.Second) }, `check job: grace -1s is negative`, true},
 		{"an input without a name", func(s *job.Spec) { s.Inputs = []job.Input{{Path: "x"}} }, `check job: "" is not a valid name for an input`, true},
 		{"an input without a path", func(s *job.Spec) { s.Inputs = []job.Input{{Name: "x"}} }, `check job: input "x" has no path`, true},

@@ -33,6 +33,7 @@ func TestScriptsOnAFakeOfSageMaker(t *testing.T) {
 //	sagemaker jobs N      fails unless N training jobs were created
 //	sagemaker stacks N    fails unless there are N stacks
 //	sagemaker sent TEXT   fails unless the newest request for a job has that text
+//	sagemaker warm N      the machines of the N-th job are kept
 //	sagemaker allow N     at most N machines run at once
 func checkSageMaker(ts *testscript.TestScript, fake *sagemakertest.Server, neg bool, args []string) {
 	need(ts, neg, args, 2, "sagemaker WHAT VALUE")
@@ -50,6 +51,10 @@ func checkSageMaker(ts *testscript.TestScript, fake *sagemakertest.Server, neg b
 		if sent := fake.Sent("CreateTrainingJob"); !strings.Contains(sent, args[1]) {
 			ts.Fatalf("no %s in %s", args[1], sent)
 		}
+	case "warm":
+		n, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		fake.KeepWarm(fake.Jobs()[n-1])
 	case "allow":
 		n, err := strconv.Atoi(args[1])
 		ts.Check(err)

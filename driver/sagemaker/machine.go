@@ -120,5 +120,8 @@ func (m machine) words() string {
 	return text
 }
 
-// isSpot says whether a job's machines are spot capacity: those of training jobs are where nothing was said.
-func isSpot(n driver.Needs, k kind) bool { return k == training && n.Spot != job.SpotNever }
+// isSpot says whether a job's machines are spot capacity: those of training jobs are where nothing was said, but for
+// machines that are kept.
+func isSpot(n driver.Needs, k kind) bool {
+	return k == training && n.Spot != job.SpotNever && (n.Spot != job.SpotAny || n.Keep == 0)
+}

@@ -99,6 +99,12 @@ func check(n driver.Needs, o options, k kind) error {
 		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`.", "containers on SageMaker see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)
 	case k == processing && (n.Spot == job.SpotOnly || n.Spot == job.SpotFirst):
 		return fault.New(fault.Invalid, "Use `--on-demand`, or `--on sagemaker` for training jobs.", "processing jobs have no spot capacity")
+	case n.Keep > 0 && k == processing:
+		return fault.New(fault.Invalid, "Leave out `--keep-warm`.", "SageMaker keeps no machines of processing jobs")
+	case n.Keep > 0 && n.Spot != job.SpotAny && n.Spot != job.SpotNever:
+		return fault.New(fault.Invalid, "Use `--on-demand`, or leave out `--keep-warm`.", "SageMaker keeps no spot capacity")
+	case n.Keep > mostKeep:
+		return fault.New(fault.Invalid, "Use `--keep-warm 6h` at most.", "SageMaker keeps machines for %d hours at most", int(mostKeep.Hours()))
 	case n.Spot == job.SpotFirst:
 		return fault.New(fault.Invalid, "Use `--spot` or `--on-demand`.", "SageMaker has spot capacity or on-demand machines for a job, and not one after the other")
 	case n.Time > k.mostLife:
@@ -115,6 +121,9 @@ func notes(n driver.Needs, m machine, o options, k kind) (all []string) {
 	}
 	if _, left := metrics(n.Console); k == training && len(left) > 0 {
 		all = append(all, "SageMaker's console shows no metric "+strings.Join(left, ", "))
+	}
+	if n.Keep > 0 {
+		all = append(all, fmt.Sprintf("its machines stay for %s when it has ended, and cost what they cost then too: drover down sagemaker ends that", n.Keep))
 	}
 	if n.Time == 0 {
 		all = append(all, fmt.Sprintf("SageMaker ends it after %d days: --timeout says otherwise", int(longTime.Hours()/24)))

@@ -20,7 +20,7 @@ func rights(whose driver.Party) []policy.Statement {
 	return []policy.Statement{
 		policy.Allow("Look", []string{"sagemaker:ListTrainingJobs", "sagemaker:ListProcessingJobs", "servicequotas:ListServiceQuotas"}, []string{"*"}),                  // AWS knows no resource for it
 		policy.Allow("Role", []string{"cloudformation:DescribeStacks", "cloudformation:DescribeStackResources"}, []string{"arn:aws:cloudformation:*:*:stack/drover-*"}), // finds the role that target up has made
-		policy.Allow("Jobs", []string{"sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob", "sagemaker:AddTags", "sagemaker:ListTags"}, jobs),
+		policy.Allow("Jobs", []string{"sagemaker:CreateTrainingJob", "sagemaker:DescribeTrainingJob", "sagemaker:StopTrainingJob", "sagemaker:UpdateTrainingJob", "sagemaker:AddTags", "sagemaker:ListTags"}, jobs),
 		policy.Allow("Processes", []string{"sagemaker:CreateProcessingJob", "sagemaker:DescribeProcessingJob", "sagemaker:StopProcessingJob", "sagemaker:AddTags", "sagemaker:ListTags"}, processes),
 		policy.Allow("Logs", []string{"logs:DescribeLogStreams", "logs:GetLogEvents"}, []string{"arn:aws:logs:*:*:log-group:/aws/sagemaker/*"}), // why an agent never came up; helps
 		policy.PassRole("sagemaker.amazonaws.com"),

@@ -121,9 +121,14 @@ func (u *Setup) Describe(ctx context.Context, s driver.Scope) ([]driver.Piece, e
 		return nil, err
 	}
 	pieces, err := c.stacks.Describe(ctx, st)
-	if err != nil || pieces[0].State != driver.PieceThere {
-		return pieces, err
+	if err != nil {
+		return nil, err
 	}
+	warm, err := c.warmPools(ctx, s.Project)
+	if err != nil || pieces[0].State != driver.PieceThere {
+		return append(pieces, warm...), err
+	}
+	pieces = append(pieces, warm...)
 	images, err := c.findImages(ctx, s)
 	if err != nil {
 		return nil, err
@@ -145,6 +150,9 @@ func (u *Setup) Apply(ctx context.Context, s driver.Scope, made func(driver.Piec
 func (u *Setup) Destroy(ctx context.Context, s driver.Scope, gone func(driver.Piece)) error {
 	c, st, err := u.open(ctx, s)
 	if err != nil {
+		return err
+	}
+	if err := c.endWarmPools(ctx, s.Project, gone); err != nil {
 		return err
 	}
 	images, err := c.findImages(ctx, s)

@@ -37,6 +37,9 @@ const (
 // usualDisk is the disk of a machine, in GB, where none is asked for.
 const usualDisk = 30
 
+// mostKeep is how long SageMaker keeps machines at most. Source: KeepAlivePeriodInSeconds in its API reference, 2026-11.
+const mostKeep = 6 * time.Hour
+
 // saveTime is what a job has beyond its program's time limit, to begin and to save.
 const saveTime = 10 * time.Minute
 
@@ -187,7 +190,7 @@ func (c *client) request(ctx context.Context, s remote.Submission, o options, k 
 	in = createTrainingJob{
 		AlgorithmSpecification: algorithm{TrainingImage: n.Place.Image, TrainingInputMode: "File", ContainerEntrypoint: entry, ContainerArguments: parts},
 		RoleArn:                o.role, OutputDataConfig: outputConfig{outputOf(o, boot.Store)},
-		ResourceConfig:    resources{InstanceType: m.name, InstanceCount: 1, VolumeSizeInGB: diskOf(n)},
+		ResourceConfig:    resources{InstanceType: m.name, InstanceCount: 1, VolumeSizeInGB: diskOf(n), KeepAlivePeriodInSeconds: int(n.Keep / time.Second)},
 		StoppingCondition: stoppingCondition{MaxRuntimeInSeconds: int(timeLimit(n.Time, k) / time.Second)},
 		Environment:       variables, HyperParameters: hyperparameters(n.Console), Tags: tags(n.Labels),
 	}

@@ -498,6 +498,9 @@ func TestAnOfferSaysWhatAJobGets(t *testing.T) {
 	}); !o.Fits || o.Spot || len(o.Notes) != 2 || o.Notes[1] != "SageMaker's console shows no metric two" {
 		t.Errorf("%+v", o)
 	}
+	if o := ask(func(n *driver.Needs) { n.Keep, n.Time = 10*time.Minute, time.Hour }); !o.Fits || o.Spot || len(o.Notes) != 2 || o.Notes[1] != "its machines stay for 10m0s when it has ended, and cost what they cost then too: drover down sagemaker ends that" {
+		t.Errorf("%+v", o)
+	}
 	for _, test := range []struct {
 		change func(*driver.Needs)
 		want   string
@@ -510,6 +513,9 @@ func TestAnOfferSaysWhatAJobGets(t *testing.T) {
 		{func(n *driver.Needs) { n.Place.Image = "python:3.12" }, "SageMaker runs images of ECR alone, not python:3.12", "Copy it there: drover image copy python:3.12 ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME."},
 		{func(n *driver.Needs) { n.Place.Mounts = []job.Mount{{Source: "/data"}} }, "containers on SageMaker see no folder of this machine: --mount /data", "Give it as an input: -i FOLDER."},
 		{func(n *driver.Needs) { n.Spot = job.SpotFirst }, "SageMaker has spot capacity or on-demand machines for a job, and not one after the other", "Use --spot or --on-demand."},
+		{func(n *driver.Needs) { n.Keep, n.Spot = time.Hour, job.SpotOnly }, "SageMaker keeps no spot capacity", "Use --on-demand, or leave out --keep-warm."},
+		{func(n *driver.Needs) { n.Keep = 7 * time.Hour }, "SageMaker keeps machines for 6 hours at most", "Use --keep-warm 6h at most."},
+		{func(n *driver.Needs) { n.Keep, n.Detail = time.Hour, "processing" }, "SageMaker keeps no machines of processing jobs", "Leave out --keep-warm."},
 		{func(n *driver.Needs) { n.Time = 30 * 24 * time.Hour }, "a training job ends after 28 days", "Give it less: --timeout."},
 		{func(n *driver.Needs) { n.GPUs = 99 }, "no machine of SageMaker's has what an agent needs: 99 GPUs", "Ask for less, with --cpus, --memory or --gpus, or name another type with --machine."},
 		{func(n *driver.Needs) { n.Detail = "eu-west-1/999999999999" }, "the job is in account 999999999999, and the role is of account 123456789012", "Use credentials of account 999999999999: AWS_PROFILE."},
@@ -575,6 +581,10 @@ func mustClient(t *testing.T, d *Driver) *client {
 func TestARightThatIsLackingIsNamed(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
+	a.Hold()
+	if _, err := a.driver(t).Start(t.Context(), a.request(t, 1, 1)); err != nil {
+		t.Fatal(err)
+	}
 	c := mustClient(t, a.driver(t))
 	for operation, test := range map[string]struct {
 		do   func() error
@@ -585,8 +595,12 @@ func TestARightThatIsLackingIsNamed(t *testing.T) {
 		}, "create training job drover-x-1: the server says 400 AccessDeniedException"},
 		"DescribeTrainingJob": {func() error { _, _, err := c.describe(t.Context(), training, "drover-x-1"); return err }, "describe training job drover-x-1: the server says 400 AccessDeniedException"},
 		"StopTrainingJob":     {func() error { return c.stop(t.Context(), training, "drover-x-1") }, "stop training job drover-x-1: the server says 400 AccessDeniedException"},
-		"ListTags":            {func() error { _, err := c.tagsOf(t.Context(), "arn"); return err }, "list tags of jobs: the server says 400 AccessDeniedException"},
-		"ListTrainingJobs":    {func() error { _, err := c.list(t.Context(), training, "drover-", true); return err }, "list training jobs: the server says 400 AccessDeniedException"},
+		"UpdateTrainingJob": {func() error {
+			a.KeepWarm("drover-7fk2abcd7fk2abcd-1")
+			return c.endWarmPools(t.Context(), "p", func(driver.Piece) {})
+		}, "end warm pool of drover-7fk2abcd7fk2abcd-1: the server says 400 AccessDeniedException"},
+		"ListTags":         {func() error { _, err := c.tagsOf(t.Context(), "arn"); return err }, "list tags of jobs: the server says 400 AccessDeniedException"},
+		"ListTrainingJobs": {func() error { _, err := c.list(t.Context(), training, "drover-", true); return err }, "list training jobs: the server says 400 AccessDeniedException"},
 	} {
 		a.Deny(operation)
 		if err := test.do(); fault.KindOf(err) != fault.Denied || !strings.HasPrefix(err.Error(), test.want) {

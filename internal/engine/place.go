@@ -33,7 +33,7 @@ func needs(s job.Spec) driver.Needs {
 	n.Machine, n.Spot, n.Disk = s.Machines(), s.Spot, int64(s.Disk)
 	n.Where, _ = where.Parse(s.Where) // it was checked before the job was made
 	n.Labels, n.Console = labels(s), driver.Console{Metrics: s.Metrics, Hyperparameters: contract.Facts{Args: s.Args, Hyperparameters: s.Hyperparameters, SSM: s.Rules == job.SSM}.StoredHyperparameters()}
-	n.Time, n.Grace = time.Duration(s.Timeout), time.Duration(s.Grace)
+	n.Time, n.Grace, n.Keep = time.Duration(s.Timeout), time.Duration(s.Grace), time.Duration(s.KeepWarm)
 	n.Place = driver.Place{Shm: int64(s.Shm), Nodes: s.Nodes} // its image is found out later
 	if s.Verb == job.Map {
 		n.Agents, n.Place.Nodes = s.Workers, 1

@@ -60,6 +60,7 @@ var typed = map[string]func(*job.Spec){
 	"Workers":     func(s *job.Spec) { s.Workers = 2 },
 	"Slots":       func(s *job.Spec) { s.Slots = 3 },
 	"Spot":        func(s *job.Spec) { s.Spot = job.SpotNever },
+	"KeepWarm":    func(s *job.Spec) { s.KeepWarm = job.Duration(time.Minute) },
 
 	"Queue":    func(s *job.Spec) { s.Queue = "night" },
 	"Priority": func(s *job.Spec) { s.Priority = 7 },

@@ -138,6 +138,8 @@ var options = []Option{
 		Usage: "items that each worker runs at once (default: what fits, or one for each core)"},
 	{Field: "Spot", Class: ClassBound, Flag: "spot",
 		Usage: "spot capacity; --spot=first: on-demand machines where there is none"},
+	{Field: "KeepWarm", Class: ClassBound, Flag: "keep-warm",
+		Usage: "let machines stay for so long for the next job, such as 10m, on a target that keeps them"},
 
 	{Field: "Queue", Class: ClassLabel, Flag: "queue",
 		Usage: "queue to wait in (default: default); the config limits queues"},

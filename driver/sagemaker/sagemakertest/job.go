@@ -29,6 +29,7 @@ type job struct {
 	taken       bool // spot capacity is gone: when all processes have ended it starts again
 	stopping    bool
 	expired     bool // its time is over
+	warm        bool // its machines are kept
 }
 
 // enter gives the job a secondary status.
@@ -148,7 +149,7 @@ func (j *job) ended(host int, err error) {
 	case code != 0:
 		j.fail(fmt.Sprintf("AlgorithmError: %s, exit code: %d", j.failure(), code))
 	default:
-		j.status = "Completed"
+		j.status, j.warm = "Completed", j.in.ResourceConfig.KeepAlivePeriodInSeconds > 0
 		j.enter("Completed", "Training job completed")
 	}
 }
@@ -185,6 +186,30 @@ func (s *Server) Failure(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.named(name).reason
+}
+
+// update ends the keeping of a job's machines.
+func (s *Server) update(body []byte) (any, error) {
+	var in struct {
+		TrainingJobName string
+		ResourceConfig  struct{ KeepAlivePeriodInSeconds *int }
+	}
+	if err := decode(body, &in); err != nil {
+		return nil, err
+	}
+	j := s.jobs[arn(in.TrainingJobName, false)]
+	if j == nil || !j.warm || in.ResourceConfig.KeepAlivePeriodInSeconds == nil {
+		return nil, refuse("ValidationException", "The warm pool of the training job is not available.")
+	}
+	j.warm = *in.ResourceConfig.KeepAlivePeriodInSeconds > 0
+	return map[string]string{"TrainingJobArn": arn(in.TrainingJobName, false)}, nil
+}
+
+// KeepWarm has the machines of a job be kept, as if it had just completed.
+func (s *Server) KeepWarm(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.named(name).warm = true
 }
 
 // stopProcesses sends SIGTERM, and SIGKILL when the time of a stop is over.

@@ -261,6 +261,8 @@ func (s *Server) answer(operation string, body []byte, signed bool) (any, error)
 			return nil, err
 		}
 		return struct{}{}, j.stop()
+	case "UpdateTrainingJob":
+		return s.update(body)
 	case "ListTags":
 		return s.listTags(body)
 	case "ListTrainingJobs":
@@ -441,8 +443,8 @@ func (s *Server) listTags(body []byte) (any, error) {
 // list gives jobs of a kind on pages.
 func (s *Server) list(body []byte, processing bool) (any, error) {
 	var in struct {
-		NameContains, SortBy, SortOrder, StatusEquals, NextToken string
-		MaxResults                                               int
+		NameContains, SortBy, SortOrder, StatusEquals, WarmPoolStatusEquals, NextToken string
+		MaxResults                                                                     int
 	}
 	if err := decode(body, &in); err != nil {
 		return nil, err
@@ -454,7 +456,7 @@ func (s *Server) list(body []byte, processing bool) (any, error) {
 	found := []map[string]any{}
 	for _, id := range s.order {
 		j := s.jobs[id]
-		if name := j.in.TrainingJobName; (j.asked != nil) == processing && strings.Contains(name, in.NameContains) && (in.StatusEquals == "" || in.StatusEquals == j.status) {
+		if name := j.in.TrainingJobName; (j.asked != nil) == processing && strings.Contains(name, in.NameContains) && (in.StatusEquals == "" || in.StatusEquals == j.status) && (in.WarmPoolStatusEquals == "" || j.warm) {
 			one := map[string]any{prefix + "Name": name, prefix + "Arn": id, prefix + "Status": j.status, "CreationTime": j.created.Unix()}
 			if !processing {
 				one["SecondaryStatus"] = j.secondary

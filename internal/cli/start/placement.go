@@ -16,6 +16,7 @@ import (
 // placementFlags say what is asked of machines, the same for every target.
 type placementFlags struct {
 	machine, where, spot string
+	keepWarm             string
 	onDemand             bool
 	args                 []string
 }
@@ -27,6 +28,7 @@ func (p *placementFlags) addFlags(c *cobra.Command, o optionFlags) {
 	o.textFlag(&p.spot, "Spot")
 	o.Lookup("spot").NoOptDefVal = string(job.SpotOnly)
 	o.BoolVar(&p.onDemand, "on-demand", false, "no spot capacity (default: the target's choice)")
+	o.textFlag(&p.keepWarm, "KeepWarm")
 	o.listFlag(&p.args, "TargetArgs")
 	_ = c.RegisterFlagCompletionFunc("spot", cobra.FixedCompletions([]string{string(job.SpotOnly), string(job.SpotFirst)}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -41,6 +43,13 @@ func (p *placementFlags) applyFlags(spec *job.Spec) error {
 	}
 	if p.spot != "" {
 		spec.Spot = job.Spot(p.spot)
+	}
+	if p.keepWarm != "" {
+		keep, err := job.ParseDuration(p.keepWarm)
+		if err != nil {
+			return err
+		}
+		spec.KeepWarm = keep
 	}
 	set(&spec.Machine, p.machine, spec.Machine)
 	set(&spec.Where, p.where, spec.Where)
