@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/cloud/amazon/secret"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
@@ -50,7 +49,7 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 			Cores: int(number(variableCPUs)), Memory: number(variableMemory), GPUs: int(number(variableGPUs)), Shared: &driver.Sharing{},
 			OOMKills: func() int64 { return folder.OOMKills("/sys/fs/cgroup") }}}
 	if name := os.Getenv(variableSecret); name != "" && remote.Supervised() {
-		if m.Given.Secrets, err = readSecrets(context.Background(), name); err != nil {
+		if m.Given.Secrets, err = secret.ReadHere(context.Background(), name); err != nil {
 			return nil, err
 		}
 	}
@@ -73,13 +72,4 @@ func claimant(env func(string) string) (c remote.Claimant, err error) {
 		return c, fault.New(fault.Invalid, "Unset "+variableCPUs+".", "adopt agent: AWS_BATCH_JOB_ID=%q names no job", env("AWS_BATCH_JOB_ID"))
 	}
 	return c, nil
-}
-
-// readSecrets reads, in a container, what its placement's agents are handed.
-func readSecrets(ctx context.Context, name string) (values map[string]string, err error) {
-	account, err := amazon.Open(ctx, amazon.Options{})
-	if err != nil {
-		return nil, err
-	}
-	return secret.New(amazon.Sender{Account: account, Wait: amazon.Patience}).Read(ctx, name)
 }

@@ -14,15 +14,15 @@ import (
 )
 
 // openClient makes the client of a region. It sends nothing.
-func openClient(ctx context.Context, region string) (*client, error) {
+func openClient(ctx context.Context, region string) (c *client, of string, err error) {
 	account, err := amazon.Open(ctx, amazon.Options{Region: region})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if account.Config.Region == "" {
-		return nil, fault.New(fault.Invalid, "Say where: `--on batch/QUEUE@REGION`, or export AWS_REGION=REGION.", "ask AWS Batch: there is no region")
+		return nil, "", fault.New(fault.Invalid, "Say where: `--on batch/QUEUE@REGION`, or export AWS_REGION=REGION.", "ask AWS Batch: there is no region")
 	}
-	return newClient(account, account.Config.Region, amazon.Patience), nil
+	return newClient(account, account.Config.Region, amazon.Patience), account.Config.Region, nil
 }
 
 // newClient makes the client of an account; wait is as in amazon.Sender.

@@ -13,7 +13,6 @@
 package batch
 
 import (
-	"context"
 	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/service/batch"
@@ -53,17 +52,14 @@ var _ driver.Driver = (*Driver)(nil)
 // New makes the driver of this machine's account. It remembers in the folder state in which queues
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
-	e := &engine{state: state, open: openClient, clients: map[string]*client{}}
+	e := &engine{state: state, clients: amazon.NewClients(openClient)}
 	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
 // engine is AWS Batch as package remote asks it.
 type engine struct {
-	state string
-	open  func(ctx context.Context, region string) (*client, error)
-
-	mu      sync.Mutex
-	clients map[string]*client // by region
+	state   string
+	clients *amazon.Clients[*client]
 }
 
 var _ remote.Engine = (*engine)(nil)
@@ -79,19 +75,4 @@ type client struct {
 
 	mu     sync.Mutex
 	limits map[string][]quota.Quota // by service, of those that were asked for
-}
-
-// clientOf is the client of a region; "": the region that this machine's configuration names.
-func (e *engine) clientOf(ctx context.Context, region string) (*client, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if c := e.clients[region]; c != nil {
-		return c, nil
-	}
-	c, err := e.open(ctx, region)
-	if err != nil {
-		return nil, err
-	}
-	e.clients[region], e.clients[c.region] = c, c
-	return c, nil
 }

@@ -72,14 +72,15 @@ func (a fakeAccount) driver(t *testing.T) *Driver {
 func (a fakeAccount) driverOf(t *testing.T, o remote.Options) *Driver {
 	t.Helper()
 	d := New(a.state, func(context.Context) (*store.Store, error) { return a.store, nil }, o)
-	d.engine.open = func(ctx context.Context, region string) (*client, error) {
+	d.engine.clients = amazon.NewClients(func(ctx context.Context, region string) (*client, string, error) {
 		account, err := amazon.Open(ctx, amazon.Options{Region: region})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		account.Config.BaseEndpoint = aws.String(a.URL())
-		return newClient(account, batchtest.Region, 2*time.Second), nil
-	}
+		c := newClient(account, batchtest.Region, 2*time.Second)
+		return c, c.region, nil
+	})
 	return d
 }
 

@@ -68,14 +68,15 @@ func TestCredentialsThatEndAreRenewed(t *testing.T) {
 	s := httptest.NewServer(e)
 	defer s.Close()
 	d := a.driverOf(t, remote.Options{Settle: 100 * time.Millisecond, Look: 10 * time.Millisecond})
-	d.engine.open = func(ctx context.Context, region string) (*client, error) {
+	d.engine.clients = amazon.NewClients(func(ctx context.Context, region string) (*client, string, error) {
 		account, err := amazon.Open(ctx, amazon.Options{Region: region})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		account.Config.BaseEndpoint = aws.String(s.URL)
-		return newClient(account, "eu-west-1", 2*time.Second), nil
-	}
+		c := newClient(account, "eu-west-1", 2*time.Second)
+		return c, c.region, nil
+	})
 	r := a.request(t, 3)
 	o, err := d.Offer(t.Context(), driver.Needs{Agents: 3, Detail: r.Needs.Detail})
 	if err != nil || !o.Fits {
@@ -104,7 +105,7 @@ func TestCredentialsThatEndAreRenewed(t *testing.T) {
 func TestWithoutARegionNoneIsAsked(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
-	_, err := openClient(t.Context(), "")
+	_, _, err := openClient(t.Context(), "")
 	if fault.KindOf(err) != fault.Invalid || err.Error() != "ask AWS Batch: there is no region" || fault.Hint(err) != "Say where: --on batch/QUEUE@REGION, or export AWS_REGION=REGION." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}

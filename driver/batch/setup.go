@@ -64,7 +64,7 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, stacks *st
 	if !strings.HasPrefix(s.Store, "s3://") {
 		return nil, nil, made, fault.New(fault.Invalid, "Name a bucket: `--store s3://bucket/prefix`.", "set up AWS Batch: its agents open no store in %s", s.Store)
 	}
-	if c, err = u.engine.clientOf(ctx, at.region); err != nil {
+	if c, err = u.engine.clients.In(ctx, at.region); err != nil {
 		return nil, nil, made, err
 	}
 	stacks = stack.New(c.send.Account, u.look)

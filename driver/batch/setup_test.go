@@ -379,15 +379,16 @@ func TestAnAnswerThatIsCutOffIsAskedForAgain(t *testing.T) {
 	}))
 	defer server.Close()
 	e := a.driver(t).engine
-	e.open = func(ctx context.Context, region string) (*client, error) {
+	e.clients = amazon.NewClients(func(ctx context.Context, region string) (*client, string, error) {
 		account, err := amazon.Open(ctx, amazon.Options{Region: batchtest.Region})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		account.Config.BaseEndpoint = aws.String(server.URL)
-		return newClient(account, region, time.Minute), nil
-	}
-	c, err := e.clientOf(t.Context(), batchtest.Region)
+		c := newClient(account, region, time.Minute)
+		return c, c.region, nil
+	})
+	c, err := e.clients.In(t.Context(), batchtest.Region)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +431,7 @@ func TestRepositoriesOfImagesGoWithTheSetup(t *testing.T) {
 	if o, err := d.Offer(t.Context(), needs); err != nil || o.Registry != "" {
 		t.Errorf("a queue of no set-up has the registry %q; %v", o.Registry, err)
 	}
-	c, err := d.engine.clientOf(t.Context(), "")
+	c, err := d.engine.clients.In(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -125,7 +125,7 @@ func (e *engine) clientOfHandle(ctx context.Context, h driver.Handle) (*client, 
 	if err != nil {
 		return nil, err
 	}
-	return e.clientOf(ctx, at.region)
+	return e.clients.In(ctx, at.region)
 }
 
 // processesOf are the attempts of one job.

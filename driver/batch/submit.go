@@ -63,7 +63,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.clientOf(ctx, at.region)
+	c, err := e.clients.In(ctx, at.region)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err e
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.clientOf(ctx, at.region)
+	c, err := e.clients.In(ctx, at.region)
 	if err != nil {
 		return nil, err
 	}
@@ -230,15 +230,15 @@ func (c *client) jobsNamed(ctx context.Context, at site, name string) (all []typ
 // itself what has ended.
 func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 	places := e.readPlaces()
-	var o amazon.Options
-	if len(places) > 0 {
-		o.Region = places[0].region // then this machine's configuration needs none
+	var regions []string
+	for _, at := range places {
+		regions = append(regions, at.region)
 	}
-	if have := amazon.Configured(ctx, o); !have.OK() {
-		return nil, fault.New(fault.Missing, have.Fix, "find an account of AWS: %s", have.Missing)
+	if err := amazon.CheckConfigured(ctx, regions...); err != nil {
+		return nil, err
 	}
 	for _, at := range places {
-		c, err := e.clientOf(ctx, at.region)
+		c, err := e.clients.In(ctx, at.region)
 		if err != nil {
 			return nil, err
 		}

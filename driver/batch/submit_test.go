@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/drover-run/drover/cloud"
+	"github.com/drover-run/drover/cloud/amazon/secret"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/remote"
@@ -228,7 +229,7 @@ func TestAnErrorSaysWhetherNothingWasDone(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
 	a.Throttle(1000)
-	c, err := a.driver(t).engine.clientOf(t.Context(), "")
+	c, err := a.driver(t).engine.clients.In(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,11 +242,11 @@ func TestAnErrorSaysWhetherNothingWasDone(t *testing.T) {
 func TestSecretsThatCannotBeReachedAreSaid(t *testing.T) {
 	a := newAccount(t)
 	t.Setenv("AWS_ENDPOINT_URL_SECRETS_MANAGER", a.URL())
-	if _, err := readSecrets(t.Context(), "drover/none"); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(err.Error(), "read the secrets: the server says 400 ResourceNotFoundException: ") {
+	if _, err := secret.ReadHere(t.Context(), "drover/none"); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(err.Error(), "read the secrets: the server says 400 ResourceNotFoundException: ") {
 		t.Error(err)
 	}
 	a.Break("DeleteSecret")
-	c, err := a.driver(t).engine.clientOf(t.Context(), "")
+	c, err := a.driver(t).engine.clients.In(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 			return nil, err
 		}
 	} else if name := os.Getenv(variableSecret); name != "" {
-		if m.Given.Secrets, err = readSecrets(context.Background(), name); err != nil {
+		if m.Given.Secrets, err = secret.ReadHere(context.Background(), name); err != nil {
 			return nil, err
 		}
 	}
@@ -124,13 +124,4 @@ func hostNumber(file string) (int, error) {
 		return 0, fault.New(fault.Invalid, "", "adopt agent: %s does not name its own host %q", file, hosts.CurrentHost)
 	}
 	return n, nil
-}
-
-// readSecrets reads, in a container, what its placement's agents are handed.
-func readSecrets(ctx context.Context, name string) (values map[string]string, err error) {
-	account, err := amazon.Open(ctx, amazon.Options{})
-	if err != nil {
-		return nil, err
-	}
-	return secret.New(amazon.Sender{Account: account, Wait: amazon.Patience}).Read(ctx, name)
 }

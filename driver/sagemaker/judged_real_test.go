@@ -48,14 +48,15 @@ func TestRealMotoTakesTheRequests(t *testing.T) {
 	})
 	a := newAccount(t)
 	d := a.driver(t)
-	d.engine.open = func(ctx context.Context, region string) (*client, error) {
+	d.engine.clients = amazon.NewClients(func(ctx context.Context, region string) (*client, string, error) {
 		account, err := amazon.Open(ctx, amazon.Options{Region: region})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		account.Config.BaseEndpoint = aws.String("http://" + at)
-		return newClient(account, patience, 0), nil
-	}
+		c := newClient(account, patience, 0)
+		return c, c.region, nil
+	})
 	for _, detail := range []string{"eu-west-1/123456789012", "processing/eu-west-1/123456789012"} {
 		r := a.request(t, 5, 1)
 		r.Needs.Detail = detail

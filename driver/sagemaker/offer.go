@@ -30,7 +30,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		o.Reason, o.Hint = have.Missing, have.Fix
 		return o, nil
 	}
-	c, err := d.engine.clientOf(ctx, at.region)
+	c, err := d.engine.clients.In(ctx, at.region)
 	if err != nil {
 		return o, err
 	}

@@ -50,7 +50,7 @@ var _ driver.Driver = (*Driver)(nil)
 // New makes the driver of this machine's account. It remembers in the folder state in which regions
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
-	e := &engine{state: state, open: openClient, look: lookTime, again: askTime, clients: map[string]*client{}, seen: map[string]seenJob{}, wanting: map[driver.Handle]wanting{}}
+	e := &engine{state: state, clients: amazon.NewClients(openClient), look: lookTime, again: askTime, seen: map[string]seenJob{}, wanting: map[driver.Handle]wanting{}}
 	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
@@ -59,13 +59,12 @@ const lookTime = 10 * time.Second
 
 // engine is SageMaker as package remote asks it.
 type engine struct {
-	state string
-	open  func(ctx context.Context, region string) (*client, error)
-	look  time.Duration // such as lookTime
-	again time.Duration // such as askTime
+	state   string
+	clients *amazon.Clients[*client]
+	look    time.Duration // such as lookTime
+	again   time.Duration // such as askTime
 
 	mu      sync.Mutex
-	clients map[string]*client // by region
 	seen    map[string]seenJob // by kind and name
 	wanting map[driver.Handle]wanting
 }
@@ -90,15 +89,16 @@ type client struct {
 }
 
 // openClient makes the client of a region; "": the one that this machine's configuration names. It sends nothing.
-func openClient(ctx context.Context, region string) (*client, error) {
+func openClient(ctx context.Context, region string) (c *client, of string, err error) {
 	account, err := amazon.Open(ctx, amazon.Options{Region: region})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if account.Config.Region == "" {
-		return nil, fault.New(fault.Invalid, "Say where: `--on sagemaker/REGION`, or export AWS_REGION=REGION.", "ask SageMaker: there is no region")
+		return nil, "", fault.New(fault.Invalid, "Say where: `--on sagemaker/REGION`, or export AWS_REGION=REGION.", "ask SageMaker: there is no region")
 	}
-	return newClient(account, amazon.Patience, stack.Look), nil
+	c = newClient(account, amazon.Patience, stack.Look)
+	return c, c.region, nil
 }
 
 // newClient makes the client of an account; wait is as in amazon.Sender, look as in stack.New.
@@ -106,19 +106,4 @@ func newClient(account *amazon.Account, wait, look time.Duration) *client {
 	send := amazon.Sender{Account: account, Wait: wait}
 	return &client{api: awsjson.Caller{Service: service, Account: account}, send: send, secrets: secret.New(send), stacks: stack.New(account, look), logs: logtail.New(send), region: account.Config.Region,
 		images: &registry.Registries{Open: func(context.Context, string) (*amazon.Account, error) { return account, nil }}} // in this region alone
-}
-
-// clientOf is the client of a region; "": the region that this machine's configuration names.
-func (e *engine) clientOf(ctx context.Context, region string) (*client, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if c := e.clients[region]; c != nil {
-		return c, nil
-	}
-	c, err := e.open(ctx, region)
-	if err != nil {
-		return nil, err
-	}
-	e.clients[region], e.clients[c.region] = c, c
-	return c, nil
 }

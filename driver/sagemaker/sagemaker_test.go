@@ -81,14 +81,15 @@ func (a fakeAccount) driver(t *testing.T) *Driver {
 	t.Helper()
 	d := New(a.state, func(context.Context) (*store.Store, error) { return a.store, nil }, remote.Options{Settle: 100 * time.Millisecond, Look: 10 * time.Millisecond})
 	d.engine.look = 0
-	d.engine.open = func(ctx context.Context, region string) (*client, error) {
+	d.engine.clients = amazon.NewClients(func(ctx context.Context, region string) (*client, string, error) {
 		account, err := amazon.Open(ctx, amazon.Options{Region: region})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		account.Config.BaseEndpoint = aws.String(a.URL())
-		return newClient(account, patience, time.Millisecond), nil
-	}
+		c := newClient(account, patience, time.Millisecond)
+		return c, c.region, nil
+	})
 	return d
 }
 

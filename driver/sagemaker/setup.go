@@ -79,7 +79,7 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, st stack.S
 	if !strings.HasPrefix(s.Store, "s3://") {
 		return nil, st, fault.New(fault.Invalid, "Name a bucket: `--store s3://bucket/prefix`.", "set up SageMaker: its agents open no store in %s", s.Store)
 	}
-	if c, err = u.engine.clientOf(ctx, at.region); err != nil {
+	if c, err = u.engine.clients.In(ctx, at.region); err != nil {
 		return nil, st, err
 	}
 	c.stacks = stack.New(c.send.Account, u.look)

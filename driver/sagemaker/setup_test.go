@@ -96,7 +96,7 @@ func TestAJobGetsTheRoleOfItsSetup(t *testing.T) {
 	u := newSetup(t)
 	scope := digits
 	scope.Store = "s3://bucket/jobs"
-	c, err := u.engine.clientOf(t.Context(), "")
+	c, err := u.engine.clients.In(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

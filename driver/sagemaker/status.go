@@ -171,12 +171,14 @@ func (e *engine) Terminate(ctx context.Context, h driver.Handle, end []remote.Pr
 		}
 	}
 	for id, n := range ending {
-		j, there, err := e.describe(ctx, c, k, id)
-		if err != nil {
-			return err
-		}
-		if !there || n < max(j.Resources.InstanceCount, 1) {
-			continue
+		if _, worker, _ := parseJobName(id); worker < 0 {
+			j, there, err := e.describe(ctx, c, k, id)
+			if err != nil {
+				return err
+			}
+			if !there || n < max(j.Resources.InstanceCount, 1) {
+				continue
+			}
 		}
 		if err := c.stop(ctx, k, id); err != nil {
 			return err

@@ -101,7 +101,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.clientOf(ctx, at.region)
+	c, err := e.clients.In(ctx, at.region)
 	if err != nil {
 		return nil, err
 	}
@@ -331,22 +331,22 @@ func (e *engine) clientOfHandle(ctx context.Context, h driver.Handle) (*client, 
 	if err != nil {
 		return nil, training, err
 	}
-	c, err := e.clientOf(ctx, at.region)
+	c, err := e.clients.In(ctx, at.region)
 	return c, at.kind(), err
 }
 
 // Held names what goes on in the regions where this machine has started something: what has ended cannot be taken away.
 func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 	places := e.readPlaces()
-	var o amazon.Options
-	if len(places) > 0 {
-		o.Region = places[0].region // then this machine's configuration needs none
+	var regions []string
+	for _, at := range places {
+		regions = append(regions, at.region)
 	}
-	if have := amazon.Configured(ctx, o); !have.OK() {
-		return nil, fault.New(fault.Missing, have.Fix, "find an account of AWS: %s", have.Missing)
+	if err := amazon.CheckConfigured(ctx, regions...); err != nil {
+		return nil, err
 	}
 	for _, at := range places {
-		c, err := e.clientOf(ctx, at.region)
+		c, err := e.clients.In(ctx, at.region)
 		if err != nil {
 			return nil, err
 		}

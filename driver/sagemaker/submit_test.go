@@ -570,7 +570,7 @@ func TestAQuotaThatIsTooSmallIsSaidInThePlan(t *testing.T) {
 
 func mustClient(t *testing.T, d *Driver) *client {
 	t.Helper()
-	c, err := d.engine.clientOf(t.Context(), "")
+	c, err := d.engine.clients.In(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -612,7 +612,7 @@ func TestARightThatIsLackingIsNamed(t *testing.T) {
 func TestWithoutARegionNoneIsAsked(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
-	_, err := openClient(t.Context(), "")
+	_, _, err := openClient(t.Context(), "")
 	if fault.KindOf(err) != fault.Invalid || err.Error() != "ask SageMaker: there is no region" || fault.Hint(err) != "Say where: --on sagemaker/REGION, or export AWS_REGION=REGION." {
 		t.Errorf("%v\n%s", err, fault.Hint(err))
 	}
