@@ -34,6 +34,9 @@ type Properties struct {
 	// Pulls is true when the target's machines pull images from registries, and have none of
 	// this machine's. The plan refuses an image that lies in no registry.
 	Pulls bool
+	// PullsFrom says whether the target's machines can pull an image of a name, of a target that Pulls. Another image is copied
+	// below the Offer's Registry first. Nil: they pull any.
+	PullsFrom func(image string) bool
 	// Entrypoint is true when an agent's command is handed to the image's ENTRYPOINT, which the
 	// target cannot replace. The plan then looks it up.
 	Entrypoint bool

@@ -85,15 +85,20 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	return o, nil
 }
 
+// isOfECR says whether an image lies in Amazon's registry: SageMaker pulls no other.
+func isOfECR(image string) bool {
+	host, _, _ := strings.Cut(image, "/")
+	return (&registry.Registries{}).Has(host)
+}
+
 // check holds needs against what SageMaker has. Its errors are refusals in words for the plan.
 func check(n driver.Needs, o options, k kind) error {
-	host, _, _ := strings.Cut(n.Place.Image, "/")
 	switch {
 	case o.role == "":
 		return fault.New(fault.Denied, "Have one made: `drover target up sagemaker`; or name one: `--target-arg role=arn:aws:iam::ACCOUNT:role/NAME`.", "the project has no role for training jobs")
 	case n.Place.Image == "" && !n.Place.Later:
 		return fault.New(fault.Invalid, "Name one: `--framework pytorch:2.8.0`, `--image` of ECR, or a `--dockerfile`.", "a training job needs an image")
-	case n.Place.Image != "" && !n.Place.Later && !(&registry.Registries{}).Has(host):
+	case n.Place.Image != "" && !isOfECR(n.Place.Image):
 		return fault.New(fault.Invalid, "Copy it there: `drover image copy "+n.Place.Image+" ACCOUNT.dkr.ecr.REGION.amazonaws.com/NAME`.", "SageMaker runs images of ECR alone, not %s", n.Place.Image)
 	case len(n.Place.Mounts) > 0:
 		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`.", "containers on SageMaker see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)

@@ -35,7 +35,7 @@ var Target = driver.Target{Name: Name, Adopt: adopt, Policy: writePolicy,
 		return &Setup{New(f.State, f.Store, remote.Options{}).engine, stack.Look}
 	},
 	Properties: func(driver.Config) driver.Properties {
-		return driver.Properties{Apart: true, Containers: true, Pulls: true, Stores: []string{"s3"}, Identity: "the training job's role", Framework: "pytorch", SSM: true, Keeps: true, TimeLimit: true}
+		return driver.Properties{Apart: true, Containers: true, Pulls: true, PullsFrom: isOfECR, Stores: []string{"s3"}, Identity: "the training job's role", Framework: "pytorch", SSM: true, Keeps: true, TimeLimit: true}
 	}}
 
 // Driver starts agents by SageMaker.

@@ -316,7 +316,7 @@ func (e planner) container(ctx context.Context, p *Plan, n *driver.Needs) error 
 	}
 	site := image.Site{Project: p.Spec.Project, Dir: e.Caller.Folder, GPUs: p.Spec.GPUs, Machine: p.Spec.Machine, Region: e.Images.Region, Mirror: e.Images.Mirror,
 		Spare:    p.Spec.Rules == job.SSM, // its users name a framework with any Dockerfile
-		Registry: registry, Framework: p.Properties.Framework}
+		Registry: registry, Framework: p.Properties.Framework, PullsFrom: p.Properties.PullsFrom}
 	made, err := image.Resolve(p.Spec.Container, site)
 	if err != nil {
 		return err

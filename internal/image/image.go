@@ -51,6 +51,8 @@ type Site struct {
 	Framework string
 	Platform  string // "linux/arm64"; "" leaves it to the builder
 	Registry  string // the prefix below which a built image is pushed, such as "ghcr.io/me"; "": it stays here
+	// PullsFrom says whether an image is pulled from where it lies. Another one is copied below Registry. Nil: any is.
+	PullsFrom func(reference string) bool
 }
 
 // Plan is the answer: what a job runs in.
@@ -66,13 +68,14 @@ type Plan struct {
 	Digest string
 	Line   string // one line for the plan that a person reads
 	place  string // what the Dockerfile was named as: part of the image's name
+	copied bool   // it is another image, as it is
 	pins   map[string]string
 }
 
 // Order returns Reference and Digest: what package drover shows of a plan.
 func (p *Plan) Order() (reference, digest string) { return p.Reference, p.Digest }
 
-// Resolve says what c asks for. An image that is a file here (Local) is one to be
+// Resolve says what c asks for. An image that is a file here (Local), or one that is to be copied, is one to be
 // built, of nothing else. It reads the Dockerfile and every file that it
 // copies, and may be called as often as one likes. A Container that asks for
 // nothing gives the image of site.Framework, or an empty Reference. Faults are Invalid or
@@ -88,7 +91,8 @@ func Resolve(c job.Container, site Site) (*Plan, error) {
 	}
 	named := (c.Image != "" || c.Framework != "") && !site.Spare
 	file := ""
-	if _, _, ok := Local(base); ok && c.Dockerfile == "" { // its runner needs a name for it
+	_, _, local := Local(base)
+	if p.copied = !local && base != "" && site.PullsFrom != nil && !site.PullsFrom(base) && c.Dockerfile == ""; p.copied || local && c.Dockerfile == "" { // its runner needs a name for it
 		file, c.Dockerfile, named = base, "FROM "+base, false
 	}
 	if c.Dockerfile == "" {
@@ -168,6 +172,9 @@ func (p *Plan) computeDigest() error {
 	p.Digest = hex.EncodeToString(h.Sum(nil))
 	p.Reference = p.Name(p.Registry)
 	p.Line = fmt.Sprintf("%s, built from %s", p.Reference, p.Recipe.From)
+	if p.copied {
+		p.Line = fmt.Sprintf("%s, copied from %s", p.Reference, p.Recipe.From)
+	}
 	if bases := p.Bases(); len(bases) > 0 && bases[0] != p.Recipe.From {
 		p.Line += " on " + strings.Join(bases, ", ")
 	}

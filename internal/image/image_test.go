@@ -76,6 +76,21 @@ func TestAnImageThatIsAFileIsOneToBuild(t *testing.T) {
 	}
 }
 
+// An image that a target does not pull from where it lies is copied to where it does.
+func TestAnImageThatIsNotPulledIsCopied(t *testing.T) {
+	site := Site{Project: "p", Registry: "own/team", PullsFrom: func(image string) bool { return strings.HasPrefix(image, "own/") }}
+	p, err := Resolve(job.Container{Image: "python:3.12"}, site)
+	if err != nil || p.Recipe == nil || p.Recipe.Text != "FROM python:3.12" || !strings.HasPrefix(p.Reference, "own/team/drover/p-") || p.Line != p.Reference+", copied from python:3.12" {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	if p, err := Resolve(job.Container{Image: "own/a:1"}, site); err != nil || p.Recipe != nil {
+		t.Errorf("got %+v, %v", p, err)
+	}
+	if p, err := Resolve(job.Container{Image: "tar:./a.tar"}, site); err != nil || p.Line != p.Reference+", built from tar:./a.tar" {
+		t.Errorf("got %+v, %v", p, err)
+	}
+}
+
 func TestTheBaseIsFilledIn(t *testing.T) {
 	dir := folder(t, map[string]string{"own/Dockerfile": "FROM debian\nRUN true\n", "file.docker": "FROM __BASE_IMAGE__\n", "docker/Dockerfile": "FROM __BASE_IMAGE__ AS x\nRUN echo __BASE_IMAGE__\n"})
 	for _, c := range []struct {

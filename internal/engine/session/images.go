@@ -31,10 +31,11 @@ type Images struct {
 	Entrypoint func(ctx context.Context, reference string) ([]string, error)
 }
 
-// FindRegistry is where an image that is built for a job is pushed: to its target's registry, else to the caller's. "":
+// FindRegistry is where an image that is built or copied for a job is pushed: to its target's registry, else to the caller's. "":
 // nowhere, or none is built.
 func (i Images) FindRegistry(ctx context.Context, c job.Container, p driver.Properties, d driver.Driver, n driver.Needs) (string, error) {
-	if !p.Pulls || c.Dockerfile == "" {
+	copied := p.PullsFrom != nil && c.Image != "" && !p.PullsFrom(c.Image)
+	if !p.Pulls || c.Dockerfile == "" && !copied {
 		return "", nil
 	}
 	n.Place.Later = true
