@@ -252,7 +252,7 @@ func TestARefusalShowsThePlace(t *testing.T) {
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Errorf("text (-want +got):\n%s", diff)
 	}
-	if want := "Use one of project, task, verb, program, args, source, deps, inputs, results, env, python, no_env, nodes, procs_per_node, launcher, gpus, machine, where, spot, no_mounts, cpus, memory, disk, processes, packages, queue, priority, now, metrics, tags, secrets, plain_env, clean_state, image, dockerfile, framework, shm, mounts, hyperparameters, entrypoint, from, format, workers, slots, shell, stdin, stream, fetch, out, item_timeout, retry_on, memory_step, max_fails, retries, timeout, grace, stop_signal, on, target_args, output."; hint != want {
+	if want := "Use one of project, task, verb, program, args, source, deps, inputs, results, env, python, no_env, nodes, procs_per_node, launcher, gpus, machine, where, keep_warm, spot, no_mounts, cpus, memory, disk, processes, packages, queue, priority, now, metrics, tags, secrets, plain_env, clean_state, image, dockerfile, framework, shm, mounts, hyperparameters, entrypoint, from, format, workers, slots, shell, stdin, stream, fetch, out, item_timeout, retry_on, memory_step, max_fails, retries, timeout, grace, stop_signal, on, target_args, output."; hint != want {
 		t.Errorf("hint is %q, want %q", hint, want)
 	}
 }
