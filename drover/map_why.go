@@ -35,8 +35,12 @@ func (k mapKind) explainState(ctx context.Context) (Reason, error) {
 		w.explainReplacement(j.listMembers(ctx, rec, r.Map.Placed))
 	default:
 		w.mapWaiting(s, len(r.Map.Placed) > 0, r.Living)
-		if s.Workers == 0 {
+		if s.Workers < rec.Spec.Workers {
+			answer := w.Answer
 			w.explainMembers(j.listMembers(ctx, rec, r.Map.Placed))
+			if why := w.Answer; s.Workers > 0 && why != answer { // the others work
+				w.Answer, w.Detail = answer, append([]string{"some agents wait: " + why}, w.Detail...)
+			}
 		}
 	}
 	if s.Items.Failed+s.Items.Quarantined > 0 {

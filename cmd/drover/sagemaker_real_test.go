@@ -116,6 +116,44 @@ func TestRealTrainingJobsRunInContainers(t *testing.T) {
 	}
 }
 
+// Of three workers of a map a quota lets two work, in containers of their own. One of them is interrupted: the other goes on, and the map ends with all
+// items done.
+func TestRealWorkersAreTrainingJobsInContainers(t *testing.T) {
+	onlyReal(t)
+	t.Parallel() // as above
+	host := dockerd.Use(t)
+	docker := dockerAt(t, host)
+	fake, running := realContainers(t, host, docker, ecrImage)
+	fake.Allow(2)
+	h := newHome(t)
+	for name, value := range fake.Environ() {
+		h.environ = append(h.environ, name+"="+value)
+	}
+	h.environ = append(h.environ, "DROVER_STORE=s3://facts/workers?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=sagemaker")
+	h.drover(t, 0, "target", "up", "sagemaker", "--yes")
+	c := h.begin(t, "map", "--image", ecrImage, "--workers", "3", "-j", "1", "--from", "1-40", "--shell", "echo item {}; sleep 1")
+	c.says(t, "a quota of SageMaker's is used up: The account-level service limit 'ml.m5.large for spot training job usage' is 2 Instances")
+	c.says(t, "item")
+	if out, _ := h.drover(t, 0, "why", "last"); !strings.Contains(out, "some agents wait: SageMaker has made no job for it: a quota is used up") || !strings.Contains(out, "aws service-quotas request-service-quota-increase") {
+		t.Errorf("why says %s", out)
+	}
+	names := running()
+	if len(names) != 2 || len(fake.Jobs()) != 2 {
+		t.Fatalf("there run %s, of %s", names, fake.Jobs())
+	}
+	fake.NoteInterrupted(fake.Jobs()[1])
+	for _, name := range names {
+		if strings.Contains(name, fake.Jobs()[1]+".") {
+			docker("kill", name)
+		}
+	}
+	c.sound(t)
+	out, _ := h.drover(t, 0, "verify", "--json", "last")
+	if !strings.Contains(out, `"succeeded": 40`) && !strings.Contains(out, `"succeeded":40`) {
+		t.Errorf("verify says %s", out)
+	}
+}
+
 // ssmProgram is a program of simple-sagemaker's: it leaves a model, and says where.
 const ssmProgram = `
 import os
