@@ -121,8 +121,6 @@ type description struct {
 	Resources   resources
 	Spot        bool
 	Transitions []transition
-	Billed      int // seconds, once it has ended; 0: not known
-	Ran         int // seconds, likewise
 }
 
 type transition struct{ Status, StatusMessage string }
@@ -170,7 +168,6 @@ func (c *client) describe(ctx context.Context, k kind, name string) (j descripti
 		ProcessingResources                                                    struct{ ClusterConfig resources }
 		EnableManagedSpotTraining                                              bool
 		SecondaryStatusTransitions                                             []transition
-		BillableTimeInSeconds, TrainingTimeInSeconds                           int
 	}
 	ok = true
 	err = c.send.Read(ctx, "describe "+k.words+" "+name, func(ctx context.Context) error {
@@ -181,7 +178,7 @@ func (c *client) describe(ctx context.Context, k kind, name string) (j descripti
 		}
 		return err
 	})
-	j = description{out.TrainingJobStatus + out.ProcessingJobStatus, out.SecondaryStatus, out.FailureReason, out.ResourceConfig, out.EnableManagedSpotTraining, out.SecondaryStatusTransitions, out.BillableTimeInSeconds, out.TrainingTimeInSeconds}
+	j = description{out.TrainingJobStatus + out.ProcessingJobStatus, out.SecondaryStatus, out.FailureReason, out.ResourceConfig, out.EnableManagedSpotTraining, out.SecondaryStatusTransitions}
 	if k == processing {
 		j.Resources = out.ProcessingResources.ClusterConfig
 	}
