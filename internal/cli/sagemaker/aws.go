@@ -76,8 +76,10 @@ func (a Specs) setAWS(c ssm.Command, spec *job.Spec) error {
 	if err != nil {
 		return err
 	}
-	at, _, _ = strings.Cut(at, "?")
-	args := []string{"output=" + strings.TrimSuffix(at, "/") + "/" + spec.Project + "/" + spec.Task}
+	var args []string
+	if at, _, _ = strings.Cut(at, "?"); strings.HasPrefix(at, "s3://") { // else the plan refuses the store
+		args = append(args, "output="+strings.TrimSuffix(at, "/")+"/"+spec.Project+"/"+spec.Task)
+	}
 	switch {
 	case c.Verb == ssm.Process:
 		name, detail := job.SplitTarget(spec.On)

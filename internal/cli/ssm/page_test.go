@@ -68,6 +68,8 @@ func TestHintsInItsWords(t *testing.T) {
 		"Ask for less, or choose another target with --on.":                       "Ask for less, or choose another target with DROVER_ON.",
 		"Check the spelling; drover's own flags come before the script.":          "",
 		"Set it, or write --env NAME=VALUE.":                                      "Set it, or write --env NAME=VALUE.",
+		"Name a bucket: --store s3://bucket/prefix, or wait.":                     "Name a bucket: DROVER_STORE=s3://bucket/prefix, or wait.",
+		"Wait longer, or use --on-demand.":                                        "Wait longer, or use --no_spot.",
 		"Write it as --tag team=vision.":                                          "Write it as --tag team vision.",
 		"Use --input NAME=URI.":                                                   "Use --iis NAME URI.",
 		"Write it as --metric NAME=REGEX, or name the groups: (?P<loss>[0-9.]+).": "Write it as --md NAME REGEX, or name the groups: (?P<loss>[0-9.]+).",

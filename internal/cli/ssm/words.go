@@ -8,7 +8,7 @@ import (
 // spelled are drover's flags as ssm spells them.
 var spelled = map[string]string{"force": "--force_running", "nodes": "--ic", "machine": "--it", "timeout": "--max_run_mins", "metric": "--md",
 	"clean-state": "--cs", "keep-state": "--ks", "task": "-t", "project": "-p", "output": "-o", "source": "-s", "dependency": "-d", "input": "--iis",
-	"dockerfile": "--df", "on": "DROVER_ON"}
+	"dockerfile": "--df", "on": "DROVER_ON", "store": "DROVER_STORE", "on-demand": "--no_spot", "disk": "-v"}
 
 // InWords says a hint of drover's in words that ssm has, or not at all: a flag that
 // ssm lacks would be taken for a hyperparameter. Commands that look or stop, such as
@@ -48,7 +48,7 @@ func InWords(hint string) string {
 		}
 		words[i] = strings.Replace(w, bare, s, 1)
 		spread(words[i+1:], s)
-		if s == "DROVER_ON" && i+1 < len(words) {
+		if strings.HasPrefix(s, "DROVER_") && i+1 < len(words) {
 			words[i] += "=" + words[i+1]
 			words[i+1] = ""
 		}
