@@ -577,6 +577,34 @@ func mustClient(t *testing.T, d *Driver) *client {
 	return c
 }
 
+// Machines that are kept for another project stay.
+func TestOnlyAProjectsOwnMachinesAreLetGo(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.Hold()
+	for n, project := range []string{"p", "q"} {
+		r := a.request(t, 1, 1)
+		r.Placement, r.Needs.Labels = n+1, map[string]string{"project": project}
+		if _, err := a.driver(t).Start(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range a.Jobs() {
+		a.KeepWarm(name)
+	}
+	c := mustClient(t, a.driver(t))
+	var gone []string
+	if err := c.endWarmPools(t.Context(), "p", func(p driver.Piece) { gone = append(gone, p.Name) }); err != nil || !slices.Equal(gone, []string{"drover-7fk2abcd7fk2abcd-1"}) {
+		t.Errorf("%v, %s", err, gone)
+	}
+	if left, err := c.warmPools(t.Context(), "q"); err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+	if left, err := c.warmPools(t.Context(), "p"); err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
 // Each request that the user may not make is named.
 func TestARightThatIsLackingIsNamed(t *testing.T) {
 	t.Parallel()
