@@ -154,6 +154,23 @@ func TestRealWorkersAreTrainingJobsInContainers(t *testing.T) {
 	}
 }
 
+// toolImages are the images of simple-sagemaker's jobs for which none is named.
+var toolImages = []string{"763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:1.6.0-cpu-py3", "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:1.6.0-gpu-py3",
+	"141502667606.dkr.ecr.eu-west-1.amazonaws.com/sagemaker-scikit-learn:0.20.0-cpu-py3"}
+
+// The tool's own example scripts pass on SageMaker as they pass on a laptop.
+func TestRealSSMsOwnExamplesRunOnSageMaker(t *testing.T) {
+	onlyReal(t)
+	t.Parallel() // as above
+	host := dockerd.Use(t)
+	fake, _ := realContainers(t, host, dockerAt(t, host), toolImages...)
+	vars := []string{"DROVER_STORE=s3://facts/own?region=us-east-1&endpoint=" + s3test.Real(t), "DROVER_ON=sagemaker"}
+	for name, value := range fake.Environ() {
+		vars = append(vars, name+"="+value)
+	}
+	real(t, "ssm_the_tools_own_examples_on_sagemaker", vars...)
+}
+
 // ssmProgram is a program of simple-sagemaker's: it leaves a model, and says where.
 const ssmProgram = `
 import os
@@ -168,8 +185,7 @@ func TestRealSSMRunsOnSageMaker(t *testing.T) {
 	t.Parallel() // with each other: they wait for most of their time
 	host := dockerd.Use(t)
 	docker := dockerAt(t, host)
-	const pytorch, sklearn = "763104351884.dkr.ecr.eu-west-1.amazonaws.com/pytorch-training:1.6.0-", "141502667606.dkr.ecr.eu-west-1.amazonaws.com/sagemaker-scikit-learn:0.20.0-cpu-py3"
-	fake, _ := realContainers(t, host, docker, pytorch+"cpu-py3", pytorch+"gpu-py3", sklearn)
+	fake, _ := realContainers(t, host, docker, toolImages...)
 	h := newHome(t)
 	for name, value := range fake.Environ() {
 		h.environ = append(h.environ, name+"="+value)

@@ -121,7 +121,10 @@ func check(n driver.Needs, o options, k kind) error {
 // notes are what a user may not expect of the offer.
 func notes(n driver.Needs, m machine, o options, k kind) (all []string) {
 	all = append(all, fmt.Sprintf("each agent has a machine alone, %s, with a disk of %d GB", m.words(), diskOf(n)))
-	if isSpot(n, k) {
+	switch {
+	case isSpot(n, k) && o.wait == 0:
+		all = append(all, "spot capacity has to come within the job's own time limit")
+	case isSpot(n, k):
 		all = append(all, fmt.Sprintf("spot capacity is waited for %g hours at most: --target-arg wait= and --on-demand say otherwise", o.wait.Hours()))
 	}
 	if _, left := metrics(n.Console); k == training && len(left) > 0 {

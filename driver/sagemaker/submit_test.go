@@ -498,6 +498,9 @@ func TestAnOfferSaysWhatAJobGets(t *testing.T) {
 	}); !o.Fits || o.Spot || len(o.Notes) != 2 || o.Notes[1] != "SageMaker's console shows no metric two" {
 		t.Errorf("%+v", o)
 	}
+	if o := ask(func(n *driver.Needs) { n.Args = append(n.Args, "wait=0s") }); o.Notes[1] != "spot capacity has to come within the job's own time limit" {
+		t.Errorf("%+v", o)
+	}
 	if o := ask(func(n *driver.Needs) { n.Keep, n.Time = 10*time.Minute, time.Hour }); !o.Fits || o.Spot || len(o.Notes) != 2 || o.Notes[1] != "its machines stay for 10m0s when it has ended, and cost what they cost then too: drover down sagemaker ends that" {
 		t.Errorf("%+v", o)
 	}
