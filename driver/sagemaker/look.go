@@ -49,7 +49,7 @@ func (e *engine) describeAll(ctx context.Context, c *client, k kind, h driver.Ha
 // saysAll says whether a list tells enough of a job: that it goes on, as it did when its newest agent came up, or that it waits for its first one.
 func (s summary) saysAll(claimed int) bool {
 	switch {
-	case s.status() == completed:
+	case s.status() == completed, s.ProcessingJobStatus == inProgress: // processing jobs are never started again
 		return true
 	case s.status() != inProgress:
 		return false

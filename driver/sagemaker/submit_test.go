@@ -255,7 +255,7 @@ func TestAListSaysHowWorkersAre(t *testing.T) {
 	}{
 		{summary{TrainingJobStatus: inProgress, SecondaryStatus: "Starting"}, 0, true, 1}, {summary{TrainingJobStatus: inProgress, SecondaryStatus: "Starting"}, 1, false, 0},
 		{summary{TrainingJobStatus: inProgress, SecondaryStatus: "Training"}, 2, true, 2}, {summary{TrainingJobStatus: inProgress, SecondaryStatus: "Interrupted"}, 0, false, 0},
-		{summary{TrainingJobStatus: completed, SecondaryStatus: "Completed"}, 3, true, 3}, {summary{TrainingJobStatus: failed, SecondaryStatus: "Failed"}, 1, false, 0}, {summary{TrainingJobStatus: stopping}, 1, false, 0},
+		{summary{TrainingJobStatus: completed, SecondaryStatus: "Completed"}, 3, true, 3}, {summary{ProcessingJobStatus: inProgress}, 1, true, 1}, {summary{ProcessingJobStatus: failed}, 1, false, 0}, {summary{TrainingJobStatus: failed, SecondaryStatus: "Failed"}, 1, false, 0}, {summary{TrainingJobStatus: stopping}, 1, false, 0},
 	} {
 		if enough := test.summary.saysAll(test.claimed); enough != test.enough {
 			t.Errorf("%+v, %d: %v", test.summary, test.claimed, enough)
