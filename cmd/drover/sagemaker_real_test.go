@@ -137,9 +137,13 @@ func TestRealWorkersAreTrainingJobsInContainers(t *testing.T) {
 	if out, _ := h.drover(t, 0, "why", "last"); !strings.Contains(out, "some agents wait: SageMaker has made no job for it: a quota is used up") || !strings.Contains(out, "aws service-quotas request-service-quota-increase") {
 		t.Errorf("why says %s", out)
 	}
-	names := running()
-	if len(names) != 2 || len(fake.Jobs()) != 2 {
-		t.Fatalf("there run %s, of %s", names, fake.Jobs())
+	var names []string
+	drivertest.Until(t, "two workers run", func() bool {
+		names = running()
+		return len(names) == 2
+	})
+	if len(fake.Jobs()) != 2 {
+		t.Fatalf("there are jobs %s", fake.Jobs())
 	}
 	fake.NoteInterrupted(fake.Jobs()[1])
 	for _, name := range names {
