@@ -97,10 +97,12 @@ func TestRealTrainingJobsRunInContainers(t *testing.T) {
 		State                   string
 		Interruptions, Failures int
 	}
-	drivertest.Until(t, "the job has ended", func() bool {
+	look := func() bool {
 		out, _ := h.drover(t, 0, "status", "--json", "last")
-		return json.Unmarshal([]byte(out), &status) == nil && status.State == "SUCCEEDED"
-	})
+		return json.Unmarshal([]byte(out), &status) == nil
+	}
+	drivertest.Until(t, "the job was interrupted, which its agents' silence says", func() bool { return look() && status.Interruptions == 1 })
+	drivertest.Until(t, "the job has ended", func() bool { return look() && status.State == "SUCCEEDED" })
 	if status.Interruptions != 1 || status.Failures != 0 {
 		t.Errorf("%+v", status)
 	}
