@@ -33,6 +33,15 @@ var machines = []machine{
 	{"ml.p3.16xlarge", 64, 488, 8}, {"ml.p3dn.24xlarge", 96, 768, 8}, {"ml.g5.48xlarge", 192, 768, 8}, {"ml.p4d.24xlarge", 96, 1152, 8}, {"ml.p5.48xlarge", 192, 2048, 8},
 }
 
+// gpuKinds are the GPUs of families of types, with the names that people give them, and their memory in GiB each. Source as above.
+var gpuKinds = map[string]struct {
+	names  []string
+	memory int
+}{
+	"g4dn": {[]string{"t4"}, 16}, "g5": {[]string{"a10g"}, 24}, "p3": {[]string{"v100", "v100-sxm2-16gb"}, 16}, "p3dn": {[]string{"v100", "v100-sxm2-32gb"}, 32},
+	"p4d": {[]string{"a100", "a100-sxm4-40gb"}, 40}, "p5": {[]string{"h100", "h100-80gb-hbm3"}, 80},
+}
+
 // typeName is a type's name as SageMaker has it: g5.xlarge means ml.g5.xlarge.
 func typeName(name string) string {
 	if strings.HasPrefix(name, "ml.") {
@@ -56,12 +65,23 @@ func (m machine) attributes(region string, spot bool) where.Attributes {
 	all := where.Attributes{where.Arch: {"amd64"}, where.Region: {region}, where.Purchase: {purchase}, where.Type: {m.name, strings.TrimPrefix(m.name, "ml.")}, where.Family: {family}, where.Feature: {}}
 	if m.cpus > 0 {
 		all[where.CPUs], all[where.Memory] = []string{strconv.Itoa(m.cpus)}, []string{strconv.Itoa(m.memory << 30)}
+		all[where.GPUCount], all[where.GPUName], all[where.GPUMemory] = []string{strconv.Itoa(m.gpus)}, []string{}, []string{}
+	}
+	if g, ok := gpuKinds[family]; ok && m.cpus > 0 {
+		all[where.GPUName], all[where.GPUMemory] = g.names, []string{strconv.Itoa(g.memory << 30)}
 	}
 	return all
 }
 
-// chooseMachine is the type that a job gets: of those that --machine and --where name the first that an agent fits on, and without GPUs asked for
-// one without.
+// namesMachines says whether a condition is one on types or GPUs.
+func namesMachines(e where.Expr) bool {
+	return slices.ContainsFunc(e.Names(), func(n where.Name) bool {
+		return n == where.Type || n == where.Family || n == where.GPUName || n == where.GPUCount || n == where.GPUMemory
+	})
+}
+
+// chooseMachine is the type that a job gets: of those that --machine and --where name the first that an agent fits on, and one without GPUs where
+// nothing speaks of them.
 func chooseMachine(n driver.Needs, region string, spot bool) (machine, error) {
 	candidates := machines
 	if len(n.Machine) > 0 {
@@ -81,7 +101,7 @@ func chooseMachine(n driver.Needs, region string, spot bool) (machine, error) {
 		}
 	}
 	for _, m := range candidates {
-		if m.fits(n) && n.Where.Unmet(m.attributes(region, spot)) == "" && (m.gpus == 0 || n.GPUs > 0 || len(n.Machine) > 0) {
+		if m.fits(n) && n.Where.Unmet(m.attributes(region, spot)) == "" && (m.gpus == 0 || n.GPUs > 0 || len(n.Machine) > 0 || namesMachines(n.Where)) {
 			return m, nil
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
+	"github.com/drover-run/drover/job/where"
 	"github.com/drover-run/drover/store"
 )
 
@@ -453,6 +454,15 @@ func TestANameIsReadAsItIsWritten(t *testing.T) {
 	}
 }
 
+// asked are needs with a condition.
+func asked(condition string) driver.Needs {
+	e, err := where.Parse(condition)
+	if err != nil {
+		panic(err)
+	}
+	return driver.Needs{Where: e}
+}
+
 // A type of machines is chosen by what is asked for, or named with or without SageMaker's prefix.
 func TestAMachineIsChosenByWhatIsAskedFor(t *testing.T) {
 	t.Parallel()
@@ -463,6 +473,7 @@ func TestAMachineIsChosenByWhatIsAskedFor(t *testing.T) {
 		{driver.Needs{}, "ml.m5.large"}, {driver.Needs{CPUs: 3}, "ml.c5.xlarge"}, {driver.Needs{CPUs: 4, Memory: 30 << 30}, "ml.r5.xlarge"}, {driver.Needs{Slots: 16}, "ml.c5.4xlarge"},
 		{driver.Needs{GPUs: 1}, "ml.g4dn.xlarge"}, {driver.Needs{GPUs: 8}, "ml.p3.16xlarge"}, {driver.Needs{Machine: []string{"g5.*"}}, "ml.g5.xlarge"}, {driver.Needs{Machine: []string{"g5.*"}, GPUs: 4}, "ml.g5.12xlarge"},
 		{driver.Needs{Machine: []string{"ml.trn1.2xlarge"}, CPUs: 8}, "ml.trn1.2xlarge"}, {driver.Needs{Machine: []string{"m5.large", "m5.xlarge"}, CPUs: 4}, "ml.m5.xlarge"},
+		{asked(`attribute:ecs.instance-type =~ p3.*`), "ml.p3.2xlarge"}, {asked(`gpu.name == "a10g" && gpu.count >= 4`), "ml.g5.12xlarge"}, {asked(`gpu.memory >= 40GB`), "ml.p4d.24xlarge"}, {asked(`cpus >= 16`), "ml.c5.4xlarge"},
 		{driver.Needs{Machine: []string{"zz*"}}, "no type of machines of SageMaker's that drover knows is zz*"},
 		{driver.Needs{GPUs: 16}, "no machine of SageMaker's has what an agent needs: 16 GPUs"},
 		{driver.Needs{CPUs: 999, Memory: 1 << 30}, "no machine of SageMaker's has what an agent needs: 999 cores, 1 GB of memory"},
