@@ -83,6 +83,29 @@ func namesMachines(e where.Expr) bool {
 // chooseMachine is the type that a job gets: of those that --machine and --where name the first that an agent fits on, and one without GPUs where
 // nothing speaks of them.
 func chooseMachine(n driver.Needs, region string, spot bool) (machine, error) {
+	all, err := fittingMachines(n, region, spot)
+	if err != nil {
+		return machine{}, err
+	}
+	return all[0], nil
+}
+
+// machineOf is the type of a placement: where --machine names several, a later placement has the next one, as SageMaker may have had none of the
+// type before.
+func machineOf(n driver.Needs, region string, spot bool, placement int) (machine, error) {
+	all, err := fittingMachines(n, region, spot)
+	if err != nil {
+		return machine{}, err
+	}
+	all = slices.DeleteFunc(all, func(m machine) bool { return (m.gpus > 0) != (all[0].gpus > 0) }) // one image is for all
+	if len(n.Machine) < 2 {
+		return all[0], nil
+	}
+	return all[(placement-1)%len(all)], nil
+}
+
+// fittingMachines are the types that will do, the first choice first; there is one at least.
+func fittingMachines(n driver.Needs, region string, spot bool) (fitting []machine, err error) {
 	candidates := machines
 	if len(n.Machine) > 0 {
 		candidates = nil
@@ -97,15 +120,18 @@ func chooseMachine(n driver.Needs, region string, spot bool) (machine, error) {
 			candidates = append(candidates, known...)
 		}
 		if len(candidates) == 0 {
-			return machine{}, fault.New(fault.Invalid, "Name a type, such as `--machine ml.g5.xlarge`.", "no type of machines of SageMaker's that drover knows is %s", strings.Join(n.Machine, ","))
+			return nil, fault.New(fault.Invalid, "Name a type, such as `--machine ml.g5.xlarge`.", "no type of machines of SageMaker's that drover knows is %s", strings.Join(n.Machine, ","))
 		}
 	}
 	for _, m := range candidates {
 		if m.fits(n) && n.Where.Unmet(m.attributes(region, spot)) == "" && (m.gpus == 0 || n.GPUs > 0 || len(n.Machine) > 0 || namesMachines(n.Where)) {
-			return m, nil
+			fitting = append(fitting, m)
 		}
 	}
-	return machine{}, fault.New(fault.Full, "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name another type with `--machine`.", "no machine of SageMaker's has what an agent needs: %s", needWords(n))
+	if len(fitting) > 0 {
+		return fitting, nil
+	}
+	return nil, fault.New(fault.Full, "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name another type with `--machine`.", "no machine of SageMaker's has what an agent needs: %s", needWords(n))
 }
 
 // needWords say what an agent needs.

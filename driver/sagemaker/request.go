@@ -62,7 +62,7 @@ const lineEnds = "~^@%#+=_:,.!;?&|<>()*{}\x01"
 func (c *client) request(ctx context.Context, s remote.Submission, o options, k kind) (in createTrainingJob, err error) {
 	n := s.Request.Needs
 	spot := isSpot(n, k)
-	m, err := chooseMachine(n, c.region, spot)
+	m, err := machineOf(n, c.region, spot, s.Handle.Placement)
 	if err != nil {
 		return in, err
 	}

@@ -485,6 +485,24 @@ func TestAMachineIsChosenByWhatIsAskedFor(t *testing.T) {
 	}
 }
 
+// A later placement has the next of the types that are named, as there may have been none of the one before.
+func TestALaterPlacementHasAnotherType(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		machines []string
+		want     []string
+	}{
+		{[]string{"g5.xlarge", "g4dn.xlarge", "m5.large"}, []string{"ml.g5.xlarge", "ml.g4dn.xlarge", "ml.g5.xlarge"}}, // one image is for all: none without a GPU
+		{[]string{"g5.*"}, []string{"ml.g5.xlarge", "ml.g5.xlarge", "ml.g5.xlarge"}},
+	} {
+		for i, want := range test.want {
+			if m, err := machineOf(driver.Needs{Machine: test.machines}, "eu-west-1", true, i+1); err != nil || m.name != want {
+				t.Errorf("%s, placement %d: %s, %v", test.machines, i+1, m.name, err)
+			}
+		}
+	}
+}
+
 // What the plan says of a job, or why it is refused.
 func TestAnOfferSaysWhatAJobGets(t *testing.T) {
 	t.Parallel()
