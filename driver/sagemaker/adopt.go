@@ -63,22 +63,55 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 	return a, err
 }
 
-// termNotice is what a SIGTERM of SageMaker's says.
+// noticeTime is how long SageMaker has to say why it ends a container.
+const noticeTime = 5 * time.Second
+
+// termNotice is what a SIGTERM of SageMaker's says: a user has stopped the job, or else its machine goes.
 func termNotice() driver.Notice {
-	return driver.Notice{Why: "SageMaker ends its container: its spot capacity is taken, or its time is over", Left: termTime}
+	n := driver.Notice{Why: "SageMaker ends its container: its spot capacity is taken, or its time is over", Left: termTime}
+	ctx, cancel := context.WithTimeout(context.Background(), noticeTime)
+	defer cancel()
+	name, k, err := ownName()
+	if err != nil || name == "" {
+		return n
+	}
+	if j, err := describeHere(ctx, k, name); err == nil && j.stoppedByHand(time.Now()) {
+		n.Asked, n.Why = true, "its job was stopped in SageMaker"
+	}
+	return n
+}
+
+// describeHere describes a job from a container of it, by its role.
+func describeHere(ctx context.Context, k kind, name string) (j description, err error) {
+	account, err := amazon.Open(ctx, amazon.Options{Region: os.Getenv("AWS_REGION")})
+	if err == nil {
+		j, _, err = newClient(account, amazon.Patience, 0).describe(ctx, k, name)
+	}
+	return j, err
+}
+
+// ownName is the name of the job that this container is of; "": it has none.
+func ownName() (name string, k kind, err error) {
+	if name := os.Getenv("TRAINING_JOB_NAME"); name != "" {
+		return name, training, nil
+	}
+	var config struct{ ProcessingJobName string } // no variable of a processing job has its name
+	if err := folder.ReadJSON(filepath.Join(mlFolder(), "config", "processingjobconfig.json"), &config); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", processing, fault.Wrap(err, fault.Invalid, "", "adopt agent: read which processing job this is")
+	}
+	return config.ProcessingJobName, processing, nil
 }
 
 // claimant is this process as SageMaker names it. Nothing tells a container that it was started again: of a job of spot capacity SageMaker is
 // asked how often it has interrupted it.
 func claimant(ctx context.Context) (c remote.Claimant, err error) {
-	name, hosts := os.Getenv("TRAINING_JOB_NAME"), filepath.Join(mlFolder(), "input", "config")
-	if name == "" { // no variable of a processing job has its name
+	name, k, err := ownName()
+	if err != nil {
+		return c, err
+	}
+	hosts := filepath.Join(mlFolder(), "input", "config")
+	if k == processing {
 		hosts = filepath.Join(mlFolder(), "config")
-		var config struct{ ProcessingJobName string }
-		if err := folder.ReadJSON(filepath.Join(hosts, "processingjobconfig.json"), &config); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return c, fault.Wrap(err, fault.Invalid, "", "adopt agent: read which processing job this is")
-		}
-		name = config.ProcessingJobName
 	}
 	_, worker, ok := parseJobName(name)
 	if !ok {
@@ -93,11 +126,7 @@ func claimant(ctx context.Context) (c remote.Claimant, err error) {
 	if os.Getenv(variableSpot) == "" {
 		return c, nil
 	}
-	account, err := amazon.Open(ctx, amazon.Options{Region: os.Getenv("AWS_REGION")})
-	if err != nil {
-		return c, err
-	}
-	j, _, err := newClient(account, amazon.Patience, 0).describe(ctx, training, name)
+	j, err := describeHere(ctx, training, name)
 	c.Attempt += j.interruptions()
 	return c, err
 }

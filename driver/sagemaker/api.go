@@ -121,6 +121,8 @@ type description struct {
 	Resources   resources
 	Spot        bool
 	Transitions []transition
+	Started     time.Time     // its newest start; zero: it has none, or it is not known
+	Limit       time.Duration // how long a start may run
 }
 
 type transition struct{ Status, StatusMessage string }
@@ -137,6 +139,12 @@ const (
 // alive says whether a job may be running, now or later.
 func (j description) alive() bool {
 	return j.Status == inProgress || j.Status == stopping
+}
+
+// stoppedByHand says whether a job that ends at a time was stopped by a user: its time is not over, and its capacity was not taken. One of which no
+// start is known was.
+func (j description) stoppedByHand(now time.Time) bool {
+	return j.Status == stopping && (j.Started.IsZero() || now.Before(j.Started.Add(j.Limit)))
 }
 
 // create asks for a job with a request of its kind. Its name is never used again, so that it may be sent again; a job of the name that is there
@@ -168,6 +176,8 @@ func (c *client) describe(ctx context.Context, k kind, name string) (j descripti
 		ProcessingResources                                                    struct{ ClusterConfig resources }
 		EnableManagedSpotTraining                                              bool
 		SecondaryStatusTransitions                                             []transition
+		TrainingStartTime, ProcessingStartTime                                 float64 // seconds since 1970
+		StoppingCondition                                                      stoppingCondition
 	}
 	ok = true
 	err = c.send.Read(ctx, "describe "+k.words+" "+name, func(ctx context.Context) error {
@@ -178,7 +188,11 @@ func (c *client) describe(ctx context.Context, k kind, name string) (j descripti
 		}
 		return err
 	})
-	j = description{out.TrainingJobStatus + out.ProcessingJobStatus, out.SecondaryStatus, out.FailureReason, out.ResourceConfig, out.EnableManagedSpotTraining, out.SecondaryStatusTransitions}
+	j = description{Status: out.TrainingJobStatus + out.ProcessingJobStatus, Secondary: out.SecondaryStatus, Reason: out.FailureReason, Resources: out.ResourceConfig, Spot: out.EnableManagedSpotTraining, Transitions: out.SecondaryStatusTransitions}
+	if at := out.TrainingStartTime + out.ProcessingStartTime; at > 0 {
+		j.Started = time.Unix(int64(at), 0)
+	}
+	j.Limit = time.Duration(out.StoppingCondition.MaxRuntimeInSeconds) * time.Second
 	if k == processing {
 		j.Resources = out.ProcessingResources.ClusterConfig
 	}

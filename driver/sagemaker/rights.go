@@ -11,7 +11,8 @@ func rights(whose driver.Party) []policy.Statement {
 	if whose == driver.Agents {
 		return []policy.Statement{
 			policy.ReadSecrets(),
-			policy.Allow("Job", []string{"sagemaker:DescribeTrainingJob"}, jobs), // how often it was interrupted
+			policy.Allow("Job", []string{"sagemaker:DescribeTrainingJob"}, jobs), // how often it was interrupted, and whether a user has stopped it
+			policy.Allow("Process", []string{"sagemaker:DescribeProcessingJob"}, processes),
 			policy.LogIn(),
 			policy.Allow("Images", []string{"ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"}, []string{"arn:aws:ecr:*:*:repository/*"}),
 			policy.Allow("Logs", []string{"logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"}, []string{"arn:aws:logs:*:*:log-group:/aws/sagemaker/*"}),

@@ -1,10 +1,14 @@
 package sagemaker
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
@@ -106,9 +110,31 @@ func TestAContainerThatIsNoJobOfDroversIsSaid(t *testing.T) {
 	}
 }
 
+// A SIGTERM is an interruption, unless a user has stopped the job: SageMaker is asked.
 func TestASignalMeansThatTheContainerEnds(t *testing.T) {
-	t.Parallel()
-	if n := termNotice(); n.Asked || n.Left != termTime || n.Why != "SageMaker ends its container: its spot capacity is taken, or its time is over" {
+	interruption := driver.Notice{Left: termTime, Why: "SageMaker ends its container: its spot capacity is taken, or its time is over"}
+	stopped := driver.Notice{Left: termTime, Why: "its job was stopped in SageMaker", Asked: true}
+	now := float64(time.Now().Unix())
+	for _, test := range []struct {
+		answer string
+		want   driver.Notice
+	}{
+		{`{"TrainingJobStatus": "InProgress", "SecondaryStatus": "Interrupted"}`, interruption},
+		{fmt.Sprintf(`{"TrainingJobStatus": "Stopping", "TrainingStartTime": %f, "StoppingCondition": {"MaxRuntimeInSeconds": 3600}}`, now-60), stopped},
+		{fmt.Sprintf(`{"TrainingJobStatus": "Stopping", "TrainingStartTime": %f, "StoppingCondition": {"MaxRuntimeInSeconds": 3600}}`, now-3700), interruption},
+		{`no JSON`, interruption},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(test.answer)) }))
+		t.Setenv("AWS_ENDPOINT_URL_SAGEMAKER", server.URL)
+		t.Setenv("TRAINING_JOB_NAME", "drover-7fk2abcd7fk2abcd-1")
+		if n := termNotice(); n != test.want {
+			t.Errorf("%s: %+v", test.answer, n)
+		}
+		server.Close()
+	}
+	t.Setenv("TRAINING_JOB_NAME", "")
+	t.Setenv("SAGEMAKER_BASE_DIR", t.TempDir())
+	if n := termNotice(); n != interruption {
 		t.Errorf("%+v", n)
 	}
 	if p := Target.Properties(driver.Config{}); p.Identity != "the training job's role" || !p.Apart || !p.Pulls || p.Opens("gs") {

@@ -18,6 +18,7 @@ type job struct {
 	in          creation
 	asked       *processingCreation // nil: it is a training job
 	created     time.Time
+	began       time.Time // its newest start
 	status      string
 	secondary   string
 	reason      string // FailureReason
@@ -54,6 +55,7 @@ func (j *job) start() {
 	}
 	j.enter("Downloading", "Downloading the training image")
 	j.starts++
+	j.began = time.Now()
 	j.taken = false
 	j.processes, j.codes, j.left = nil, make([]int, j.in.ResourceConfig.InstanceCount), j.in.ResourceConfig.InstanceCount
 	for host := range j.in.ResourceConfig.InstanceCount {
@@ -254,6 +256,9 @@ func (j *job) described() map[string]any {
 	o := map[string]any{"TrainingJobName": j.in.TrainingJobName, "TrainingJobArn": arn(j.in.TrainingJobName, false),
 		"CreationTime": float64(j.created.Unix()), "ModelArtifacts": map[string]string{"S3ModelArtifacts": j.in.OutputDataConfig.S3OutputPath + "/" + j.in.TrainingJobName + "/output/model.tar.gz"}, "StoppingCondition": j.stoppingCondition(),
 		"TrainingJobStatus": j.status, "SecondaryStatus": j.secondary, "ResourceConfig": j.in.ResourceConfig, "EnableManagedSpotTraining": j.in.EnableManagedSpotTraining, "SecondaryStatusTransitions": j.transitions}
+	if !j.began.IsZero() {
+		o["TrainingStartTime"] = float64(j.began.Unix())
+	}
 	o["AlgorithmSpecification"], o["RoleArn"], o["OutputDataConfig"], o["Environment"] = j.in.AlgorithmSpecification, j.in.RoleArn, j.in.OutputDataConfig, j.in.Environment
 	if len(j.in.HyperParameters) > 0 {
 		o["HyperParameters"] = j.in.HyperParameters
@@ -279,7 +284,8 @@ func (s *Server) Expire(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if j := s.named(name); j != nil && j.left > 0 {
-		j.expired = true
+		j.expired, j.status = true, "Stopping"
+		j.began = j.began.Add(-time.Duration(j.in.StoppingCondition.MaxRuntimeInSeconds) * time.Second)
 		j.enter("Stopping", "Stopping the training job")
 		j.stopProcesses()
 	}

@@ -60,6 +60,9 @@ func (j *job) describedProcessing() map[string]any {
 	o := map[string]any{"ProcessingJobName": j.asked.ProcessingJobName, "ProcessingJobArn": arn(j.asked.ProcessingJobName, true), "CreationTime": float64(j.created.Unix()), "ProcessingJobStatus": j.status,
 		"AppSpecification": j.asked.AppSpecification, "ProcessingResources": j.asked.ProcessingResources, "StoppingCondition": j.asked.StoppingCondition, "RoleArn": j.in.RoleArn}
 	o["Environment"] = j.in.Environment
+	if !j.began.IsZero() {
+		o["ProcessingStartTime"] = float64(j.began.Unix())
+	}
 	if j.asked.ProcessingOutputConfig != nil {
 		o["ProcessingOutputConfig"] = j.asked.ProcessingOutputConfig
 	}
