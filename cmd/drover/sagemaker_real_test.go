@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/driver/docker/dockerd"
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/sagemaker/sagemakertest"
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
@@ -241,6 +242,14 @@ func TestRealSSMRunsOnSageMaker(t *testing.T) {
 	h.drover(t, 1, "ssm", "shell", "-p", "ssm-ex", "-t", "ex4", "--cmd_line", "echo this way; exit 3")
 	if why := fake.Failure(fake.Jobs()[3]); why != "AlgorithmError: exit status 3, exit code: 1" {
 		t.Errorf("SageMaker says %q", why)
+	}
+	c := h.begin(t, "ssm", "shell", "-p", "ssm-ex", "-t", "ex5", "--cmd_line", "echo begun; sleep 1000")
+	c.says(t, "begun")
+	if err := fake.Stop(fake.Jobs()[4]); err != nil {
+		t.Fatal(err)
+	}
+	if _ = c.Wait(); c.ProcessState.ExitCode() != fault.ExitInterrupted || len(fake.Jobs()) != 5 {
+		t.Errorf("stopped by a user in SageMaker: %v, jobs %s\n%s", c.ProcessState, fake.Jobs(), c.said)
 	}
 	h.drover(t, 0, "down", "sagemaker", "--yes", "-p", "ssm-ex")
 	if left := fake.Stacks.Names(); len(left) > 0 {

@@ -279,6 +279,13 @@ func (s *Server) Interrupt(name string) {
 	}
 }
 
+// Stop stops a job, as a user does in SageMaker's console.
+func (s *Server) Stop(name string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.named(name).stop()
+}
+
 // Expire has the time of a job be over: its containers are asked to end, and killed in time.
 func (s *Server) Expire(name string) {
 	s.mu.Lock()
