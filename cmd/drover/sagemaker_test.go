@@ -22,6 +22,7 @@ func TestScriptsOnAFakeOfSageMaker(t *testing.T) {
 		environ := fake.Environ()
 		maps.Copy(environ, fake.Images.Environ())
 		environ["ECR"] = registrytest.Host
+		environ["AWS_ENDPOINT_URL_BATCH"] = fake.URL() // doctor asks there too, and would wait for a network
 		return fakeTarget{environ, map[string]func(*testscript.TestScript, bool, []string){
 			"sagemaker": func(ts *testscript.TestScript, neg bool, args []string) { checkSageMaker(ts, fake, neg, args) },
 		}}
