@@ -245,7 +245,7 @@ func TestRealSSMRunsOnSageMaker(t *testing.T) {
 	}
 	c := h.begin(t, "ssm", "shell", "-p", "ssm-ex", "-t", "ex5", "--cmd_line", "echo begun; sleep 1000")
 	c.says(t, "begun")
-	if err := fake.Stop(fake.Jobs()[4]); err != nil {
+	if err := fake.StopByUser(fake.Jobs()[4]); err != nil {
 		t.Fatal(err)
 	}
 	if _ = c.Wait(); c.ProcessState.ExitCode() != fault.ExitInterrupted || len(fake.Jobs()) != 5 {

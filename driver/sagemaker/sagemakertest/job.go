@@ -279,8 +279,8 @@ func (s *Server) Interrupt(name string) {
 	}
 }
 
-// Stop stops a job, as a user does in SageMaker's console.
-func (s *Server) Stop(name string) error {
+// StopByUser stops a job, as a user does in SageMaker's console.
+func (s *Server) StopByUser(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.named(name).stop()
