@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long a request is sent again here.
-const patience = time.Second
+const patience = 4 * time.Second
 
 // image is one of the account's own.
 const image = "123456789012.dkr.ecr.eu-west-1.amazonaws.com/train:1"
