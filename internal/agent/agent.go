@@ -286,7 +286,12 @@ func (a *agent) saveAndLeave(ctx context.Context, n node.Notice) (int, error) {
 		return status, a.recordExit(ctx, exit)
 	}
 	if attempt, _ := a.member.Joined(); attempt > 0 {
-		return status, a.member.Ended(ctx, protocol.Exit{Verdict: verdict, Reason: n.Why})
+		if err := a.member.Ended(ctx, protocol.Exit{Verdict: verdict, Reason: n.Why}); err != nil || a.Machine.Failure == "" {
+			return status, err
+		}
+		o, err := a.member.Poll(ctx) // the job may have settled without this agent, which the engine wants to know
+		a.console.NoteEnd(o)
+		return max(status, a.console.Status()), err
 	}
 	return status, nil
 }

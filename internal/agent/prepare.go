@@ -369,11 +369,7 @@ func (a *agent) removeFolder(removed bool) {
 	if a.Root != a.Own { // first of all, or what is half emptied would be saved
 		_ = os.Remove(filepath.Join(a.Own, markName))
 	}
-	var archived []string
-	if a.over {
-		archived = a.console.Archived(a.space.HostPaths())
-	}
-	if err := a.space.EmptyMachine(archived...); err != nil {
+	if err := a.space.EmptyMachine(a.console.Archived(a.space.HostPaths())...); err != nil {
 		a.Log.Warn("folders stay", "err", err)
 	}
 	if err := a.console.WriteEnd(); err != nil {

@@ -37,7 +37,7 @@ func (c *Console) Status() int {
 	return FailedStatus
 }
 
-// Archived are the folders of outputs that stay when the agent of a settled job ends, for the engine to store.
+// Archived are the folders of outputs that stay when the agent ends, for the engine to store.
 func (c *Console) Archived(p contract.Paths) []string {
 	if !c.Machine.Archives || c.Job.Spec.Rules != job.SSM {
 		return nil
