@@ -14,7 +14,6 @@ import (
 
 // What simple-sagemaker and the SDK ask SageMaker for is what was recorded.
 func TestRealTheToolAsksForWhatWasRecorded(t *testing.T) {
-	t.Parallel() // with the containers, which wait for most of their time
 	packages := server.Install(t, "sagemaker")
 	file := filepath.Join(t.TempDir(), "requests.json")
 	record := exec.CommandContext(t.Context(), "python3", "testdata/tool/record.py", "testdata/tool/lines.json", file)

@@ -189,7 +189,6 @@ print("trained on", os.environ["SM_CURRENT_HOST"], "of", os.environ["SM_HOSTS"])
 // and outputs stay for SageMaker to store, and SageMaker's console says what has failed, and why.
 func TestRealSSMRunsOnSageMaker(t *testing.T) {
 	onlyReal(t)
-	t.Parallel() // with each other: they wait for most of their time
 	host := dockerd.Use(t)
 	docker := dockerAt(t, host)
 	fake, _ := realContainers(t, host, docker, toolImages...)
