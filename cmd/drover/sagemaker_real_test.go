@@ -185,8 +185,8 @@ open(os.path.join(os.environ["SM_MODEL_DIR"], "of-" + os.environ["SM_CURRENT_HOS
 print("trained on", os.environ["SM_CURRENT_HOST"], "of", os.environ["SM_HOSTS"])
 `
 
-// Command lines of simple-sagemaker run on SageMaker as on a laptop, with the tool's default images: logs come back, what is completed is skipped, models
-// and outputs stay for SageMaker to store, and SageMaker's console says what has failed, and why.
+// Command lines of simple-sagemaker run on SageMaker as on a laptop, with the tool's default images: logs come back, what is completed is skipped,
+// outputs of processing jobs stay for SageMaker to store, and SageMaker's console says what has failed, and why.
 func TestRealSSMRunsOnSageMaker(t *testing.T) {
 	onlyReal(t)
 	host := dockerd.Use(t)
@@ -222,12 +222,6 @@ func TestRealSSMRunsOnSageMaker(t *testing.T) {
 	if len(jobs) != 2 {
 		t.Fatalf("jobs are %s", jobs)
 	}
-	for n, node := range []string{"algo-1", "algo-2"} {
-		if _, err := os.Stat(filepath.Join(fake.Folder(jobs[1], n), "model", "of-"+node)); err != nil {
-			t.Errorf("SageMaker finds no model: %v", err)
-		}
-	}
-
 	h.drover(t, 0, "ssm", "process", "-p", "ssm-ex", "-t", "ex3", "--code", "process.py", "-o", "./out3", "--download_output")
 	read("out3/logs/logs0", "processed")
 	read("out3/output/made", "made")
