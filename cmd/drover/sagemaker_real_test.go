@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -186,12 +187,16 @@ print("trained on", os.environ["SM_CURRENT_HOST"], "of", os.environ["SM_HOSTS"])
 `
 
 // Command lines of simple-sagemaker run on SageMaker as on a laptop, with the tool's default images: logs come back, what is completed is skipped,
-// outputs of processing jobs stay for SageMaker to store, and SageMaker's console says what has failed, and why.
+// models and outputs stay for SageMaker to store, and SageMaker's console says what has failed, and why.
 func TestRealSSMRunsOnSageMaker(t *testing.T) {
 	onlyReal(t)
 	host := dockerd.Use(t)
 	docker := dockerAt(t, host)
-	fake, _ := realContainers(t, host, docker, toolImages...)
+	fake, running := realContainers(t, host, docker, toolImages...)
+	ended := func() {
+		t.Helper()
+		drivertest.Until(t, "all containers have ended", func() bool { return len(running()) == 0 })
+	}
 	h := newHome(t)
 	for name, value := range fake.Environ() {
 		h.environ = append(h.environ, name+"="+value)
@@ -222,12 +227,28 @@ func TestRealSSMRunsOnSageMaker(t *testing.T) {
 	if len(jobs) != 2 {
 		t.Fatalf("jobs are %s", jobs)
 	}
+	ended()
+	var models []string // SageMaker stores those of all hosts as one; which node runs on which of them is not said
+	for host := range 2 {
+		found, err := filepath.Glob(filepath.Join(fake.Folder(jobs[1], host), "model", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range found {
+			models = append(models, filepath.Base(file))
+		}
+	}
+	if slices.Sort(models); !slices.Equal(models, []string{"of-algo-1", "of-algo-2"}) {
+		t.Errorf("SageMaker finds the models %s", models)
+	}
+
 	h.drover(t, 0, "ssm", "process", "-p", "ssm-ex", "-t", "ex3", "--code", "process.py", "-o", "./out3", "--download_output")
 	read("out3/logs/logs0", "processed")
 	read("out3/output/made", "made")
 	if jobs = fake.Jobs(); !strings.Contains(fake.Sent("CreateProcessingJob"), jobs[2]) {
 		t.Errorf("the third is no processing job: %s", jobs)
 	}
+	ended()
 	if _, err := os.Stat(filepath.Join(fake.Folder(jobs[2], 0), "processing", "output", "made")); err != nil {
 		t.Errorf("SageMaker finds no output: %v", err)
 	}
