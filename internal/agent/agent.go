@@ -275,8 +275,8 @@ func (a *agent) saveAndLeave(ctx context.Context, n node.Notice) (int, error) {
 		if err := a.programEnded(ctx); err != nil {
 			return status, err
 		}
-		_, err := a.member.Poll(ctx) // what follows from it is written; no other process waits for this
-		return status, err
+		o, err := a.member.Poll(ctx) // what follows from it is written; no other process waits for this
+		return a.console.StatusAfter(o, status), err
 	default:
 	}
 	if a.program != nil {
@@ -290,8 +290,7 @@ func (a *agent) saveAndLeave(ctx context.Context, n node.Notice) (int, error) {
 			return status, err
 		}
 		o, err := a.member.Poll(ctx) // the job may have settled without this agent, which the engine wants to know
-		a.console.NoteEnd(o)
-		return max(status, a.console.Status()), err
+		return a.console.StatusAfter(o, status), err
 	}
 	return status, nil
 }

@@ -1,6 +1,6 @@
 // Package console is what an engine shows of a job in its own console: that it has failed, and why, and archives of its outputs.
 //
-// It refuses to know which engines do so: a target says it (driver.Allocation). The tests of package agent prove it.
+// It refuses to know which engines do so: a target says it (driver.Allocation). Its test proves it, and those of package agent.
 package console
 
 import (
@@ -35,6 +35,12 @@ func (c *Console) Status() int {
 		return 0
 	}
 	return FailedStatus
+}
+
+// StatusAfter is the exit status of an agent that leaves with a status, after its last look at the job: another process may have settled it.
+func (c *Console) StatusAfter(o runagent.Order, status int) int {
+	c.NoteEnd(o)
+	return max(status, c.Status())
 }
 
 // Archived are the folders of outputs that stay when the agent ends, for the engine to store.
