@@ -21,7 +21,6 @@ import (
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/driver/stack"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/store"
 )
 
 // What AWS Batch takes at most.
@@ -109,23 +108,17 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 
 // jobInput is the request for a job, without its definition.
 func jobInput(ctx context.Context, at site, s remote.Submission, shape shape, region string) (*batch.SubmitJobInput, error) {
-	script, err := s.FetchScript(ctx, system, programFile)
+	script, err := s.StartScript(ctx, system, programFile, "")
 	if err != nil {
 		return nil, err
 	}
-	boot := s.Request.Run
-	boot.Binary = programFile
-	var words []string
-	for _, w := range boot.Argv(s.Handle.Placement, 0) {
-		words = append(words, store.Quote(w))
-	}
-	command, err := entrypoint.HandOver(s.Request.Needs.Place.Entrypoint, script+"exec "+strings.Join(words, " "), shape.options.passes)
+	command, err := entrypoint.HandOver(s.Request.Needs.Place.Entrypoint, script, shape.options.passes)
 	if err != nil {
 		return nil, err
 	}
 	overrides := &types.ContainerOverrides{
 		Command:     command,
-		Environment: variables(boot.Env, shape, region),
+		Environment: variables(s.Request.Run.Env, shape, region),
 	}
 	if len(s.Secrets) > 0 {
 		overrides.Environment = append(overrides.Environment, types.KeyValuePair{Name: aws.String(variableSecret), Value: aws.String(secretName(s.Handle))})

@@ -66,3 +66,19 @@ func (s Submission) FetchScript(ctx context.Context, system, path string) (strin
 	p.Downloads = slices.DeleteFunc(slices.Clone(p.Downloads), func(d store.Download) bool { return d.Secret })
 	return FetchScript(p, path), nil
 }
+
+// StartScript is FetchScript, after which the machine's process becomes the first agent of the submission. before is what it does between the
+// two, in lines of its own; "": nothing.
+func (s Submission) StartScript(ctx context.Context, system, path, before string) (string, error) {
+	script, err := s.FetchScript(ctx, system, path)
+	if err != nil {
+		return "", err
+	}
+	boot := s.Request.Run
+	boot.Binary = path
+	var words []string
+	for _, w := range boot.Argv(s.Handle.Placement, 0) {
+		words = append(words, store.Quote(w))
+	}
+	return script + before + "exec " + strings.Join(words, " "), nil
+}

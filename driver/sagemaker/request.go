@@ -74,21 +74,15 @@ func (c *client) request(ctx context.Context, s remote.Submission, o options, k 
 	if o.role == "" {
 		return in, fault.New(fault.Denied, "Have one made: `drover target up sagemaker`; or name one: `--target-arg role=arn:aws:iam::ACCOUNT:role/NAME`.", "start agents: the project has no role for training jobs")
 	}
-	script, err := s.FetchScript(ctx, "linux/amd64", programFile)
+	variables, exports, err := variables(s.Request.Run.Env, m, spot, k.mostVariable)
 	if err != nil {
 		return in, err
 	}
-	boot := s.Request.Run
-	boot.Binary = programFile
-	var words []string
-	for _, w := range boot.Argv(s.Handle.Placement, 0) {
-		words = append(words, store.Quote(w))
-	}
-	variables, exports, err := variables(boot.Env, m, spot, k.mostVariable)
+	script, err := s.StartScript(ctx, "linux/amd64", programFile, exports)
 	if err != nil {
 		return in, err
 	}
-	entry, parts, err := split(script + exports + "exec " + strings.Join(words, " "))
+	entry, parts, err := split(script)
 	if err != nil {
 		return in, err
 	}
@@ -97,7 +91,7 @@ func (c *client) request(ctx context.Context, s remote.Submission, o options, k 
 	}
 	in = createTrainingJob{
 		AlgorithmSpecification: algorithm{TrainingImage: n.Place.Image, TrainingInputMode: "File", ContainerEntrypoint: entry, ContainerArguments: parts},
-		RoleArn:                o.role, OutputDataConfig: outputConfig{outputOf(o, boot.Store)},
+		RoleArn:                o.role, OutputDataConfig: outputConfig{outputOf(o, s.Request.Run.Store)},
 		ResourceConfig:    resources{InstanceType: m.name, InstanceCount: 1, VolumeSizeInGB: diskOf(n), KeepAlivePeriodInSeconds: int(n.Keep / time.Second)},
 		StoppingCondition: stoppingCondition{MaxRuntimeInSeconds: int(timeLimit(n.Time, k) / time.Second)},
 		Environment:       variables, HyperParameters: hyperparameters(n.Console), Tags: tags(n.Labels),
