@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-
 	"github.com/drover-run/drover/cloud/amazon"
 )
 
@@ -79,24 +77,5 @@ func TestErrorsAreReadAsThoseOfTheVendorsClients(t *testing.T) {
 		if err := c.Call(t.Context(), "DescribeTrainingJob", struct{}{}, nil); !amazon.Sent(err) {
 			t.Errorf("a server that is gone: %v", err)
 		}
-	}
-}
-
-func TestTheEndpointIsWhereItIsSaidToBe(t *testing.T) {
-	at := func(region string) Caller { return Caller{trains, open(t, region)} }
-	if got := at("eu-west-1").endpoint(); got != "https://api.sagemaker.eu-west-1.amazonaws.com" {
-		t.Error(got)
-	}
-	if got := at("cn-north-1").endpoint(); got != "https://api.sagemaker.cn-north-1.amazonaws.com.cn" {
-		t.Error(got)
-	}
-	c := at("eu-west-1")
-	c.Account.Config.BaseEndpoint = aws.String("http://all")
-	if got := c.endpoint(); got != "http://all" {
-		t.Error(got)
-	}
-	t.Setenv("AWS_ENDPOINT_URL_SAGEMAKER", "http://one")
-	if got := c.endpoint(); got != "http://one" {
-		t.Error(got)
 	}
 }
