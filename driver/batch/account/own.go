@@ -92,7 +92,7 @@ func (w own) stack(st stack.Stack, s driver.Scope, region string, o Options) (st
 	purchase, _ := w.resources()["Type"].(string)
 	purchase = purchases[purchase]
 	if r := w.resources(); r != nil && r["Subnets"] == nil && len(o.subnets) == 0 {
-		st.Resources, r["Subnets"], r["SecurityGroupIds"] = network(st.Name, cmp.Or(o.zones, zonesOf(region)))
+		st.Resources, r["Subnets"], r["SecurityGroupIds"] = stack.Network(st.Name, cmp.Or(o.zones, stack.ZonesOf(region)))
 	} else if r != nil && r["Subnets"] == nil {
 		r["Subnets"], r["SecurityGroupIds"] = texts(o.subnets), texts(o.groups)
 	}

@@ -29,7 +29,7 @@ func Stack(name string, s driver.Scope, queue, region string, o Options) (stack.
 		return own.stack(st, s, region, o)
 	}
 	if len(o.subnets) == 0 {
-		st.Resources, subnets, groups = network(name, cmp.Or(o.zones, zonesOf(region)))
+		st.Resources, subnets, groups = stack.Network(name, cmp.Or(o.zones, stack.ZonesOf(region)))
 	}
 	agents, err := agentsRole(s.Rights, o)
 	if err != nil {
