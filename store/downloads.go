@@ -21,6 +21,8 @@ type Download struct {
 	// Secret says that the command contains an address which opens this one object for a while, and is
 	// as good as a credential for it. Other commands use what the machine itself has.
 	Secret bool
+	// Machine says that the command signs as the whole machine, which asks its metadata service for that; a container has a role of its own.
+	Machine bool
 }
 
 // Downloads is Downloader.Downloads, or errors.ErrUnsupported where the bucket is none.

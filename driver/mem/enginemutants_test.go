@@ -28,7 +28,7 @@ var remoteMutants = []struct{ what, file, old, new, test string }{
 	{"a supervisor does not keep the time", "supervise.go", "killed, over = true, nil\n\t\t\tagent.Kill()", "killed, over = true, nil\n\t\t\tif mutantNow != N {\n\t\t\t\tagent.Kill()\n\t\t\t}",
 		"TestRemoteIsADriver/an_engine_that_shows_what_it_has/stop_kills_what_ignores_it_after_grace"},
 	{"the engine is believed against the record", "members.go", "if e, ended := v.ends[n]; ended {\n\t\tm.State", "if e, ended := v.ends[n]; ended && mutantNow != N {\n\t\tm.State", "TestTheRecordOfAnEndStands"},
-	{"the engine's restart is not waited for", "members.go", "if n, mine := v.next(p); mine && !seen[n] {", "if n, mine := v.next(p); mine && !seen[n] && mutantNow != N {", "TestWhatWaitsIsEndedByAStop"},
+	{"the engine's restart is not waited for", "members.go", "if n, mine := v.next(p, seen); mine && !seen[n] {", "if n, mine := v.next(p, seen); mine && !seen[n] && mutantNow != N {", "TestWhatWaitsIsEndedByAStop"},
 	{"what waits is left by a Stop", "members.go", "grace > 0 && up", "grace > 0 && (up || mutantNow == N)", "TestWhatWaitsIsEndedByAStop"},
 	{"the record is not read again after the engine", "driver.go", "return !p.State.Alive() && !v.through(p) }", "return !p.State.Alive() && !v.through(p) && mutantNow != N }", "TestAnEndThatIsRecordedMeanwhileStands"},
 	{"a lost attempt stands for the one after it", "members.go", "if a.State.Alive() != b.State.Alive() {", "if mutantNow == N {\n\t\t\treturn cmp.Compare(a.Attempt, b.Attempt)\n\t\t}\n\t\tif a.State.Alive() != b.State.Alive() {", "TestAnAttemptThatNeverCameUpIsFollowedByTheNext"},

@@ -32,6 +32,24 @@ type Machine struct {
 	Notices func(ctx context.Context) <-chan driver.Notice
 	// Look is how often orders to stop are read; 0: 30 s.
 	Look time.Duration
+	// Command changes how the agent is started, such as into a container of the machine. Nil: not at all.
+	Command func(Command) (Command, error)
+	// Beside runs beside the agent, from before it begins until ctx is done. Nil: nothing does.
+	Beside func(ctx context.Context, p *Placement)
+	// Leave is the last that the supervisor does, before it exits with the status: its agent has ended, or has never begun. Nil:
+	// nothing is done.
+	Leave func(code int)
+}
+
+// Command is how an agent is started.
+type Command struct {
+	Argv []string
+	// Env are the variables of the agent beyond those of this process: the job's own, and what tells it of its supervisor.
+	Env []string
+	// Folder is a folder that the agent and its supervisor share, and must find under the same name.
+	Folder string
+	// Kill ends what signals to the process that Argv starts do not end. Nil: there is nothing.
+	Kill func()
 }
 
 // supervised is the variable that tells an agent the folder that it shares with its supervisor.
@@ -49,11 +67,17 @@ func Supervised() bool {
 func Adopt(target string, p driver.AgentProcess, m Machine) (*driver.Allocation, error) {
 	dir, below := os.LookupEnv(supervised)
 	if !below {
-		os.Exit(superviseProcess(target, p, m))
+		code := superviseProcess(target, p, m)
+		if m.Leave != nil {
+			m.Leave(code)
+		}
+		os.Exit(code)
 	}
 	os.Unsetenv(supervised) // an agent below this process must not take it for its own
-	unix.CloseOnExec(lifeFD)
-	go endWithSupervisor(os.NewFile(lifeFD, supervised)) // for as long as the process lives
+	if isPipe(lifeFD) {     // a container's agent has none: its supervisor ends the container
+		unix.CloseOnExec(lifeFD)
+		go endWithSupervisor(os.NewFile(lifeFD, supervised)) // for as long as the process lives
+	}
 	a := m.allocation(dir)
 	if folder.Exists(noticeFile(dir)) { // asked before it listened
 		unix.Kill(os.Getpid(), unix.SIGTERM)
@@ -79,6 +103,11 @@ func (m Machine) allocation(dir string) *driver.Allocation {
 
 // lifeFD is a pipe in an agent; its supervisor has the other end open for as long as it lives.
 const lifeFD = 3
+
+func isPipe(fd int) bool {
+	var s unix.Stat_t
+	return unix.Fstat(fd, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFIFO
+}
 
 // endWithSupervisor ends this process with its supervisor: without one nothing would end it in time.
 func endWithSupervisor(life *os.File) {
@@ -138,8 +167,13 @@ func supervise(ctx context.Context, target string, p driver.AgentProcess, m Mach
 		return -1, fault.Wrap(err, fault.Full, "", "supervise agent: make a folder")
 	}
 	defer os.RemoveAll(dir)
+	if m.Beside != nil {
+		beside, end := context.WithCancel(ctx)
+		defer end()
+		go m.Beside(beside, placement)
+	}
 	sup := Supervisor{Placement: placement, Claimant: m.Claimant, Look: m.Look, Notices: m.notices(ctx),
-		Start: func(n int) (Agent, error) { return startProcess(p.Args, n, dir) }}
+		Start: func(n int) (Agent, error) { return m.start(p.Args, placement.Request.Env, n, dir) }}
 	return sup.Run(ctx)
 }
 
@@ -174,15 +208,24 @@ type processAgent struct {
 	pid  int
 	life *os.File // lifeFD's other end
 	dir  string
+	kill func() // as in Command
 	exit chan Exit
 	tail tail
 }
 
-// startProcess starts this program again as agent number n. Its output is this process's too.
-func startProcess(args driver.AgentArgs, n int, dir string) (Agent, error) {
+// start starts this program again as agent number n. Its output is this process's too.
+func (m Machine) start(args driver.AgentArgs, env []string, n int, dir string) (Agent, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
+	}
+	args.Index = n
+	c := Command{Argv: args.Argv(self), Env: []string{supervised + "=" + dir}, Folder: dir}
+	if m.Command != nil {
+		c.Env = append(c.Env, env...)
+		if c, err = m.Command(c); err != nil {
+			return nil, err
+		}
 	}
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -201,9 +244,8 @@ func startProcess(args driver.AgentArgs, n int, dir string) (Agent, error) {
 	defer life.Close()
 	deaths := make(chan os.Signal, 1)
 	signal.Notify(deaths, unix.SIGCHLD)
-	args.Index = n
-	a := &processAgent{dir: dir, life: lives, exit: make(chan Exit, 1)}
-	a.pid, err = folder.Fork(self, args.Argv(self), append(os.Environ(), supervised+"="+dir), null, write, life)
+	a := &processAgent{dir: dir, life: lives, kill: c.Kill, exit: make(chan Exit, 1)}
+	a.pid, err = folder.Fork(c.Argv[0], c.Argv, append(os.Environ(), c.Env...), null, write, life)
 	if err != nil {
 		return nil, err
 	}
@@ -250,6 +292,9 @@ func (a *processAgent) Ask(n driver.Notice) {
 
 // Kill ends the agent's process group. What its program has started ends with the agent.
 func (a *processAgent) Kill() {
+	if a.kill != nil {
+		a.kill()
+	}
 	unix.Kill(-a.pid, unix.SIGKILL)
 }
 

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"hash/fnv"
 
 	"github.com/drover-run/drover/fault"
 )
@@ -11,7 +12,12 @@ import (
 // again, the new process has the next number of the same index: index + agents, and so on. ok
 // is false for a process of another submission of the placement, when the engine was asked
 // twice: that process must exit. A claimant that asks again gets the number that it has.
+//
+// A claimant of the index Anywhere becomes an agent whose number none has had: one that was requested, else a higher one.
 func (p *Placement) Claim(ctx context.Context, c Claimant) (n int, ok bool, err error) {
+	if c.Index == Anywhere && c.ID != "" && c.Process != "" && c.Attempt == 1 {
+		return p.claimAny(ctx, c)
+	}
 	if c.ID == "" || c.Index < 0 || c.Index >= p.Request.Agents || c.Attempt < 1 {
 		return 0, false, fault.New(fault.Invalid, "", "claim agent: %s has no agent %d of %d", p.Handle, c.Index, p.Request.Agents)
 	}
@@ -31,6 +37,55 @@ func (p *Placement) Claim(ctx context.Context, c Claimant) (n int, ok bool, err 
 			return 0, false, nil
 		}
 	}
+}
+
+// claimAny claims a number that none has. Many claim at the same time: each begins at another number, by the digest of its name.
+func (p *Placement) claimAny(ctx context.Context, c Claimant) (n int, ok bool, err error) {
+	had := map[int]bool{}
+	prefix, next := p.prefix+"up/", p.Request.Agents
+	for o, err := range p.store.List(ctx, prefix) {
+		if err != nil {
+			return 0, false, err
+		}
+		n := readNumber(o.Key[len(prefix):])
+		had[n], next = true, max(next, n+1)
+	}
+	first := fnv.New32a()
+	first.Write([]byte(c.Process))
+	for i := range p.Request.Agents {
+		n := (int(first.Sum32()%uint32(p.Request.Agents)) + i) % p.Request.Agents
+		if had[n] {
+			continue
+		}
+		if ok, err := p.claimNumber(ctx, n, c); ok || err != nil {
+			return n, ok, err
+		}
+	}
+	for n = next; n <= maxNumber; n++ {
+		if ok, err := p.claimNumber(ctx, n, c); ok || err != nil {
+			return n, ok, err
+		}
+	}
+	return 0, false, nil
+}
+
+// claimNumber claims a number, unless another claimant has it.
+func (p *Placement) claimNumber(ctx context.Context, n int, c Claimant) (ok bool, err error) {
+	key := p.key("up", n)
+	held, mine, err := createJSON(ctx, p.store, key, c)
+	if mine || err != nil {
+		return mine, err
+	}
+	var other Claimant
+	err = readJSON(held, key, &other)
+	return other == c, err
+}
+
+// Turn claims turn number k of what one of the placement's agents does for all, such as what an engine must hear now and
+// then. It is one agent's.
+func (p *Placement) Turn(ctx context.Context, k int) (mine bool, err error) {
+	_, mine, err = createJSON(ctx, p.store, p.key("turn", k), asked{version, nonce()})
+	return mine, err
 }
 
 // Ended records how an agent ended. The first record stands.

@@ -63,7 +63,7 @@ func (s Submission) FetchScript(ctx context.Context, system, path string) (strin
 	if err != nil {
 		return "", err
 	}
-	p.Downloads = slices.DeleteFunc(slices.Clone(p.Downloads), func(d store.Download) bool { return d.Secret })
+	p.Downloads = slices.DeleteFunc(slices.Clone(p.Downloads), func(d store.Download) bool { return d.Secret || d.Machine })
 	return FetchScript(p, path), nil
 }
 

@@ -52,13 +52,13 @@ func (v view) members() (all []driver.Member) {
 		seen[n] = true
 	}
 	for _, p := range v.newestFirst() {
-		if n, mine := v.next(p); mine && !seen[n] {
+		if n, mine := v.next(p, seen); mine && !seen[n] {
 			seen[n] = true
 			all = append(all, v.unclaimed(n, p))
 		}
 	}
 	for _, p := range v.processes {
-		seen[p.Index] = true // it is a member under another number, or another process is the agent
+		seen[p.Index] = true // it is anywhere, or it is a member under another number, or another process is the agent
 	}
 	for n := range v.request.Agents {
 		if !seen[n] {
@@ -138,8 +138,15 @@ func (v view) asEngineSays(n int, p Process) driver.Member {
 }
 
 // next is the number that a process without a number would claim, by the rule of Claim. mine
-// is false for a process that must exit, and for one that has a number.
-func (v view) next(p Process) (n int, mine bool) {
+// is false for a process that must exit, and for one that has a number. Of processes without places, those that have
+// ended are no members where others have come in their place: seen are the numbers of members.
+func (v view) next(p Process, seen map[int]bool) (n int, mine bool) {
+	if _, has := v.number[p.Claimant]; p.Index == Anywhere {
+		for seen[n] {
+			n++
+		}
+		return n, !has && (p.State.Alive() || n < v.request.Agents)
+	}
 	for n = p.Index; n <= maxNumber; n += v.request.Agents {
 		c, taken := v.agents[n]
 		switch {

@@ -78,6 +78,7 @@ const (
 //	stop/K       the K-th order to stop; each has less grace than the last
 //	remove       everything goes once no agent is left
 //	up/I         which process of the engine is agent I
+//	turn/K       the K-th time that an agent did what one does for all (Turn)
 //	end/I        how agent I ended
 //
 // The nonce keeps a placement apart from one of the same name that was removed before it. The
@@ -118,9 +119,15 @@ type answered struct {
 // Claimant is a process of the engine that wants to be an agent of a placement.
 type Claimant struct {
 	ID      string `json:"id"`      // of the submission, by the engine
-	Index   int    `json:"index"`   // within the submission, from 0
+	Index   int    `json:"index"`   // within the submission, from 0; Anywhere
 	Attempt int    `json:"attempt"` // 1, and one more each time that the engine starts it again
+	// Process is the engine's name of the process, which it never uses again, where Index is Anywhere; else "".
+	Process string `json:"process,omitempty"`
 }
+
+// Anywhere is the Index of all processes of an engine that keeps a number of them alive, and does not say in the place of
+// which lost one it has started another.
+const Anywhere = -1
 
 // End is how an agent ended.
 type End struct {

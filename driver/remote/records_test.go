@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/drover-run/drover/driver"
@@ -69,7 +70,7 @@ func TestNumbersThatAreNoneAreNotOurs(t *testing.T) {
 func TestClaimsThatCannotBe(t *testing.T) {
 	r := newRecords()
 	p := created(t, r, 2)
-	for _, c := range []Claimant{{"s-1", 2, 1}, {"s-1", -1, 1}, {"", 0, 1}, {"s-1", 0, 0}} {
+	for _, c := range []Claimant{{ID: "s-1", Index: 2, Attempt: 1}, {ID: "s-1", Index: Anywhere, Attempt: 1}, {ID: "s-1", Index: Anywhere, Attempt: 2, Process: "i-1"}, {Attempt: 1}, {ID: "s-1"}} {
 		if _, _, err := p.Claim(t.Context(), c); err == nil || !strings.HasPrefix(err.Error(), "claim agent: far:v1:abcd2345abcd2345:1 has no agent ") {
 			t.Errorf("Claim(%+v) gives %v", c, err)
 		}
@@ -94,7 +95,7 @@ func TestRecordsOfATaskAreWhereItsAgentsMayWrite(t *testing.T) {
 	if err := p.order(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := p.Claim(t.Context(), Claimant{"a", 0, 1}); err != nil {
+	if _, _, err := p.Claim(t.Context(), Claimant{ID: "a", Index: 0, Attempt: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Ended(t.Context(), 0, End{}); err != nil {
@@ -133,14 +134,14 @@ func TestAClaimIsTheSameEachTime(t *testing.T) {
 		n    int
 		mine bool
 	}{
-		{Claimant{"a", 1, 1}, 1, true},
-		{Claimant{"a", 1, 1}, 1, true},
-		{Claimant{"b", 1, 1}, 0, false},
-		{Claimant{"a", 1, 3}, 4, true},
-		{Claimant{"a", 1, 2}, 0, false}, // the attempt before the one that works
-		{Claimant{"a", 1, 3}, 4, true},
-		{Claimant{"b", 2, 2}, 2, true},
-		{Claimant{"a", 2, 5}, 0, false},
+		{Claimant{ID: "a", Index: 1, Attempt: 1}, 1, true},
+		{Claimant{ID: "a", Index: 1, Attempt: 1}, 1, true},
+		{Claimant{ID: "b", Index: 1, Attempt: 1}, 0, false},
+		{Claimant{ID: "a", Index: 1, Attempt: 3}, 4, true},
+		{Claimant{ID: "a", Index: 1, Attempt: 2}, 0, false}, // the attempt before the one that works
+		{Claimant{ID: "a", Index: 1, Attempt: 3}, 4, true},
+		{Claimant{ID: "b", Index: 2, Attempt: 2}, 2, true},
+		{Claimant{ID: "a", Index: 2, Attempt: 5}, 0, false},
 	} {
 		if n, mine, err := p.Claim(t.Context(), step.c); err != nil || mine != step.mine || mine && n != step.n {
 			t.Errorf("step %d: Claim(%+v) gives %d, %v, %v; want %d, %v", i, step.c, n, mine, err, step.n, step.mine)
@@ -150,7 +151,7 @@ func TestAClaimIsTheSameEachTime(t *testing.T) {
 
 // Each row of the table of members.
 func TestMembersOfRecordAndEngine(t *testing.T) {
-	c := Claimant{"s-1", 0, 1}
+	c := Claimant{ID: "s-1", Index: 0, Attempt: 1}
 	process := func(s driver.State, change ...func(*Process)) []Process {
 		p := Process{Claimant: c, State: s, Code: -1, Reason: "the engine's words"}
 		for _, f := range change {
@@ -196,4 +197,86 @@ func TestMembersOfRecordAndEngine(t *testing.T) {
 func same(a, b driver.Member) bool {
 	a.Enter = nil
 	return a.State == b.State && a.Code == b.Code && a.Reason == b.Reason && a.Tail == b.Tail && a.Index == b.Index
+}
+
+func TestProcessesWithoutPlacesClaimNumbersThatNoneHas(t *testing.T) {
+	p := created(t, newRecords(), 3)
+	claim := func(name string) int {
+		t.Helper()
+		n, ok, err := p.Claim(t.Context(), Claimant{ID: "group", Index: Anywhere, Attempt: 1, Process: name})
+		if err != nil || !ok {
+			t.Fatalf("%s: %v, %v", name, ok, err)
+		}
+		return n
+	}
+	var first []int
+	for _, name := range []string{"i-1", "i-2", "i-3"} {
+		first = append(first, claim(name))
+	}
+	slices.Sort(first)
+	if !slices.Equal(first, []int{0, 1, 2}) {
+		t.Errorf("three processes are the agents %v", first)
+	}
+	if n, m := claim("i-4"), claim("i-5"); n != 3 || m != 4 {
+		t.Errorf("those in the place of others are %d and %d, want 3 and 4", n, m)
+	}
+}
+
+func TestManyProcessesWithoutPlacesClaimAtOnce(t *testing.T) {
+	const agents = 40
+	p := created(t, newRecords(), agents)
+	var numbers [agents]int
+	var all sync.WaitGroup
+	for i := range agents {
+		all.Go(func() {
+			n, ok, err := p.Claim(t.Context(), Claimant{ID: "group", Index: Anywhere, Attempt: 1, Process: fmt.Sprint("i-", i)})
+			if err != nil || !ok {
+				t.Error(ok, err)
+			}
+			numbers[i] = n
+		})
+	}
+	all.Wait()
+	slices.Sort(numbers[:])
+	for i, n := range numbers {
+		if i != n {
+			t.Fatalf("the agents are %v", numbers)
+		}
+	}
+}
+
+func TestATurnIsOneAgents(t *testing.T) {
+	p := created(t, newRecords(), 3)
+	for _, want := range []bool{true, false} {
+		if mine, err := p.Turn(t.Context(), 7); mine != want || err != nil {
+			t.Errorf("%v, %v; want %v", mine, err, want)
+		}
+	}
+}
+
+func TestMembersOfAnEngineThatReplaces(t *testing.T) {
+	process := func(name string, s driver.State) Process {
+		return Process{Claimant: Claimant{ID: "group", Index: Anywhere, Attempt: 1, Process: name}, State: s, Code: -1}
+	}
+	v := view{request: Request{Agents: 3}, state: state{asked: 1, answers: map[int]answered{1: {IDs: []string{"group"}}},
+		agents: map[int]Claimant{1: process("i-2", "").Claimant}, ends: map[int]End{}}, found: []string{"group"},
+		processes: []Process{process("i-1", driver.Ended), process("i-2", driver.Taken), process("i-3", driver.Running), process("i-4", driver.Waiting), process("", driver.Waiting)}}
+	v.index()
+	var got []string
+	for _, m := range v.members() {
+		got = append(got, fmt.Sprint(m.Index, " ", m.State))
+	}
+	want := []string{"0 waiting", "1 taken", "2 waiting", "3 waiting"} // i-1 never came up, and another has come in its place
+	if !slices.Equal(got, want) {
+		t.Errorf("members are %q, want %q", got, want)
+	}
+	v.processes = v.processes[:1]
+	v.index()
+	got = nil
+	for _, m := range v.members() {
+		got = append(got, fmt.Sprint(m.Index, " ", m.State))
+	}
+	if want := []string{"0 ended", "1 lost", "2 lost"}; !slices.Equal(got, want) {
+		t.Errorf("members are %q, want %q", got, want)
+	}
 }

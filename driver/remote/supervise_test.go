@@ -28,7 +28,7 @@ func (a *acting) Kill() {
 func (a *acting) Exit() <-chan Exit { return a.exit }
 
 func supervisor(p *Placement, a *acting, id string) Supervisor {
-	return Supervisor{Placement: p, Claimant: Claimant{id, 0, 1}, Look: time.Millisecond, Start: func(int) (Agent, error) { return a, nil }}
+	return Supervisor{Placement: p, Claimant: Claimant{ID: id, Attempt: 1}, Look: time.Millisecond, Start: func(int) (Agent, error) { return a, nil }}
 }
 
 func recorded(t *testing.T, p *Placement) End {

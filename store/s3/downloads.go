@@ -17,19 +17,21 @@ import (
 // with the credential that has signed it, which for a session is hours.
 const signedFor = 7 * 24 * time.Hour
 
-// What a container with a role runs: it signs the request itself, with what the role's address gives.
+// What a container or a machine with a role runs: it signs the request itself, with what the role's address gives.
 // curl does so from 7.75 on.
 var (
 	//go:embed role.txt
 	roleAddress string
+	//go:embed role_machine.txt
+	machineAddress string
 	//go:embed role_curl.txt
 	signedByCurl string
 	//go:embed role.py
 	signedByPython string
 )
 
-// Downloads implements store.Downloader. The first ways are by the role of a container, and by
-// Amazon's own tool with whatever role the machine has; the last ones by an address that is signed
+// Downloads implements store.Downloader. The first ways are by the role of a container, by
+// Amazon's own tool with whatever role the machine has, and by that of the whole machine; the last ones by an address that is signed
 // with the caller's credential.
 func (b *Bucket) Downloads(ctx context.Context, key string) ([]store.Download, error) {
 	if err := b.checkKey(key); err != nil {
@@ -44,13 +46,14 @@ func (b *Bucket) Downloads(ctx context.Context, key string) ([]store.Download, e
 	}
 	plain, _, _ := strings.Cut(signed.URL, "?") // without the signature
 	region := store.Quote(cmp.Or(o.Region, anyRegion))
-	words := "u=" + store.Quote(plain) + " r=" + region + "\n" + roleAddress
+	words := "u=" + store.Quote(plain) + " r=" + region + "\n"
 	tool := "aws s3 cp --only-show-errors " + store.Quote("s3://"+b.bucket+"/"+*in.Key) + " - --region " + region
 	if o.BaseEndpoint != nil {
 		tool += " --endpoint-url " + store.Quote(*o.BaseEndpoint)
 	}
-	ways := []store.Download{{Tool: "curl", Command: words + signedByCurl}, {Tool: "python3", Command: words + "python3 -c " + store.Quote(signedByPython) + ` "$c" "$u" "$r"`},
-		{Tool: "aws", Command: tool}}
+	python := "python3 -c " + store.Quote(signedByPython) + ` "$c" "$o" "$u" "$r"`
+	ways := []store.Download{{Tool: "curl", Command: words + roleAddress + signedByCurl}, {Tool: "python3", Command: words + roleAddress + python}, {Tool: "aws", Command: tool},
+		{Tool: "curl", Command: words + machineAddress + signedByCurl, Machine: true}, {Tool: "python3", Command: words + machineAddress + python, Machine: true}}
 	for _, w := range store.Fetches(signed.URL) {
 		w.Secret = true
 		ways = append(ways, w)

@@ -1,6 +1,7 @@
 import sys, json, hmac, hashlib, shutil, datetime, urllib.parse, urllib.request
-credentials, address, region = sys.argv[1:]
-key = json.load(urllib.request.urlopen(credentials, timeout=10))
+credentials, token, address, region = sys.argv[1:]
+asks = dict([token.split(": ")] if token else [])
+key = json.load(urllib.request.urlopen(urllib.request.Request(credentials, headers=asks), timeout=10))
 to = urllib.parse.urlsplit(address)
 now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
 headers = {"host": to.netloc, "x-amz-content-sha256": "UNSIGNED-PAYLOAD", "x-amz-date": now}
