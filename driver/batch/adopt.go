@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/drover-run/drover/cloud/amazon/metadata"
 	"github.com/drover-run/drover/cloud/amazon/secret"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/folder"
@@ -44,7 +45,7 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 		return n
 	}
 	m := remote.Machine{Claimant: c, Look: orderLook,
-		Notices: func(ctx context.Context) <-chan driver.Notice { return notices(ctx, metadata(), noticeLook) },
+		Notices: notices,
 		Given: driver.Allocation{Root: "/", State: stateFolder, Hosts: "/etc/hosts",
 			Cores: int(number(variableCPUs)), Memory: number(variableMemory), GPUs: int(number(variableGPUs)), Shared: &driver.Sharing{},
 			OOMKills: func() int64 { return folder.OOMKills("/sys/fs/cgroup") }}}
@@ -72,4 +73,19 @@ func claimant(env func(string) string) (c remote.Claimant, err error) {
 		return c, fault.New(fault.Invalid, "Unset "+variableCPUs+".", "adopt agent: AWS_BATCH_JOB_ID=%q names no job", env("AWS_BATCH_JOB_ID"))
 	}
 	return c, nil
+}
+
+// notices gives AWS's announcement that it takes the machine away, as its metadata service tells. ECS tells its containers of it
+// only where that was switched on for the machine.
+func notices(ctx context.Context) <-chan driver.Notice {
+	all := make(chan driver.Notice)
+	announced := metadata.Watch(ctx, metadata.New(), metadata.Look, metadata.Spot)
+	go func() { // ends with ctx, or after the announcement
+		select {
+		case a := <-announced:
+			all <- driver.Notice{Why: a.Why, Left: a.Left}
+		case <-ctx.Done():
+		}
+	}()
+	return all
 }

@@ -1,4 +1,4 @@
-package batch
+package metadata
 
 import (
 	"context"
@@ -26,6 +26,8 @@ func TestAMachineThatIsTakenAwayIsAnnounced(t *testing.T) {
 			fmt.Fprint(w, "token")
 		case r.Header.Get("X-Aws-Ec2-Metadata-Token") != "token":
 			w.WriteHeader(http.StatusUnauthorized)
+		case r.URL.Path == "/latest/meta-data/autoscaling/target-lifecycle-state":
+			fmt.Fprint(w, "InService")
 		case r.URL.Path != "/latest/meta-data/spot/instance-action" || asked.Add(1) < 4:
 			w.WriteHeader(http.StatusNotFound)
 		default:
@@ -33,8 +35,8 @@ func TestAMachineThatIsTakenAwayIsAnnounced(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	n := <-notices(t.Context(), imds.New(imds.Options{Endpoint: s.URL, Retryer: aws.NopRetryer{}, ClientEnableState: imds.ClientEnabled}), time.Millisecond)
-	if n.Asked || n.Left < time.Minute || n.Left > 2*time.Minute || !strings.HasPrefix(n.Why, "AWS takes the machine away at ") || !strings.HasSuffix(n.Why, " UTC: spot capacity") {
+	n := <-Watch(t.Context(), imds.New(imds.Options{Endpoint: s.URL, Retryer: aws.NopRetryer{}, ClientEnableState: imds.ClientEnabled}), time.Millisecond, Group, Spot)
+	if n.Left < time.Minute || n.Left > 2*time.Minute || !strings.HasPrefix(n.Why, "AWS takes the machine away at ") || !strings.HasSuffix(n.Why, " UTC: spot capacity") {
 		t.Errorf("%+v", n)
 	}
 	if asked.Load() != 4 {
@@ -58,7 +60,7 @@ func TestAMachineWithoutMetadataIsLeftAlone(t *testing.T) {
 	}))
 	t.Cleanup(s.Close)
 	ctx, cancel := context.WithCancel(t.Context())
-	told := notices(ctx, imds.New(imds.Options{Endpoint: s.URL, Retryer: aws.NopRetryer{}, ClientEnableState: imds.ClientEnabled}), time.Millisecond)
+	told := Watch(ctx, imds.New(imds.Options{Endpoint: s.URL, Retryer: aws.NopRetryer{}, ClientEnableState: imds.ClientEnabled}), time.Millisecond, Spot)
 	<-over
 	cancel()
 	select {
@@ -68,5 +70,13 @@ func TestAMachineWithoutMetadataIsLeftAlone(t *testing.T) {
 	}
 	if n := asked.Load(); n > 2*mostSilent+1 { // a token, and the question
 		t.Errorf("%d requests", n)
+	}
+}
+
+func TestAGroupThatEndsTheMachineSaysSo(t *testing.T) {
+	for text, want := range map[string]bool{"InService": false, "Terminated\n": true, "": false} {
+		if _, told := readGroup([]byte(text)); told != want {
+			t.Errorf("%q: %v", text, told)
+		}
 	}
 }
