@@ -21,9 +21,15 @@ type Download struct {
 	// Secret says that the command contains an address which opens this one object for a while, and is
 	// as good as a credential for it. Other commands use what the machine itself has.
 	Secret bool
-	// Machine says that the command signs as the whole machine, which asks its metadata service for that; a container has a role of its own.
-	Machine bool
+	// Of says whose identity the command uses: OfContainer, OfMachine; "": none, or the one that its tool finds.
+	Of string
 }
+
+// Identities that a Download may use.
+const (
+	OfContainer = "container" // a container's own role
+	OfMachine   = "machine"   // that of the whole machine, which its metadata service gives
+)
 
 // Downloads is Downloader.Downloads, or errors.ErrUnsupported where the bucket is none.
 func (s *Store) Downloads(ctx context.Context, key string) (ways []Download, err error) {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,6 +105,19 @@ func (m Machine) allocation(dir string) *driver.Allocation {
 
 // lifeFD is a pipe in an agent; its supervisor has the other end open for as long as it lives.
 const lifeFD = 3
+
+// environ is the agent's environment: a variable of Env counts instead of one of this process.
+func (c Command) environ() []string {
+	own := map[string]bool{}
+	for _, v := range c.Env {
+		name, _, _ := strings.Cut(v, "=")
+		own[name] = true
+	}
+	return append(slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return own[name]
+	}), c.Env...)
+}
 
 func isPipe(fd int) bool {
 	var s unix.Stat_t
@@ -245,7 +260,7 @@ func (m Machine) start(args driver.AgentArgs, env []string, n int, dir string) (
 	deaths := make(chan os.Signal, 1)
 	signal.Notify(deaths, unix.SIGCHLD)
 	a := &processAgent{dir: dir, life: lives, kill: c.Kill, exit: make(chan Exit, 1)}
-	a.pid, err = folder.Fork(c.Argv[0], c.Argv, append(os.Environ(), c.Env...), null, write, life)
+	a.pid, err = folder.Fork(c.Argv[0], c.Argv, c.environ(), null, write, life)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (s Submission) FetchScript(ctx context.Context, system, path string) (strin
 	if err != nil {
 		return "", err
 	}
-	p.Downloads = slices.DeleteFunc(slices.Clone(p.Downloads), func(d store.Download) bool { return d.Secret || d.Machine })
+	p.Downloads = slices.DeleteFunc(slices.Clone(p.Downloads), func(d store.Download) bool { return d.Secret || d.Of == store.OfMachine })
 	return FetchScript(p, path), nil
 }
 

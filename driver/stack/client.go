@@ -186,9 +186,15 @@ func (c *Client) firstFailure(ctx context.Context, id string) (resource, reason 
 
 // Find gives the ID of a stack of drover's, and CloudFormation's name of one of its resources; "": there is none.
 func (c *Client) Find(ctx context.Context, name, resource string) (id, physical string, err error) {
+	id, all, err := c.FindAll(ctx, name)
+	return id, all[resource], err
+}
+
+// FindAll gives the ID of a stack of drover's, and CloudFormation's names of its resources by their IDs in it; "": there is none.
+func (c *Client) FindAll(ctx context.Context, name string) (id string, physical map[string]string, err error) {
 	v, err := c.readStatus(ctx, name)
 	if err != nil || !v.there() || !v.ours() {
-		return "", "", err
+		return "", nil, err
 	}
 	var out *cloudformation.DescribeStackResourcesOutput
 	err = c.send.Read(ctx, "describe the resources of stack "+name, func(ctx context.Context) (err error) {
@@ -196,12 +202,11 @@ func (c *Client) Find(ctx context.Context, name, resource string) (id, physical 
 		return err
 	})
 	if err != nil {
-		return "", "", err
+		return "", nil, err
 	}
+	physical = map[string]string{}
 	for _, r := range out.StackResources {
-		if aws.ToString(r.LogicalResourceId) == resource {
-			physical = aws.ToString(r.PhysicalResourceId)
-		}
+		physical[aws.ToString(r.LogicalResourceId)] = aws.ToString(r.PhysicalResourceId)
 	}
 	return v.id, physical, nil
 }

@@ -52,8 +52,8 @@ func (b *Bucket) Downloads(ctx context.Context, key string) ([]store.Download, e
 		tool += " --endpoint-url " + store.Quote(*o.BaseEndpoint)
 	}
 	python := "python3 -c " + store.Quote(signedByPython) + ` "$c" "$o" "$u" "$r"`
-	ways := []store.Download{{Tool: "curl", Command: words + roleAddress + signedByCurl}, {Tool: "python3", Command: words + roleAddress + python}, {Tool: "aws", Command: tool},
-		{Tool: "curl", Command: words + machineAddress + signedByCurl, Machine: true}, {Tool: "python3", Command: words + machineAddress + python, Machine: true}}
+	ways := []store.Download{{Tool: "curl", Command: words + roleAddress + signedByCurl, Of: store.OfContainer}, {Tool: "python3", Command: words + roleAddress + python, Of: store.OfContainer}, {Tool: "aws", Command: tool},
+		{Tool: "curl", Command: words + machineAddress + signedByCurl, Of: store.OfMachine}, {Tool: "python3", Command: words + machineAddress + python, Of: store.OfMachine}}
 	for _, w := range store.Fetches(signed.URL) {
 		w.Secret = true
 		ways = append(ways, w)

@@ -1,0 +1,66 @@
+package ec2
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+const (
+	// moveTime is how often the end of a group's machines is moved on.
+	moveTime = 20 * time.Minute
+	// firstTime is how long spot capacity is waited for, before machines are bought on demand.
+	firstTime = 10 * time.Minute
+)
+
+// groupLook is what this process has seen of a group.
+type groupLook struct {
+	moved   time.Time // when it first looked, or has moved the end
+	waits   time.Time // since when machines are missing; zero: none is
+	changed bool      // machines are bought on demand now
+}
+
+// attend does what an attached command does for a group: a process that looks for a while moves the end of its machines on, and buys them on demand
+// where spot capacity does not come and the job allows it.
+func (e *engine) attend(ctx context.Context, c *client, v view, missing bool) error {
+	if v.group.DesiredCapacity == 0 {
+		return nil
+	}
+	now := e.now()
+	e.mu.Lock()
+	l, seen := e.looks[v.name]
+	if !seen {
+		l.moved = now
+	}
+	if !missing {
+		l.waits = time.Time{}
+	} else if l.waits.IsZero() {
+		l.waits = now
+	}
+	move := now.Sub(l.moved) >= moveTime
+	if move {
+		l.moved = now
+	}
+	buy := missing && !l.changed && v.group.tagged(tagFirst) != "" && now.Sub(l.waits) >= firstTime
+	l.changed = l.changed || buy
+	e.looks[v.name] = l
+	e.mu.Unlock()
+	if move {
+		if err := c.endAt(ctx, v.name, later(now.Add(aliveTime), v.group.tagged(tagUntil))); err != nil {
+			return err
+		}
+	}
+	if !buy {
+		return nil
+	}
+	all := 100
+	return c.change(ctx, "buy machines on demand", "UpdateAutoScalingGroup", group{AutoScalingGroupName: v.name, MixedInstancesPolicy: &mixedPolicy{InstancesDistribution: distribution{OnDemandPercentageAboveBaseCapacity: &all}}})
+}
+
+// later is the later of a time and another one, in seconds since 1970 as text.
+func later(at time.Time, other string) time.Time {
+	if n, err := strconv.ParseInt(other, 10, 64); err == nil && time.Unix(n, 0).After(at) {
+		return time.Unix(n, 0)
+	}
+	return at
+}

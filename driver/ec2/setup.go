@@ -1,0 +1,218 @@
+package ec2
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/stack"
+	"github.com/drover-run/drover/fault"
+)
+
+// Setup makes, as one stack of CloudFormation, what machines of a project need in an account: their role, and a network.
+type Setup struct {
+	engine *engine
+	look   time.Duration
+}
+
+var _ driver.Setup = (*Setup)(nil)
+
+// IDs of resources in the stack.
+const (
+	roleID    = "Role"
+	profileID = "Profile"
+	groupID   = "Peers"  // of stack.Network
+	subnetID  = "Subnet" // with a number, of stack.Network
+)
+
+// setupName is the name of the stack of a project with its store.
+func setupName(project, at string) string {
+	at, _, _ = strings.Cut(at, "?")
+	sum := sha256.Sum256(fmt.Append(nil, Name, "\x00", at, "\x00", project))
+	return "drover-" + strings.TrimPrefix(project, "drover-") + "-" + hex.EncodeToString(sum[:3])
+}
+
+// setupOf is what is known of a project's set-up; the zero value: there is none.
+type setupOf struct {
+	name, account, profile string
+	groups, subnets        []string
+}
+
+// findSetup finds the set-up of a project with its store. A user without the right to look names what it has.
+func (c *client) findSetup(ctx context.Context, project, at string) (s setupOf, err error) {
+	if project == "" {
+		return s, nil
+	}
+	name := setupName(project, at)
+	id, physical, err := c.stacks.FindAll(ctx, name)
+	if fault.KindOf(err) == fault.Denied {
+		return s, nil
+	}
+	if err != nil || physical[profileID] == "" {
+		return s, err
+	}
+	s.name, s.profile = name, physical[profileID]
+	if parts := strings.Split(id, ":"); len(parts) > 4 { // arn:PARTITION:cloudformation:REGION:ACCOUNT:stack/...
+		s.account = parts[4]
+	}
+	if g := physical[groupID]; g != "" {
+		s.groups = []string{g}
+	}
+	for n := 1; physical[fmt.Sprint(subnetID, n)] != ""; n++ {
+		s.subnets = append(s.subnets, physical[fmt.Sprint(subnetID, n)])
+	}
+	return s, nil
+}
+
+// open gives the stack of a scope.
+func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, st stack.Stack, err error) {
+	if ctx.Err() != nil {
+		return nil, st, context.Cause(ctx)
+	}
+	at, err := parseSite(s.Detail)
+	if err != nil {
+		return nil, st, err
+	}
+	if _, err := parseOptions(s.Args); err != nil {
+		return nil, st, err
+	}
+	if !strings.HasPrefix(s.Store, "s3://") {
+		return nil, st, fault.New(fault.Invalid, "Name a bucket: `--store s3://bucket/prefix`.", "set up EC2: its agents open no store in %s", s.Store)
+	}
+	if c, err = u.engine.clients.In(ctx, at.region); err != nil {
+		return nil, st, err
+	}
+	c.stacks = stack.New(c.send.Account, u.look)
+	st, err = newStack(s, c.region)
+	return c, st, err
+}
+
+// newStack is the stack of a scope in a region.
+func newStack(s driver.Scope, region string) (st stack.Stack, err error) {
+	var store map[string]any
+	if err := json.Unmarshal([]byte(s.Rights), &store); err != nil {
+		return st, fault.Wrap(err, fault.Bug, "", "set up EC2: read the rights on the store")
+	}
+	var service []any
+	for _, r := range rights(driver.Agents) {
+		var in []any
+		for _, resource := range r.Resource {
+			in = append(in, stack.Sub(strings.NewReplacer("arn:aws:", "arn:${AWS::Partition}:", ":*:*:", ":${AWS::Region}:${AWS::AccountId}:").Replace(resource)))
+		}
+		if r.Sid == "Images" {
+			in = []any{"*"} // those of other accounts too
+		}
+		statement := map[string]any{"Sid": r.Sid, "Effect": r.Effect, "Action": r.Action, "Resource": in}
+		if len(r.Condition) > 0 {
+			statement["Condition"] = map[string]any{"StringEquals": map[string]string{"autoscaling:ResourceTag/drover-project": amazon.TagText(s.Project, 256)}}
+		}
+		service = append(service, statement)
+	}
+	trust := map[string]any{"Version": "2012-10-17", "Statement": []any{map[string]any{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": map[string]any{"Service": stack.Sub("ec2.${AWS::URLSuffix}")}}}}
+	name := setupName(s.Project, s.Store)
+	network, _, _ := stack.Network(name, stack.ZonesOf(region))
+	st = stack.Stack{Name: name, Description: "drover: the role and the network of machines of project " + s.Project, Tags: map[string]string{tagProject: s.Project, "drover-store": amazon.TagText(s.Store, 256)}}
+	st.Resources = append(network, stack.Resource{ID: roleID, Type: "AWS::IAM::Role", Kind: "role of machines", Properties: map[string]any{"AssumeRolePolicyDocument": trust,
+		"Policies": []any{map[string]any{"PolicyName": "store", "PolicyDocument": store}, map[string]any{"PolicyName": "service", "PolicyDocument": map[string]any{"Version": "2012-10-17", "Statement": service}}}}},
+		stack.Resource{ID: profileID, Type: "AWS::IAM::InstanceProfile", Kind: "instance profile", Properties: map[string]any{"Roles": []any{stack.Ref(roleID)}}})
+	return st, nil
+}
+
+// Describe gives the stack, its resources, and the repositories of images that were built for its jobs.
+func (u *Setup) Describe(ctx context.Context, s driver.Scope) ([]driver.Piece, error) {
+	c, st, err := u.open(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	pieces, err := c.stacks.Describe(ctx, st)
+	if err != nil || pieces[0].State != driver.PieceThere {
+		return pieces, err
+	}
+	images, err := c.findImages(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	more, err := images.Pieces(ctx)
+	return append(pieces, more...), err
+}
+
+// Apply makes the stack.
+func (u *Setup) Apply(ctx context.Context, s driver.Scope, made func(driver.Piece)) error {
+	c, st, err := u.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	return c.stacks.Apply(ctx, st, made)
+}
+
+// Destroy deletes groups and launch templates of the project that no record names any more, the repositories of images that were built for its jobs,
+// and the stack.
+func (u *Setup) Destroy(ctx context.Context, s driver.Scope, gone func(driver.Piece)) error {
+	c, st, err := u.open(ctx, s)
+	if err != nil {
+		return err
+	}
+	if err := c.sweep(ctx, s.Project); err != nil {
+		return err
+	}
+	images, err := c.findImages(ctx, s)
+	if err == nil {
+		err = images.Delete(ctx, gone)
+	}
+	if err != nil {
+		return err
+	}
+	return c.stacks.Destroy(ctx, st, gone)
+}
+
+// sweep deletes groups of a project that never had a machine, and launch templates without a group: what a command has left that was
+// killed while it made them.
+func (c *client) sweep(ctx context.Context, project string) error {
+	project = amazon.TagText(project, 256)
+	groups, err := c.readGroups(ctx, groupQuery{Filters: []groupFilter{{"tag:" + tagProject, []string{project}}}})
+	if err != nil {
+		return err
+	}
+	live := map[string]bool{}
+	for _, g := range groups {
+		if live[g.AutoScalingGroupName] = g.raised(); g.raised() || g.tagged(stack.TagManaged) != stack.ManagedBy {
+			continue
+		}
+		if err := c.removeGroup(ctx, g.AutoScalingGroupName); err != nil {
+			return err
+		}
+	}
+	templates, err := c.templates(ctx, filter{"tag:" + tagProject, []string{project}}, filter{"tag:" + stack.TagManaged, []string{stack.ManagedBy}})
+	if err != nil {
+		return err
+	}
+	for _, t := range templates {
+		if _, ours := parseGroupName(t.Name); !ours || live[t.Name] {
+			continue
+		}
+		if err := c.removeTemplate(ctx, t.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// findImages finds the images of a scope's set-up; none where it is not there.
+func (c *client) findImages(ctx context.Context, s driver.Scope) (stack.Images, error) {
+	made, err := c.findSetup(ctx, s.Project, s.Store)
+	return made.images(c), err
+}
+
+// images are those that were built for the set-up's jobs.
+func (s setupOf) images(c *client) stack.Images {
+	if s.account == "" {
+		return stack.Images{}
+	}
+	return stack.NewImages(c.images, s.account, c.region, s.name)
+}

@@ -1,0 +1,310 @@
+package ec2
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/cloud/amazon"
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// aliveTime is how long the machines of a group live after the last sign of drover.
+const aliveTime = time.Hour
+
+// Submit makes a placement's launch template and group. The group has no machines until its scheduled end is set: whatever is
+// cut off here leaves nothing that runs. Each step is found again by its name.
+func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, error) {
+	at, err := parseSite(s.Handle.Detail)
+	if err != nil {
+		return nil, err
+	}
+	c, err := e.clients.In(ctx, at.region)
+	if err != nil {
+		return nil, err
+	}
+	o, err := parseOptions(s.Request.Needs.Args)
+	if err != nil {
+		return nil, err
+	}
+	b, err := e.base(ctx, c, o, projectOf(s.Request), s.Request.Run.Store)
+	if err != nil {
+		return nil, err
+	}
+	spot := isSpot(s.Request.Needs)
+	k, err := e.chooseIn(ctx, c, s.Request.Needs, o, b, spot)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.notePlace(at); err != nil {
+		return nil, err
+	}
+	in, err := c.template(ctx, s, at, o, b, k, e.now())
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Secrets) > 0 {
+		if err := c.secrets.Store(ctx, secretName(s.Handle), s.Secrets); err != nil {
+			return nil, err
+		}
+	}
+	name := groupName(s.Handle)
+	until := e.now().Add(max(o.wait, aliveTime))
+	steps := []func() error{
+		func() error { return c.createTemplate(ctx, in) },
+		func() error { return c.createGroup(ctx, newGroup(s, b, k, until, spot)) },
+		func() error {
+			return c.change(ctx, "keep the group from moving machines that work", "SuspendProcesses", struct {
+				AutoScalingGroupName string
+				ScalingProcesses     []string
+			}{name, []string{"AZRebalance"}})
+		},
+		func() error { return c.endAt(ctx, name, until) },
+		func() error { return c.resize(ctx, name, s.Request.Agents, s.Request.Agents) },
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			return nil, c.undo(ctx, name, i, err)
+		}
+	}
+	return []string{name}, nil
+}
+
+// undo takes away what a refused Submit has made in so many steps: a refusal says that nothing was done.
+func (c *client) undo(ctx context.Context, name string, steps int, cause error) error {
+	if kind := fault.KindOf(cause); steps == 0 || kind != fault.Full && kind != fault.Denied && kind != fault.Invalid {
+		return cause
+	}
+	if steps > 1 {
+		g, err := c.readGroup(ctx, name)
+		if err != nil || g != nil && g.raised() { // by another command
+			return &unsure{cause}
+		}
+		if err := c.removeGroup(ctx, name); err != nil {
+			return &unsure{cause}
+		}
+	}
+	if err := c.removeTemplate(ctx, name); err != nil {
+		return &unsure{cause}
+	}
+	return cause
+}
+
+// unsure is an error after which the request may have been done.
+type unsure struct{ cause error }
+
+func (u *unsure) Error() string { return u.cause.Error() }
+
+// isSpot says whether machines are spot capacity: they are where nothing was said.
+func isSpot(n driver.Needs) bool { return n.Spot != job.SpotNever }
+
+// newGroup is the request for a group without machines.
+func newGroup(s remote.Submission, b base, k choice, until time.Time, spot bool) group {
+	zero, yes, no := 0, true, false
+	g := group{AutoScalingGroupName: groupName(s.Handle), MinSize: &zero, MaxSize: &zero, DesiredCapacity: &zero, CapacityRebalance: &no, NewInstancesProtectedFromScaleIn: &no}
+	var in []string
+	for _, n := range b.subnets {
+		if slices.Contains(k.zones, n.zone) {
+			in = append(in, n.id)
+		}
+	}
+	g.VPCZoneIdentifier = strings.Join(in, ",")
+	share := 100
+	if spot {
+		share = 0
+	}
+	p := mixedPolicy{InstancesDistribution: distribution{OnDemandAllocationStrategy: "lowest-price", OnDemandBaseCapacity: &zero, OnDemandPercentageAboveBaseCapacity: &share, SpotAllocationStrategy: "price-capacity-optimized"}}
+	p.LaunchTemplate = &overrides{}
+	p.LaunchTemplate.LaunchTemplateSpecification = templateVersion{groupName(s.Handle), "1"}
+	for _, m := range k.types {
+		p.LaunchTemplate.Overrides = append(p.LaunchTemplate.Overrides, override{m.Name})
+	}
+	g.MixedInstancesPolicy = &p
+	for _, t := range tags(s.Request.Needs.Labels) {
+		g.Tags = append(g.Tags, groupTag{Key: t.Key, Value: t.Value, PropagateAtLaunch: &yes})
+	}
+	own := []tag{{tagUntil, strconv.FormatInt(until.Unix(), 10)}}
+	if s.Request.Needs.Spot == job.SpotFirst {
+		own = append(own, tag{tagFirst, "yes"})
+	}
+	for _, t := range own {
+		g.Tags = append(g.Tags, groupTag{Key: t.Key, Value: t.Value, PropagateAtLaunch: &no})
+	}
+	return g
+}
+
+// The images of machines, by AWS's public parameters: with Docker, with Docker and what GPUs need, and with neither. The words
+// ARCH and GPU stand for parts that follow from the machines.
+const (
+	amiDocker    = "resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2023/%srecommended/image_id"
+	amiBare      = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-%s"
+	amiBareGPU   = "resolve:ssm:/aws/service/deeplearning/ami/%s/oss-nvidia-driver-gpu-pytorch-2.7-amazon-linux-2023/latest/ami-id"
+	rootDevice   = "/dev/xvda" // of Amazon's own
+	machineDisk  = 40          // GB beside the program's, for the system and images
+	mostUserData = 16 << 10    // EC2's limit
+)
+
+// amiOf is the image of machines.
+func amiOf(o options, bare bool, k choice) string {
+	names := map[string]string{"amd64": "x86_64", "arm64": "arm64"}
+	switch {
+	case o.ami != "":
+		return o.ami
+	case bare && k.gpus():
+		return fmt.Sprintf(amiBareGPU, names[k.arch()])
+	case bare:
+		return fmt.Sprintf(amiBare, names[k.arch()])
+	case k.gpus():
+		return fmt.Sprintf(amiDocker, "gpu/")
+	case k.arch() == "arm64":
+		return fmt.Sprintf(amiDocker, "arm64/")
+	}
+	return fmt.Sprintf(amiDocker, "")
+}
+
+// diskOf is the size of a machine's disk, in GB.
+func diskOf(n driver.Needs) int { return machineDisk + int((n.Disk+1e9-1)/1e9) }
+
+// template is the request for a launch template.
+func (c *client) template(ctx context.Context, s remote.Submission, at site, o options, b base, k choice, now time.Time) (in template, err error) {
+	script, err := userData(ctx, s, at, c.region, k, o, now)
+	if err != nil {
+		return in, err
+	}
+	if len(script) > mostUserData {
+		return in, fault.New(fault.Invalid, "Use a store with a shorter name.", "start agents: what a machine is told has %d bytes, and EC2 takes %d", len(script), mostUserData)
+	}
+	yes := true
+	in.LaunchTemplateName = groupName(s.Handle)
+	d := &in.LaunchTemplateData
+	d.ImageId, d.UserData, d.InstanceInitiatedShutdownBehavior = amiOf(o, at.bare, k), base64.StdEncoding.EncodeToString([]byte(script)), "terminate"
+	d.IamInstanceProfile.Name = b.profile
+	d.MetadataOptions.HttpTokens, d.MetadataOptions.HttpPutResponseHopLimit = "required", 1
+	d.SecurityGroupId = b.groups
+	device := blockDevice{DeviceName: cmp.Or(b.device, rootDevice)}
+	device.Ebs.VolumeSize, device.Ebs.VolumeType, device.Ebs.DeleteOnTermination, device.Ebs.Encrypted = diskOf(s.Request.Needs), "gp3", true, &yes
+	d.BlockDeviceMapping = []blockDevice{device}
+	own := tags(s.Request.Needs.Labels)
+	d.TagSpecification = []tagSpecification{{"instance", append(slices.Clone(own), tag{"Name", in.LaunchTemplateName})}, {"volume", own}}
+	in.TagSpecification = []tagSpecification{{"launch-template", own}}
+	return in, nil
+}
+
+// base is what machines stand on in the account.
+type base struct {
+	account string // "": not known
+	profile string // name of the instance profile
+	groups  []string
+	subnets []subnet
+	device  string // the root device of the AMI that was named; "": Amazon's own
+	arch    string // its processor; "": as the machines have it
+	setup   string // the stack's name; "": there is none
+}
+
+type subnet struct {
+	id, zone string
+	free     int // addresses
+}
+
+// zones are those with subnets that have addresses left.
+func (b base) zones() (all []string) {
+	for _, s := range b.subnets {
+		if s.free > 0 && !slices.Contains(all, s.zone) {
+			all = append(all, s.zone)
+		}
+	}
+	return all
+}
+
+// base finds what machines stand on: what the options name, else the project's set-up.
+func (e *engine) base(ctx context.Context, c *client, o options, project, at string) (b base, err error) {
+	b.profile, b.groups = o.profile, o.groups
+	ids := o.subnets
+	if b.profile == "" || len(ids) == 0 {
+		made, err := c.findSetup(ctx, project, at)
+		if err != nil {
+			return b, err
+		}
+		b.account, b.setup = made.account, made.name
+		b.profile = cmp.Or(b.profile, made.profile)
+		if len(ids) == 0 {
+			ids, b.groups = made.subnets, made.groups
+		}
+	}
+	if b.profile == "" || len(ids) == 0 {
+		return b, fault.New(fault.Denied, "Have it made: `drover target up ec2`; or name your own: `--target-arg profile=NAME --target-arg subnets=SUBNET --target-arg security-groups=GROUP`.", "the project has no role and no network for machines")
+	}
+	if b.subnets, err = c.subnets(ctx, ids); err != nil {
+		return b, err
+	}
+	if len(b.zones()) == 0 {
+		return b, fault.New(fault.Full, "Name other subnets: `--target-arg subnets=SUBNET --target-arg security-groups=GROUP`.", "no subnet for machines has a free address: %s", names(ids))
+	}
+	if o.ami != "" {
+		if err := c.checkAMI(ctx, o.ami, &b); err != nil {
+			return b, err
+		}
+	}
+	return b, nil
+}
+
+// subnets describes subnets.
+func (c *client) subnets(ctx context.Context, ids []string) (all []subnet, err error) {
+	var out struct {
+		All []struct {
+			ID   string `xml:"subnetId"`
+			Zone string `xml:"availabilityZone"`
+			Free int    `xml:"availableIpAddressCount"`
+		} `xml:"subnetSet>item"`
+	}
+	err = c.read(ctx, c.machines, "look at the subnets of machines", "DescribeSubnets", struct{ SubnetId []string }{ids}, &out)
+	if strings.HasPrefix(amazon.ReadAnswer(err).Code, "InvalidSubnet") {
+		return nil, fault.New(fault.Invalid, "Look at those that there are: `aws ec2 describe-subnets --region "+c.region+"`.", "look at the subnets of machines: %s has no subnet %s", c.region, names(ids))
+	}
+	for _, s := range out.All {
+		all = append(all, subnet{s.ID, s.Zone, s.Free})
+	}
+	return all, err
+}
+
+// checkAMI looks at an image that was named.
+func (c *client) checkAMI(ctx context.Context, id string, b *base) error {
+	var out struct {
+		All []struct {
+			Arch   string `xml:"architecture"`
+			Device string `xml:"rootDeviceName"`
+		} `xml:"imagesSet>item"`
+	}
+	err := c.read(ctx, c.machines, "look at the AMI", "DescribeImages", struct{ ImageId []string }{[]string{id}}, &out)
+	if strings.HasPrefix(amazon.ReadAnswer(err).Code, "InvalidAMIID") || err == nil && len(out.All) == 0 {
+		return fault.New(fault.Invalid, "An AMI is of one region: copy it there, `aws ec2 copy-image`, or name another.", "look at the AMI: %s has no %s", c.region, id)
+	}
+	if err != nil {
+		return err
+	}
+	b.device, b.arch = out.All[0].Device, architectures[out.All[0].Arch]
+	return nil
+}
+
+// chooseIn gives the types and zones for needs.
+func (e *engine) chooseIn(ctx context.Context, c *client, n driver.Needs, o options, b base, spot bool) (k choice, err error) {
+	all, err := e.readTypes(ctx, c)
+	if err != nil {
+		return k, err
+	}
+	if k, err = choose(all, n, o, c.region, b.zones(), spot); err != nil {
+		return k, err
+	}
+	if b.arch != "" && b.arch != k.arch() {
+		return k, fault.New(fault.Invalid, "Name an AMI for "+k.arch()+", or machines for "+b.arch+": `--where 'arch == "+b.arch+"'`.", "%s is for %s, and %s is %s", o.ami, b.arch, k.types[0].Name, k.arch())
+	}
+	return k, nil
+}
