@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/drover-run/drover/driver/batch/batchtest"
+	"github.com/drover-run/drover/driver/ec2/ec2test"
 	"github.com/drover-run/drover/driver/sagemaker/sagemakertest"
 	"github.com/drover-run/drover/store/s3/s3test"
 )
@@ -99,18 +100,32 @@ func inSageMaker(t *testing.T) account {
 	}}
 }
 
+// inEC2 is an account with EC2.
+func inEC2(t *testing.T) account {
+	fake := ec2test.New(t)
+	fake.BreakAMI()
+	fake.Stacks.Hurry()
+	return account{fake, fake.URL(), fake.Environ(), fake.Launched, func() string {
+		if stacks, groups, templates, machines, secrets := fake.Stacks.Names(), fake.Groups(), fake.Templates(), fake.Machines(), fake.Secrets(); len(stacks)+len(groups)+len(templates)+len(machines)+secrets > 0 {
+			return fmt.Sprintf("stacks %s, groups %s, launch templates %s, machines %s, %d secrets", stacks, groups, templates, machines, secrets)
+		}
+		return ""
+	}}
+}
+
 // Each command of a job's life on a target of AWS is killed after its n-th request to AWS and typed again: it goes on, agents
 // start once, and nothing is left. They send some 40 requests at most; those of a submission are all tried.
 func TestCommandsThatAreKilledAfterARequestToAWSGoOn(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
-	free := make(chan struct{}, 6) // most wait, for a request that AWS may have got
+	free := make(chan struct{}, 10) // most wait, for a request that AWS may have got
 	for on, test := range map[string]struct {
 		open   func(*testing.T) account
 		most   int // requests of its longest command
 		submit []string
 	}{
 		"batch":     {inBatch, 42, nil},
+		"ec2":       {inEC2, 30, nil},
 		"sagemaker": {inSageMaker, 22, []string{"--framework", "pytorch:2.8.0", "--machine", "g5.xlarge"}},
 	} {
 		for n := 1; n <= test.most; n++ {

@@ -54,9 +54,8 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 	for _, m := range machines {
 		known[m.ID] = true
 		p := v.process(m)
-		if p.State == driver.Lost || p.State == driver.Ended && !p.Terminated {
-			p.Tail = e.tail(ctx, c, m.ID)
-			p.Reason = reasonOf(p.Reason, p.Tail)
+		if p.State == driver.Lost || !came[m.ID] && !p.State.Alive() {
+			e.addConsole(ctx, c, &p)
 		}
 		all = append(all, p)
 	}
@@ -269,11 +268,12 @@ func (e *engine) tail(ctx context.Context, c *client, id string) string {
 // bootSentence is what a machine prints when it begins no agent.
 const bootSentence = "drover: this machine begins no agent: "
 
-// reasonOf is the boot's own sentence, where a console has one.
-func reasonOf(reason, console string) string {
-	if _, after, found := strings.Cut(console, bootSentence); found {
+// addConsole gives a machine that has ended what it printed last, and, where its boot has failed, the boot's own sentence as the
+// reason: such a machine has ended itself.
+func (e *engine) addConsole(ctx context.Context, c *client, p *remote.Process) {
+	p.Tail = e.tail(ctx, c, p.Process)
+	if _, after, found := strings.Cut(p.Tail, bootSentence); found {
 		line, _, _ := strings.Cut(after, "\n")
-		return strings.TrimSpace(line)
+		p.State, p.Terminated, p.Reason = driver.Ended, false, strings.TrimSpace(line)
 	}
-	return reason
 }

@@ -29,6 +29,11 @@ func (l located) request(t *testing.T, placement, agents int) driver.Request {
 		Run: driver.Boot{Job: "digits/train/" + jobID, Env: script.Environ(), Programs: func(context.Context, string) (driver.Program, error) { return self, nil }}}
 }
 
+// onlyProgram gives a program for every system.
+func onlyProgram(p driver.Program) driver.Programs {
+	return func(context.Context, string) (driver.Program, error) { return p, nil }
+}
+
 func newLocated(t *testing.T) located {
 	t.Helper()
 	a := newAccount(t)

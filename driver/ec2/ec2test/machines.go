@@ -294,6 +294,13 @@ func (s *Server) Machines() (ids []string) {
 	return ids
 }
 
+// Launched is how many machines were launched.
+func (s *Server) Launched() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.machines)
+}
+
 // on does something with a machine that lives.
 func (s *Server) on(id string, do func(*machine)) {
 	s.mu.Lock()

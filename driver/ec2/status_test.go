@@ -1,0 +1,343 @@
+package ec2
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// ofEC2 is a machine as EC2 describes it.
+func ofEC2(state, why string) instance {
+	return instance{ID: "i-1", Type: "m5.large", Zone: "eu-west-1a", State: state, Why: why, Words: why + ": Some words.", Lifecycle: "spot", Launched: time.Unix(0, 0)}
+}
+
+func TestAMachineIsAsEC2Says(t *testing.T) {
+	t.Parallel()
+	alive := groupState{MaxSize: 2, DesiredCapacity: 2}
+	stopped := groupState{MaxSize: 2, Tags: []tag{{tagStopped, "yes"}}}
+	for name, test := range map[string]struct {
+		m    instance
+		g    groupState
+		came bool // up as an agent
+		want string
+	}{
+		"it boots":                     {ofEC2("pending", ""), alive, false, "waiting: its machine boots"},
+		"it runs":                      {ofEC2("running", ""), alive, false, "running: its agent comes up"},
+		"its agent runs":               {ofEC2("running", ""), alive, true, "running: "},
+		"it was taken":                 {ofEC2("terminated", "Server.SpotInstanceTermination"), alive, true, "taken: AWS has taken its machine away: spot capacity"},
+		"it was taken while it booted": {ofEC2("shutting-down", "Server.SpotInstanceShutdown"), alive, false, "taken: AWS has taken its machine away: spot capacity"},
+		"AWS had none":                 {ofEC2("terminated", "Server.InsufficientInstanceCapacity"), alive, false, "taken: AWS has ended its machine: Server.InsufficientInstanceCapacity"},
+		"it shut down":                 {ofEC2("terminated", "Client.InstanceInitiatedShutdown"), alive, true, "lost: its machine has shut down without a word of its agent"},
+		"it never came up":             {ofEC2("terminated", "Client.InstanceInitiatedShutdown"), alive, false, "ended: its machine has shut down before an agent came up"},
+		"a user ended it":              {ofEC2("terminated", "Client.UserInitiatedShutdown"), alive, true, "ended by Terminate: its machine was terminated in EC2"},
+		"a Stop ended it":              {ofEC2("terminated", "Client.UserInitiatedShutdown"), stopped, true, "ended by Terminate: stopped: killed at once"},
+		"its group was ended":          {ofEC2("terminated", "Client.UserInitiatedShutdown"), groupState{MaxSize: 2}, true, "taken: " + expiredWords},
+		"a user stopped it":            {ofEC2("stopped", "Client.UserInitiatedShutdown"), alive, true, "lost: its machine was stopped in EC2"},
+		"its disk was not made":        {ofEC2("terminated", "Client.VolumeLimitExceeded"), alive, false, "ended: Client.VolumeLimitExceeded: Some words"},
+	} {
+		v := view{group: test.g, name: "drover-x-1", came: map[string]bool{"i-1": test.came}, now: time.Unix(60, 0)}
+		p := v.process(test.m)
+		got := string(p.State)
+		if p.Terminated {
+			got += " by Terminate"
+		}
+		if got += ": " + p.Reason; got != test.want {
+			t.Errorf("%s: %s\nwant %s", name, got, test.want)
+		}
+		if p.Where != "i-1, m5.large, eu-west-1a, spot" || p.Index != remote.Anywhere || p.Process != "i-1" {
+			t.Errorf("%+v", p)
+		}
+	}
+	v := view{group: alive, came: map[string]bool{}, now: time.Unix(20*60, 0)}
+	if p := v.process(ofEC2("running", "")); p.State != driver.Waiting || p.Reason != "its machine runs for 20m0s, and no agent has come up on it: its end is 1h0m0s away at most" {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestWhyNoMachineComesIsSaid(t *testing.T) {
+	t.Parallel()
+	failed := func(text string) activity { return activity{StatusCode: "Failed", StatusMessage: text} }
+	for _, test := range []struct {
+		all         []activity
+		words, hint string
+	}{
+		{[]activity{failed("Could not launch Spot Instances. InsufficientInstanceCapacity - There is no Spot capacity available that matches your request. Launching EC2 instance failed."), failed("x")},
+			"EC2 has none of its machines now: Could not launch Spot Instances. InsufficientInstanceCapacity - There is no Spot capacity available that matches your request. Launching EC2 instance failed (tried 2 times)", "--spot=first"},
+		{[]activity{failed("We currently do not have sufficient m5.large capacity in the Availability Zone you requested (eu-west-1a).")}, "EC2 has none of its machines now: We currently", "--machine"},
+		{[]activity{failed("Could not launch Spot Instances. MaxSpotInstanceCountExceeded - Max spot instance count exceeded.")}, "the account's quota of spot capacity is used up: ", "aws service-quotas list-service-quotas --region eu-west-1"},
+		{[]activity{failed("You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the specified instance type belongs to.")}, "the account's quota of on-demand machines is used up: ", "aws service-quotas"},
+		{[]activity{failed("Could not launch Spot Instances. SpotMaxPriceTooLow - Your Spot request price is lower")}, "spot capacity costs more than an on-demand machine: ", "--on-demand"},
+		{[]activity{failed("There are not enough free addresses: InsufficientFreeAddressesInSubnet")}, "its subnets have no address left: ", "subnets="},
+		{[]activity{failed("Something that is new.")}, "Something that is new", ""},
+	} {
+		r, is := refusalOf(test.all, "eu-west-1")
+		if !is || !strings.HasPrefix(r.words, test.words) || !strings.Contains(r.hint, test.hint) {
+			t.Errorf("%v: %+v", test.all, r)
+		}
+	}
+	if _, is := refusalOf([]activity{{StatusCode: "Successful"}, failed("x")}, "eu-west-1"); is {
+		t.Error("the newest launch has succeeded")
+	}
+}
+
+// until looks until what is wanted is so, a bounded number of times.
+func until(t *testing.T, l located, h driver.Handle, want string, is func([]driver.Member) bool) []driver.Member {
+	t.Helper()
+	var members []driver.Member
+	for range 600 {
+		var err error
+		if members, err = l.Status(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		if is(members) {
+			return members
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-t.Context().Done():
+		}
+	}
+	t.Fatalf("never seen that %s: %+v", want, members)
+	return nil
+}
+
+// states are those of members, by their numbers.
+func states(all []driver.Member) (words []string) {
+	for _, m := range all {
+		words = append(words, fmt.Sprint(m.Index, " ", m.State))
+	}
+	return words
+}
+
+func are(want ...string) func([]driver.Member) bool {
+	return func(all []driver.Member) bool { return slices.Equal(states(all), want) }
+}
+
+// start starts agents that end with a status once they are asked to stop.
+func (l located) start(t *testing.T, agents, code int) driver.Handle {
+	t.Helper()
+	r := l.request(t, 1, agents)
+	r.Run.Env = drivertest.Script{Stay: true, Code: code, Marks: t.TempDir()}.Environ()
+	h, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// A machine that goes is replaced by AWS, while no command is attached; the number of its agent is not given again.
+func TestAMachineThatGoesIsReplaced(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	h := l.start(t, 2, fault.ExitLater)
+	until(t, l, h, "both run", are("0 running", "1 running"))
+	l.Take(l.machine(t, h, 0))
+	until(t, l, h, "another one has come", are("0 taken", "1 running", "2 running"))
+	l.Warn(l.machine(t, h, 1))
+	all := until(t, l, h, "another one has come for the one that was warned", are("0 taken", "1 ended", "2 running", "3 running"))
+	if all[1].Code != fault.ExitLater {
+		t.Errorf("the one that was warned: %+v", all[1])
+	}
+	l.TerminateByHand(l.machine(t, h, 2))
+	until(t, l, h, "and for the one that a user has ended", are("0 taken", "1 ended", "2 ended", "3 running", "4 running"))
+	l.KillProcesses(l.machine(t, h, 3))
+	until(t, l, h, "and for the one that has crashed", are("0 taken", "1 ended", "2 ended", "3 lost", "4 running", "5 running"))
+	if desired, _ := l.Group(groupName(h)); desired != 2 {
+		t.Errorf("the group has %d", desired)
+	}
+	if err := l.Stop(t.Context(), h, time.Minute, false); err != nil {
+		t.Fatal(err)
+	}
+	until(t, l, h, "all have ended", func(all []driver.Member) bool {
+		return !slices.ContainsFunc(all, func(m driver.Member) bool { return m.State.Alive() })
+	})
+}
+
+// An agent that has done its work ends its machine, and the group has one less.
+func TestAMachineEndsWithItsAgent(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	r := l.request(t, 1, 3)
+	r.Run.Env = drivertest.Script{Marks: t.TempDir()}.Environ()
+	h, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, l, h, "all have ended", are("0 ended", "1 ended", "2 ended"))
+	for range 500 {
+		if len(l.Machines()) == 0 {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	if desired, _ := l.Group(groupName(h)); desired != 0 || len(l.Machines()) != 0 {
+		t.Errorf("the group has %d, and there are %s", desired, l.Machines())
+	}
+	l.Advance(2 * time.Hour) // EC2 has forgotten its machines
+	until(t, l, h, "the records say how they ended", are("0 ended", "1 ended", "2 ended"))
+}
+
+// AWS ends all machines of a group an hour after the last sign of drover, whatever has died; that is an interruption.
+func TestNothingIsLeftAnHourAfterTheLastSign(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	h := l.start(t, 2, 0)
+	until(t, l, h, "both run", are("0 running", "1 running"))
+	_, first := l.Group(groupName(h))
+	for _, id := range l.Machines() {
+		if l.Armed(id) != "+21" {
+			t.Errorf("the machine shuts itself down in %q minutes", l.Armed(id))
+		}
+	}
+	l.BreakAMI() // those in their place run nothing
+	for _, id := range l.Machines() {
+		l.KillProcesses(id)
+	}
+	until(t, l, h, "both are lost", func(all []driver.Member) bool {
+		return len(all) == 4 && all[0].State == driver.Lost && all[1].State == driver.Lost
+	})
+	l.Advance(50 * time.Minute)
+	if len(l.Machines()) != 2 {
+		t.Errorf("after 50 minutes there are %s", l.Machines())
+	}
+	l.Advance(first.Sub(l.Now()) + time.Second)
+	if len(l.Machines()) != 0 {
+		t.Errorf("after an hour there are %s", l.Machines())
+	}
+	until(t, l, h, "those are no members any more", are("0 lost", "1 lost"))
+}
+
+// A command that stays attached moves the end on, and a machine that works does.
+func TestTheEndIsMovedOn(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.BreakAMI()
+	h := l.start(t, 1, 0)
+	name := groupName(h)
+	c, err := l.engine.clients.In(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func() {
+		t.Helper()
+		if _, err := l.engine.Processes(t.Context(), h, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, first := l.Group(name)
+	for range 9 {
+		look()
+		l.Advance(10 * time.Minute)
+	}
+	look()
+	if _, endAt := l.Group(name); !endAt.After(first.Add(20*time.Minute)) || len(l.Machines()) != 1 {
+		t.Errorf("an attached command has moved the end from %s to %s; there are %s", first, endAt, l.Machines())
+	}
+	if n := l.Requests("PutScheduledUpdateGroupAction"); n > 6 {
+		t.Errorf("in an hour and a half it has asked for that %d times", n)
+	}
+	p, err := remote.NewRecords(l.store, Name).Open(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := l.Requests("PutScheduledUpdateGroupAction")
+	_, first = l.Group(name)
+	for range 3 { // three machines at the same time
+		(&host{client: c, group: name}).moveEnd(t.Context(), p, l.Now().Add(time.Minute))
+	}
+	if _, endAt := l.Group(name); l.Requests("PutScheduledUpdateGroupAction") != before+1 || !endAt.After(first) {
+		t.Errorf("machines have moved the end to %s by %d requests", endAt, l.Requests("PutScheduledUpdateGroupAction")-before)
+	}
+	if got := later(time.Unix(100, 0), "200"); got != time.Unix(200, 0) {
+		t.Error(got)
+	}
+	if got := later(time.Unix(100, 0), "none"); got != time.Unix(100, 0) {
+		t.Error(got)
+	}
+}
+
+func TestSpotCapacityThatDoesNotComeIsBoughtOnDemand(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.Refuse("Could not launch Spot Instances. InsufficientInstanceCapacity - There is no Spot capacity available that matches your request.")
+	r := l.request(t, 1, 2)
+	r.Needs.Spot = job.SpotFirst
+	h, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := until(t, l, h, "both wait", are("0 waiting", "1 waiting"))
+	if !strings.HasPrefix(all[0].Reason, "EC2 has none of its machines now: Could not launch Spot Instances.") || !strings.Contains(all[0].Hint, "--machine") {
+		t.Errorf("%+v", all[0])
+	}
+	l.Advance(9 * time.Minute)
+	until(t, l, h, "both still wait", are("0 waiting", "1 waiting"))
+	l.Advance(2 * time.Minute)
+	members := until(t, l, h, "both run", are("0 running", "1 running"))
+	if !strings.HasSuffix(members[0].Where, ", on demand") {
+		t.Errorf("%+v", members[0])
+	}
+}
+
+// A machine that fetches no program says why, and takes itself off its group: another one would fail as well.
+func TestABootThatFailsSaysWhy(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	r := l.request(t, 1, 2)
+	p := program(t)
+	p.SHA256 = strings.Repeat("0", 64)
+	r.Run.Programs = onlyProgram(p)
+	h, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := until(t, l, h, "both have ended", are("0 ended", "1 ended"))
+	if all[0].Reason != "it never came up: the program of drover could not be fetched" || !strings.Contains(all[0].Tail, "drover: program not fetched with cat") {
+		t.Errorf("%+v", all[0])
+	}
+	if desired, _ := l.Group(groupName(h)); desired != 0 || len(l.Machines()) != 0 {
+		t.Errorf("the group has %d, and there are %s", desired, l.Machines())
+	}
+}
+
+// What EC2 lists late, or has forgotten, is no agent that is lost.
+func TestMachinesAreListedLate(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.Late(3)
+	h := l.start(t, 1, 0)
+	until(t, l, h, "it runs", func(all []driver.Member) bool {
+		if len(all) != 1 || !all[0].State.Alive() {
+			t.Fatalf("%+v", all)
+		}
+		return all[0].State == driver.Running
+	})
+}
+
+// A Stop ends those that never began, also where a machine is still waited for.
+func TestAStopEndsWhatWaits(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.Refuse("InsufficientInstanceCapacity")
+	h := l.start(t, 3, 0)
+	until(t, l, h, "all wait", are("0 waiting", "1 waiting", "2 waiting"))
+	if err := l.Stop(t.Context(), h, time.Minute, false); err != nil {
+		t.Fatal(err)
+	}
+	all := until(t, l, h, "all have ended", are("0 ended", "1 ended", "2 ended"))
+	if all[0].Reason != "stopped before it began" {
+		t.Errorf("%+v", all[0])
+	}
+	l.Refuse("")
+	if len(l.Machines()) != 0 {
+		t.Errorf("there are %s", l.Machines())
+	}
+}
