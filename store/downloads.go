@@ -21,7 +21,7 @@ type Download struct {
 	// Secret says that the command contains an address which opens this one object for a while, and is
 	// as good as a credential for it. Other commands use what the machine itself has.
 	Secret bool
-	// Of says whose identity the command uses: OfContainer, OfMachine; "": none, or the one that its tool finds.
+	// Of is the identity that the command uses: OfContainer, OfMachine; "": none, or the one that its tool finds.
 	Of string
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/instancetype"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -45,11 +46,11 @@ var (
 )
 
 // userData is what each machine of a placement runs when it begins, as root. It is the same for all, and nothing in it is secret.
-func userData(ctx context.Context, s remote.Submission, at site, region string, k choice, o options, now time.Time) (string, error) {
+func userData(ctx context.Context, s remote.Submission, at site, region string, k instancetype.Choice, o options, now time.Time) (string, error) {
 	if s.Request.Run.Programs == nil {
 		return "", fault.New(fault.Bug, "", "fetch program: the request says of none")
 	}
-	p, err := s.Request.Run.Programs(ctx, "linux/"+k.arch())
+	p, err := s.Request.Run.Programs(ctx, "linux/"+k.Arch())
 	if err != nil {
 		return "", err
 	}
@@ -99,11 +100,11 @@ func imageOf(p driver.Place) (string, error) {
 }
 
 // gpusOf is how many GPUs an agent's container gets: all of the machine, which is its own.
-func gpusOf(n driver.Needs, k choice) int {
-	if n.GPUs == 0 && !k.gpus() {
+func gpusOf(n driver.Needs, k instancetype.Choice) int {
+	if n.GPUs == 0 && !k.GPUs() {
 		return 0
 	}
-	return k.types[0].GPUs
+	return k.Types[0].GPUs
 }
 
 // projectOf is the project of a request.

@@ -11,6 +11,7 @@ import (
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/cloud/amazon/quota"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/instancetype"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
@@ -89,8 +90,8 @@ func (e *engine) fill(ctx context.Context, c *client, o *driver.Offer, n driver.
 	if err != nil {
 		return err
 	}
-	o.System, o.Machine, o.Spot = "linux/"+k.arch(), "EC2: "+k.words(), spot
-	o.Cores, o.Memory = k.types[0].CPUs*n.Agents, int64(k.types[0].Memory)<<20*int64(n.Agents)
+	o.System, o.Machine, o.Spot = "linux/"+k.Arch(), "EC2: "+k.Words(), spot
+	o.Cores, o.Memory = k.Types[0].CPUs*n.Agents, int64(k.Types[0].Memory)<<20*int64(n.Agents)
 	o.Identity = "the role of the instance profile " + b.profile
 	limited, err := c.checkQuota(ctx, n, k, spot)
 	if err != nil {
@@ -121,14 +122,17 @@ func check(n driver.Needs, at site) error {
 	return nil
 }
 
+// fewTypes is how many types AWS advises for spot capacity.
+const fewTypes = 10
+
 // notes are what a user may not expect of the offer.
-func notes(n driver.Needs, k choice, o options, spot bool) (all []string) {
+func notes(n driver.Needs, k instancetype.Choice, o options, spot bool) (all []string) {
 	all = append(all, fmt.Sprintf("each agent has a machine alone, with a disk of %d GB", diskOf(n)))
-	if spot && len(k.types) < fewTypes {
-		all = append(all, fmt.Sprintf("spot capacity of few types is taken more often: there are %d to choose from", len(k.types)))
+	if spot && len(k.Types) < fewTypes {
+		all = append(all, fmt.Sprintf("spot capacity of few types is taken more often: there are %d to choose from", len(k.Types)))
 	}
-	if n.Place.Nodes > 1 && len(k.zones) == 1 {
-		all = append(all, "all nodes are in zone "+k.zones[0]+": --target-arg zones=all says otherwise")
+	if n.Place.Nodes > 1 && len(k.Zones) == 1 {
+		all = append(all, "all nodes are in zone "+k.Zones[0]+": --target-arg zones=all says otherwise")
 	}
 	if n.Spot == job.SpotFirst {
 		all = append(all, fmt.Sprintf("after %d minutes without spot capacity an attached command buys machines on demand", int(firstTime.Minutes())))
@@ -145,7 +149,7 @@ const quotaWait = 3 * time.Second
 
 // checkQuota holds needs against what the account may use at once: agents that cannot all run are refused where they are nodes, and noted
 // where they are workers. Other machines of the account count too, which nothing tells.
-func (c *client) checkQuota(ctx context.Context, n driver.Needs, k choice, spot bool) (note string, err error) {
+func (c *client) checkQuota(ctx context.Context, n driver.Needs, k instancetype.Choice, spot bool) (note string, err error) {
 	send := c.send
 	send.Wait = min(send.Wait, quotaWait)
 	all, err := quota.List(ctx, send, Name)
@@ -153,7 +157,7 @@ func (c *client) checkQuota(ctx context.Context, n driver.Needs, k choice, spot 
 		return "", ctx.Err() // Auto Scaling says later what it refuses
 	}
 	var most quota.Quota
-	for _, m := range k.types {
+	for _, m := range k.Types {
 		q, known := quota.OfMachines(all, m.Name, spot)
 		if !known {
 			return "", nil
@@ -162,7 +166,7 @@ func (c *client) checkQuota(ctx context.Context, n driver.Needs, k choice, spot 
 			most = q
 		}
 	}
-	each, least := float64(k.types[0].CPUs), 1
+	each, least := float64(k.Types[0].CPUs), 1
 	if n.Place.Nodes > 1 {
 		least = n.Agents
 	}
@@ -177,14 +181,14 @@ func (c *client) checkQuota(ctx context.Context, n driver.Needs, k choice, spot 
 }
 
 // spotPrice is what spot capacity of the chosen types costs now at most, where each is cheapest. EC2 launches one of the cheap ones.
-func (c *client) spotPrice(ctx context.Context, k choice) (p driver.Price, err error) {
+func (c *client) spotPrice(ctx context.Context, k instancetype.Choice) (p driver.Price, err error) {
 	in := struct {
 		InstanceType       []string
 		ProductDescription []string
 		StartTime          time.Time
 		MaxResults         int
 	}{nil, []string{"Linux/UNIX"}, time.Now(), 1000}
-	for _, m := range k.types {
+	for _, m := range k.Types {
 		in.InstanceType = append(in.InstanceType, m.Name)
 	}
 	var out struct {
@@ -203,7 +207,7 @@ func (c *client) spotPrice(ctx context.Context, k choice) (p driver.Price, err e
 	cheapest := map[string]float64{}
 	for _, s := range out.All {
 		price, err := strconv.ParseFloat(strings.TrimSpace(s.Price), 64)
-		if err != nil || !slices.Contains(k.zones, s.Zone) {
+		if err != nil || !slices.Contains(k.Zones, s.Zone) {
 			continue
 		}
 		if least, known := cheapest[s.Type]; !known || price < least {

@@ -99,7 +99,7 @@ func (e *engine) Remove(ctx context.Context, h driver.Handle, _ []string) error 
 	return c.secrets.Remove(ctx, secretName(h))
 }
 
-// Held names the groups of drover's in the regions where this machine has started something, and those of machines whose group is gone.
+// Held names the groups of drover's in the regions where this machine has started something, and those of machines without a group.
 func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 	places := e.readPlaces()
 	var regions []string

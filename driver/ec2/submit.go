@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/instancetype"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
@@ -107,12 +108,12 @@ func (u *unsure) Error() string { return u.cause.Error() }
 func isSpot(n driver.Needs) bool { return n.Spot != job.SpotNever }
 
 // newGroup is the request for a group without machines.
-func newGroup(s remote.Submission, b base, k choice, until time.Time, spot bool) group {
+func newGroup(s remote.Submission, b base, k instancetype.Choice, until time.Time, spot bool) group {
 	zero, yes, no := 0, true, false
 	g := group{AutoScalingGroupName: groupName(s.Handle), MinSize: &zero, MaxSize: &zero, DesiredCapacity: &zero, CapacityRebalance: &no, NewInstancesProtectedFromScaleIn: &no}
 	var in []string
 	for _, n := range b.subnets {
-		if slices.Contains(k.zones, n.zone) {
+		if slices.Contains(k.Zones, n.zone) {
 			in = append(in, n.id)
 		}
 	}
@@ -124,7 +125,7 @@ func newGroup(s remote.Submission, b base, k choice, until time.Time, spot bool)
 	p := mixedPolicy{InstancesDistribution: distribution{OnDemandAllocationStrategy: "lowest-price", OnDemandBaseCapacity: &zero, OnDemandPercentageAboveBaseCapacity: &share, SpotAllocationStrategy: "price-capacity-optimized"}}
 	p.LaunchTemplate = &overrides{}
 	p.LaunchTemplate.LaunchTemplateSpecification = templateVersion{groupName(s.Handle), "1"}
-	for _, m := range k.types {
+	for _, m := range k.Types {
 		p.LaunchTemplate.Overrides = append(p.LaunchTemplate.Overrides, override{m.Name})
 	}
 	g.MixedInstancesPolicy = &p
@@ -153,18 +154,18 @@ const (
 )
 
 // amiOf is the image of machines.
-func amiOf(o options, bare bool, k choice) string {
+func amiOf(o options, bare bool, k instancetype.Choice) string {
 	names := map[string]string{"amd64": "x86_64", "arm64": "arm64"}
 	switch {
 	case o.ami != "":
 		return o.ami
-	case bare && k.gpus():
-		return fmt.Sprintf(amiBareGPU, names[k.arch()])
+	case bare && k.GPUs():
+		return fmt.Sprintf(amiBareGPU, names[k.Arch()])
 	case bare:
-		return fmt.Sprintf(amiBare, names[k.arch()])
-	case k.gpus():
+		return fmt.Sprintf(amiBare, names[k.Arch()])
+	case k.GPUs():
 		return fmt.Sprintf(amiDocker, "gpu/")
-	case k.arch() == "arm64":
+	case k.Arch() == "arm64":
 		return fmt.Sprintf(amiDocker, "arm64/")
 	}
 	return fmt.Sprintf(amiDocker, "")
@@ -174,7 +175,7 @@ func amiOf(o options, bare bool, k choice) string {
 func diskOf(n driver.Needs) int { return machineDisk + int((n.Disk+1e9-1)/1e9) }
 
 // template is the request for a launch template.
-func (c *client) template(ctx context.Context, s remote.Submission, at site, o options, b base, k choice, now time.Time) (in template, err error) {
+func (c *client) template(ctx context.Context, s remote.Submission, at site, o options, b base, k instancetype.Choice, now time.Time) (in template, err error) {
 	script, err := userData(ctx, s, at, c.region, k, o, now)
 	if err != nil {
 		return in, err
@@ -290,21 +291,21 @@ func (c *client) checkAMI(ctx context.Context, id string, b *base) error {
 	if err != nil {
 		return err
 	}
-	b.device, b.arch = out.All[0].Device, architectures[out.All[0].Arch]
+	b.device, b.arch = out.All[0].Device, instancetype.Architectures[out.All[0].Arch]
 	return nil
 }
 
 // chooseIn gives the types and zones for needs.
-func (e *engine) chooseIn(ctx context.Context, c *client, n driver.Needs, o options, b base, spot bool) (k choice, err error) {
+func (e *engine) chooseIn(ctx context.Context, c *client, n driver.Needs, o options, b base, spot bool) (k instancetype.Choice, err error) {
 	all, err := e.readTypes(ctx, c)
 	if err != nil {
 		return k, err
 	}
-	if k, err = choose(all, n, o, c.region, b.zones(), spot); err != nil {
+	if k, err = instancetype.Choose(all, instancetype.Wish{Needs: n, Spot: spot, Region: c.region, Zones: b.zones(), Named: o.zones}); err != nil {
 		return k, err
 	}
-	if b.arch != "" && b.arch != k.arch() {
-		return k, fault.New(fault.Invalid, "Name an AMI for "+k.arch()+", or machines for "+b.arch+": `--where 'arch == "+b.arch+"'`.", "%s is for %s, and %s is %s", o.ami, b.arch, k.types[0].Name, k.arch())
+	if b.arch != "" && b.arch != k.Arch() {
+		return k, fault.New(fault.Invalid, "Name an AMI for "+k.Arch()+", or machines for "+b.arch+": `--where 'arch == "+b.arch+"'`.", "%s is for %s, and %s is %s", o.ami, b.arch, k.Types[0].Name, k.Arch())
 	}
 	return k, nil
 }

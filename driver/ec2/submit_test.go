@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/ec2/instancetype"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
@@ -225,7 +226,7 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 		{"more nodes than the quota", func(n *driver.Needs) { n.Agents, n.Place.Nodes = 8, 8 }, "", `the account's quota "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests" is 8 cores in eu-west-1, and the job needs 16`},
 		{"an unknown type", func(n *driver.Needs) { n.Machine = []string{"m5.lrge"} }, "", "no zone of eu-west-1 has machines of type m5.lrge"},
 		{"too much", func(n *driver.Needs) { n.CPUs = 500 }, "", "no machine of EC2's in eu-west-1 has what an agent needs: 500 cores"},
-		{"GPUs on a type without", func(n *driver.Needs) { n.GPUs, n.Machine = 1, []string{"m5.large"} }, "", "no machine of EC2's in eu-west-1 has what an agent needs: 1 GPUs, --machine m5.large"},
+		{"GPUs on a type without", func(n *driver.Needs) { n.GPUs, n.Machine = 1, []string{"m5.large"} }, "", "no machine of EC2's in eu-west-1 has what an agent needs: 1 GPU, --machine m5.large"},
 		{"a condition that nothing meets", func(n *driver.Needs) { n.Where = expr("type =~ x9.*") }, "", "no machine of EC2's in eu-west-1 has what an agent needs: type =~ x9.*"},
 		{"a zone that is not there", func(n *driver.Needs) { n.Args = []string{"zones=eu-west-1z"} }, "", "read --target-arg zones=eu-west-1z: there is no subnet in zone eu-west-1z"},
 		{"an AMI of another region", func(n *driver.Needs) { n.Args = []string{"ami=ami-0000dead"} }, "", "look at the AMI: eu-west-1 has no ami-0000dead"},
@@ -297,15 +298,15 @@ func TestNamesAreReadAsTheyAreWritten(t *testing.T) {
 func TestTheAMIFollowsFromTheMachines(t *testing.T) {
 	for want, test := range map[string]struct {
 		bare bool
-		m    machineType
+		m    instancetype.Type
 	}{
-		"resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2023/recommended/image_id":                                  {false, machineType{Arch: "amd64"}},
-		"resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id":                            {false, machineType{Arch: "arm64"}},
-		"resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id":                              {false, machineType{Arch: "amd64", GPUs: 1}},
-		"resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64":                                   {true, machineType{Arch: "arm64"}},
-		"resolve:ssm:/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pytorch-2.7-amazon-linux-2023/latest/ami-id": {true, machineType{Arch: "amd64", GPUs: 1}},
+		"resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2023/recommended/image_id":                                  {false, instancetype.Type{Arch: "amd64"}},
+		"resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2023/arm64/recommended/image_id":                            {false, instancetype.Type{Arch: "arm64"}},
+		"resolve:ssm:/aws/service/ecs/optimized-ami/amazon-linux-2023/gpu/recommended/image_id":                              {false, instancetype.Type{Arch: "amd64", GPUs: 1}},
+		"resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-arm64":                                   {true, instancetype.Type{Arch: "arm64"}},
+		"resolve:ssm:/aws/service/deeplearning/ami/x86_64/oss-nvidia-driver-gpu-pytorch-2.7-amazon-linux-2023/latest/ami-id": {true, instancetype.Type{Arch: "amd64", GPUs: 1}},
 	} {
-		if got := amiOf(options{}, test.bare, choice{types: []machineType{test.m}}); got != want {
+		if got := amiOf(options{}, test.bare, instancetype.Choice{Types: []instancetype.Type{test.m}}); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
@@ -313,16 +314,16 @@ func TestTheAMIFollowsFromTheMachines(t *testing.T) {
 
 // A condition on many types is looked at quickly; the figure is a bound and no measurement.
 func BenchmarkChoose(b *testing.B) {
-	var all []machineType
+	var all []instancetype.Type
 	for i := range 900 {
-		all = append(all, machineType{Name: fmt.Sprintf("m%d.x%d", i%30, i), Arch: "amd64", CPUs: 2 + i%60, Memory: 8192, Spot: true, Plain: true, Zones: []string{"a", "b", "c", "d", "e", "f"}})
+		all = append(all, instancetype.Type{Name: fmt.Sprintf("m%d.x%d", i%30, i), Arch: "amd64", CPUs: 2 + i%60, Memory: 8192, Spot: true, Plain: true, Zones: []string{"a", "b", "c", "d", "e", "f"}})
 	}
 	e, err := where.Parse("type =~ m2.* and zone != f and memory > 4G")
 	if err != nil {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		if _, err := choose(all, driver.Needs{Where: e}, options{}, "eu-west-1", []string{"a", "b", "c", "d", "e", "f"}, true); err != nil {
+		if _, err := instancetype.Choose(all, instancetype.Wish{Needs: driver.Needs{Where: e}, Spot: true, Region: "eu-west-1", Zones: []string{"a", "b", "c", "d", "e", "f"}}); err != nil {
 			b.Fatal(err)
 		}
 	}

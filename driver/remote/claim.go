@@ -13,7 +13,7 @@ import (
 // is false for a process of another submission of the placement, when the engine was asked
 // twice: that process must exit. A claimant that asks again gets the number that it has.
 //
-// A claimant of the index Anywhere becomes an agent whose number none has had: one that was requested, else a higher one.
+// A claimant of the index Anywhere becomes an agent with a number that none has had: one that was requested, else a higher one.
 func (p *Placement) Claim(ctx context.Context, c Claimant) (n int, ok bool, err error) {
 	if c.Index == Anywhere && c.ID != "" && c.Process != "" && c.Attempt == 1 {
 		return p.claimAny(ctx, c)

@@ -1,4 +1,4 @@
-// Package wire sends requests to services of AWS whose client of the vendor's costs more than it gives: it signs a body, sends it
+// Package wire sends requests to services of AWS of which the client of the vendor costs more than it gives: it signs a body, sends it
 // once, and gives the answer or an error in the vendor's own shape, which amazon.ReadAnswer reads.
 //
 // It refuses to know protocols: packages awsjson and awsquery do. Their tests prove it, and its own.

@@ -245,7 +245,7 @@ const (
 	versionOfMachines = "2016-11-15"
 )
 
-// list gives the values of NAME.1, NAME.2 and so on, whose rest is behind the number.
+// list gives the values of NAME.1, NAME.2 and so on, with a rest behind the number.
 func list(form url.Values, name, rest string) (all []string) {
 	for i := 1; form.Has(fmt.Sprint(name, ".", i, rest)); i++ {
 		all = append(all, form.Get(fmt.Sprint(name, ".", i, rest)))

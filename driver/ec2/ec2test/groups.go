@@ -21,28 +21,28 @@ type operation struct {
 var operations = map[string]operation{
 	"CreateAutoScalingGroup": {"AutoScalingGroupName MinSize MaxSize DesiredCapacity VPCZoneIdentifier CapacityRebalance NewInstancesProtectedFromScaleIn Tags.Key Tags.Value Tags.PropagateAtLaunch " +
 		"MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification.LaunchTemplateName MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification.Version MixedInstancesPolicy.LaunchTemplate.Overrides.InstanceType " +
-		"MixedInstancesPolicy.InstancesDistribution.OnDemandAllocationStrategy MixedInstancesPolicy.InstancesDistribution.OnDemandBaseCapacity MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity MixedInstancesPolicy.InstancesDistribution.SpotAllocationStrategy", (*Server).createGroup},
-	"UpdateAutoScalingGroup":              {"AutoScalingGroupName MinSize MaxSize DesiredCapacity MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity", (*Server).updateGroup},
-	"DeleteAutoScalingGroup":              {"AutoScalingGroupName ForceDelete", (*Server).deleteGroup},
-	"DescribeAutoScalingGroups":           {"AutoScalingGroupNames Filters.Name Filters.Values NextToken MaxRecords", (*Server).describeGroups},
-	"SuspendProcesses":                    {"AutoScalingGroupName ScalingProcesses", (*Server).suspend},
-	"PutScheduledUpdateGroupAction":       {"AutoScalingGroupName ScheduledActionName StartTime MinSize DesiredCapacity", (*Server).schedule},
-	"TerminateInstanceInAutoScalingGroup": {"InstanceId ShouldDecrementDesiredCapacity", (*Server).terminateInGroup},
-	"CreateOrUpdateTags":                  {"Tags.Key Tags.Value Tags.PropagateAtLaunch Tags.ResourceId Tags.ResourceType", (*Server).tagGroup},
-	"DescribeScalingActivities":           {"AutoScalingGroupName MaxRecords", (*Server).describeActivities},
+		"MixedInstancesPolicy.InstancesDistribution.OnDemandAllocationStrategy MixedInstancesPolicy.InstancesDistribution.OnDemandBaseCapacity MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity MixedInstancesPolicy.InstancesDistribution.SpotAllocationStrategy", createGroup},
+	"UpdateAutoScalingGroup":              {"AutoScalingGroupName MinSize MaxSize DesiredCapacity MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity", updateGroup},
+	"DeleteAutoScalingGroup":              {"AutoScalingGroupName ForceDelete", deleteGroup},
+	"DescribeAutoScalingGroups":           {"AutoScalingGroupNames Filters.Name Filters.Values NextToken MaxRecords", describeGroups},
+	"SuspendProcesses":                    {"AutoScalingGroupName ScalingProcesses", suspend},
+	"PutScheduledUpdateGroupAction":       {"AutoScalingGroupName ScheduledActionName StartTime MinSize DesiredCapacity", schedule},
+	"TerminateInstanceInAutoScalingGroup": {"InstanceId ShouldDecrementDesiredCapacity", terminateInGroup},
+	"CreateOrUpdateTags":                  {"Tags.Key Tags.Value Tags.PropagateAtLaunch Tags.ResourceId Tags.ResourceType", tagGroup},
+	"DescribeScalingActivities":           {"AutoScalingGroupName MaxRecords", describeActivities},
 	"CreateLaunchTemplate": {"LaunchTemplateName LaunchTemplateData.ImageId LaunchTemplateData.UserData LaunchTemplateData.InstanceInitiatedShutdownBehavior LaunchTemplateData.IamInstanceProfile.Name LaunchTemplateData.MetadataOptions.HttpTokens " +
 		"LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit LaunchTemplateData.BlockDeviceMapping.DeviceName LaunchTemplateData.BlockDeviceMapping.Ebs.VolumeSize LaunchTemplateData.BlockDeviceMapping.Ebs.VolumeType LaunchTemplateData.BlockDeviceMapping.Ebs.DeleteOnTermination " +
-		"LaunchTemplateData.BlockDeviceMapping.Ebs.Encrypted LaunchTemplateData.SecurityGroupId LaunchTemplateData.TagSpecification.ResourceType LaunchTemplateData.TagSpecification.Tag.Key LaunchTemplateData.TagSpecification.Tag.Value TagSpecification.ResourceType TagSpecification.Tag.Key TagSpecification.Tag.Value", (*Server).createTemplate},
-	"DeleteLaunchTemplate":          {"LaunchTemplateName", (*Server).deleteTemplate},
-	"DescribeLaunchTemplates":       {"Filter.Name Filter.Value NextToken", (*Server).describeTemplates},
-	"DescribeInstances":             {"Filter.Name Filter.Value MaxResults NextToken", (*Server).describeInstances},
-	"TerminateInstances":            {"InstanceId", (*Server).terminate},
-	"GetConsoleOutput":              {"InstanceId Latest", (*Server).console},
-	"DescribeInstanceTypes":         {"MaxResults NextToken", (*Server).describeTypes},
-	"DescribeInstanceTypeOfferings": {"LocationType MaxResults NextToken", (*Server).describeOfferings},
-	"DescribeSubnets":               {"SubnetId", (*Server).describeSubnets},
-	"DescribeImages":                {"ImageId", (*Server).describeImages},
-	"DescribeSpotPriceHistory":      {"InstanceType ProductDescription StartTime MaxResults", (*Server).describePrices},
+		"LaunchTemplateData.BlockDeviceMapping.Ebs.Encrypted LaunchTemplateData.SecurityGroupId LaunchTemplateData.TagSpecification.ResourceType LaunchTemplateData.TagSpecification.Tag.Key LaunchTemplateData.TagSpecification.Tag.Value TagSpecification.ResourceType TagSpecification.Tag.Key TagSpecification.Tag.Value", createTemplate},
+	"DeleteLaunchTemplate":          {"LaunchTemplateName", deleteTemplate},
+	"DescribeLaunchTemplates":       {"Filter.Name Filter.Value NextToken", describeTemplates},
+	"DescribeInstances":             {"Filter.Name Filter.Value MaxResults NextToken", describeInstances},
+	"TerminateInstances":            {"InstanceId", terminate},
+	"GetConsoleOutput":              {"InstanceId Latest", console},
+	"DescribeInstanceTypes":         {"MaxResults NextToken", describeTypes},
+	"DescribeInstanceTypeOfferings": {"LocationType MaxResults NextToken", describeOfferings},
+	"DescribeSubnets":               {"SubnetId", describeSubnets},
+	"DescribeImages":                {"ImageId", describeImages},
+	"DescribeSpotPriceHistory":      {"InstanceType ProductDescription StartTime MaxResults", describePrices},
 }
 
 // group is an Auto Scaling group. All of it is under Server.mu.
@@ -86,7 +86,7 @@ func integer(form url.Values, name string, is int) (int, error) {
 	return n, nil
 }
 
-func (s *Server) createGroup(form url.Values) (string, error) {
+func createGroup(s *Server, form url.Values) (string, error) {
 	const policy = "MixedInstancesPolicy."
 	name := form.Get("AutoScalingGroupName")
 	if s.groups[name] != nil {
@@ -137,7 +137,7 @@ func (s *Server) size(g *group, form url.Values) (string, error) {
 	return "", nil
 }
 
-func (s *Server) updateGroup(form url.Values) (string, error) {
+func updateGroup(s *Server, form url.Values) (string, error) {
 	g := s.groups[form.Get("AutoScalingGroupName")]
 	if g == nil {
 		return "", notFound(form.Get("AutoScalingGroupName"))
@@ -148,7 +148,7 @@ func (s *Server) updateGroup(form url.Values) (string, error) {
 	return s.size(g, form)
 }
 
-func (s *Server) deleteGroup(form url.Values) (string, error) {
+func deleteGroup(s *Server, form url.Values) (string, error) {
 	g := s.groups[form.Get("AutoScalingGroupName")]
 	if g == nil {
 		return "", notFound(form.Get("AutoScalingGroupName"))
@@ -163,7 +163,7 @@ func (s *Server) deleteGroup(form url.Values) (string, error) {
 	return "", nil
 }
 
-func (s *Server) suspend(form url.Values) (string, error) {
+func suspend(s *Server, form url.Values) (string, error) {
 	g := s.groups[form.Get("AutoScalingGroupName")]
 	if g == nil {
 		return "", notFound(form.Get("AutoScalingGroupName"))
@@ -172,7 +172,7 @@ func (s *Server) suspend(form url.Values) (string, error) {
 	return "", nil
 }
 
-func (s *Server) schedule(form url.Values) (string, error) {
+func schedule(s *Server, form url.Values) (string, error) {
 	g := s.groups[form.Get("AutoScalingGroupName")]
 	if g == nil {
 		return "", notFound(form.Get("AutoScalingGroupName"))
@@ -185,7 +185,7 @@ func (s *Server) schedule(form url.Values) (string, error) {
 	return "", nil
 }
 
-func (s *Server) terminateInGroup(form url.Values) (string, error) {
+func terminateInGroup(s *Server, form url.Values) (string, error) {
 	id := form.Get("InstanceId")
 	m := s.machine(id)
 	if m == nil || m.state == "terminated" || s.groups[m.group.name] != m.group {
@@ -199,7 +199,7 @@ func (s *Server) terminateInGroup(form url.Values) (string, error) {
 	return "<Activity></Activity>", nil
 }
 
-func (s *Server) tagGroup(form url.Values) (string, error) {
+func tagGroup(s *Server, form url.Values) (string, error) {
 	g := s.groups[form.Get("Tags.member.1.ResourceId")]
 	if g == nil || form.Get("Tags.member.1.ResourceType") != "auto-scaling-group" {
 		return "", notFound(form.Get("Tags.member.1.ResourceId"))
@@ -252,7 +252,7 @@ func (g *group) note(status, text string) {
 	g.activities = g.activities[:min(len(g.activities), 100)]
 }
 
-func (s *Server) describeActivities(form url.Values) (string, error) {
+func describeActivities(s *Server, form url.Values) (string, error) {
 	g := s.groups[form.Get("AutoScalingGroupName")]
 	if g == nil {
 		return "", notFound(form.Get("AutoScalingGroupName"))
@@ -261,7 +261,7 @@ func (s *Server) describeActivities(form url.Values) (string, error) {
 	return "<Activities>" + strings.Join(g.activities[:min(n, len(g.activities))], "") + "</Activities>", nil
 }
 
-func (s *Server) describeGroups(form url.Values) (string, error) {
+func describeGroups(s *Server, form url.Values) (string, error) {
 	var b strings.Builder
 	b.WriteString("<AutoScalingGroups>")
 	wanted := list(form, "AutoScalingGroupNames.member", "")
@@ -286,7 +286,7 @@ func (s *Server) describeGroups(form url.Values) (string, error) {
 	return b.String(), nil
 }
 
-func (s *Server) createTemplate(form url.Values) (string, error) {
+func createTemplate(s *Server, form url.Values) (string, error) {
 	const data = "LaunchTemplateData."
 	name := form.Get("LaunchTemplateName")
 	text, err := base64.StdEncoding.DecodeString(form.Get(data + "UserData"))
@@ -308,7 +308,7 @@ func (s *Server) createTemplate(form url.Values) (string, error) {
 	return "", nil
 }
 
-func (s *Server) deleteTemplate(form url.Values) (string, error) {
+func deleteTemplate(s *Server, form url.Values) (string, error) {
 	name := form.Get("LaunchTemplateName")
 	if s.templates[name] == nil {
 		return "", refuse("InvalidLaunchTemplateName.NotFoundException", "At least one of the launch templates specified in the request does not exist.")
@@ -317,7 +317,7 @@ func (s *Server) deleteTemplate(form url.Values) (string, error) {
 	return "", nil
 }
 
-func (s *Server) describeTemplates(form url.Values) (string, error) {
+func describeTemplates(s *Server, form url.Values) (string, error) {
 	var b strings.Builder
 	b.WriteString("<launchTemplates>")
 	for _, name := range slices.Sorted(maps.Keys(s.templates)) {

@@ -58,7 +58,7 @@ func subnetZone(id string) (string, bool) {
 	return zone(last), strings.HasPrefix(id, "subnet-") && strings.Contains("abc", last)
 }
 
-func (s *Server) describeSubnets(form url.Values) (string, error) {
+func describeSubnets(s *Server, form url.Values) (string, error) {
 	var b strings.Builder
 	b.WriteString("<subnetSet>")
 	for _, id := range list(form, "SubnetId", "") {
@@ -75,7 +75,7 @@ func (s *Server) describeSubnets(form url.Values) (string, error) {
 	return b.String() + "</subnetSet>", nil
 }
 
-func (s *Server) describeImages(form url.Values) (string, error) {
+func describeImages(s *Server, form url.Values) (string, error) {
 	id := form.Get("ImageId.1")
 	if strings.HasSuffix(id, "dead") {
 		return "", refuse("InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
@@ -87,7 +87,7 @@ func (s *Server) describeImages(form url.Values) (string, error) {
 	return "<imagesSet><item>" + element("imageId", id) + element("architecture", arch) + element("rootDeviceName", "/dev/sda1") + "</item></imagesSet>", nil
 }
 
-func (s *Server) describeOfferings(form url.Values) (string, error) {
+func describeOfferings(s *Server, form url.Values) (string, error) {
 	var b strings.Builder
 	b.WriteString("<instanceTypeOfferingSet>")
 	for _, t := range types {
@@ -99,7 +99,7 @@ func (s *Server) describeOfferings(form url.Values) (string, error) {
 }
 
 // describeTypes gives all types, on two pages.
-func (s *Server) describeTypes(form url.Values) (string, error) {
+func describeTypes(s *Server, form url.Values) (string, error) {
 	var b strings.Builder
 	b.WriteString("<instanceTypeSet>")
 	page, next := types[:8], element("nextToken", "more")
@@ -118,7 +118,7 @@ func (s *Server) describeTypes(form url.Values) (string, error) {
 	return b.String() + "</instanceTypeSet>" + next, nil
 }
 
-func (s *Server) describePrices(form url.Values) (string, error) {
+func describePrices(s *Server, form url.Values) (string, error) {
 	var b strings.Builder
 	b.WriteString("<spotPriceHistorySet>")
 	for i, t := range list(form, "InstanceType", "") {
@@ -138,7 +138,7 @@ func (s *Server) machine(id string) *machine {
 	return nil
 }
 
-func (s *Server) describeInstances(form url.Values) (string, error) {
+func describeInstances(s *Server, form url.Values) (string, error) {
 	var b strings.Builder
 	b.WriteString("<reservationSet>")
 	for _, m := range s.machines {
@@ -175,7 +175,7 @@ func (s *Server) describeInstances(form url.Values) (string, error) {
 	return b.String() + "</reservationSet>", nil
 }
 
-func (s *Server) terminate(form url.Values) (string, error) {
+func terminate(s *Server, form url.Values) (string, error) {
 	for _, id := range list(form, "InstanceId", "") {
 		if m := s.machine(id); m != nil && m.state != "terminated" {
 			m.end("Client.UserInitiatedShutdown", "User initiated shutdown")
@@ -185,7 +185,7 @@ func (s *Server) terminate(form url.Values) (string, error) {
 	return "", nil
 }
 
-func (s *Server) console(form url.Values) (string, error) {
+func console(s *Server, form url.Values) (string, error) {
 	m := s.machine(form.Get("InstanceId"))
 	if m == nil {
 		return "", refuse("InvalidInstanceID.NotFound", "The instance ID '%s' does not exist", form.Get("InstanceId"))

@@ -1,27 +1,26 @@
-package ec2
+// Package instancetype knows the types of machines of EC2, and which of them a job may have: what fits, in which zones, and by the
+// condition of --where.
+//
+// It asks EC2 by a function that it is given, and keeps nothing. Tables prove it.
+package instancetype
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/drover-run/drover/driver"
-	"github.com/drover-run/drover/driver/folder"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
 )
 
-// machineType is a type of machines, as it is kept in a file.
-type machineType struct {
+// Type is a type of machines, as it can be kept in a file.
+type Type struct {
 	Name    string   `json:"name"`
 	Arch    string   `json:"arch"` // amd64, arm64
 	CPUs    int      `json:"cpus"`
@@ -38,40 +37,13 @@ type machineType struct {
 }
 
 // family is the type's, such as p3.
-func (m machineType) family() string {
+func (m Type) family() string {
 	family, _, _ := strings.Cut(m.Name, ".")
 	return family
 }
 
-// typesGood is how long the types of a region are kept.
-const typesGood = 24 * time.Hour
-
-// readTypes gives the types of machines of a region that any zone has. They are kept in a file.
-func (e *engine) readTypes(ctx context.Context, c *client) ([]machineType, error) {
-	var kept struct {
-		At    time.Time     `json:"at"`
-		Types []machineType `json:"types"`
-	}
-	file := filepath.Join(e.state, "types-"+c.region+".json")
-	if folder.ReadJSON(file, &kept) == nil && e.now().Sub(kept.At) < typesGood && !kept.At.After(e.now()) && len(kept.Types) > 0 {
-		return kept.Types, nil
-	}
-	all, err := c.describeTypes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	kept.At, kept.Types = e.now(), all
-	if text, err := json.Marshal(kept); err == nil && os.MkdirAll(e.state, 0o700) == nil {
-		part := file + ".new." + strconv.Itoa(os.Getpid())
-		if os.WriteFile(part, text, 0o600) == nil {
-			_ = os.Rename(part, file) // the next plan asks again
-		}
-	}
-	return all, nil
-}
-
-// typeItem is what EC2 says of a type.
-type typeItem struct {
+// item is what EC2 says of a type.
+type item struct {
 	Name      string   `xml:"instanceType"`
 	Current   bool     `xml:"currentGeneration"`
 	Bare      bool     `xml:"bareMetal"`
@@ -95,13 +67,13 @@ type typeItem struct {
 	Infer  *struct{} `xml:"inferenceAcceleratorInfo"`
 }
 
-// architectures are Go's names of processors by EC2's.
-var architectures = map[string]string{"x86_64": "amd64", "arm64": "arm64"}
+// Architectures are Go's names of processors by EC2's.
+var Architectures = map[string]string{"x86_64": "amd64", "arm64": "arm64"}
 
 // asType is the type as it is kept.
-func (t typeItem) asType() (m machineType, ok bool) {
+func (t item) asType() (m Type, ok bool) {
 	for _, a := range t.Archs {
-		m.Arch = cmp.Or(m.Arch, architectures[a])
+		m.Arch = cmp.Or(m.Arch, Architectures[a])
 	}
 	m.Name, m.CPUs, m.Memory, m.Disk, m.Network, m.EFA = t.Name, t.CPUs, t.Memory, t.Disk, t.Network, t.EFA
 	m.Spot = slices.Contains(t.Purchases, "spot")
@@ -114,8 +86,11 @@ func (t typeItem) asType() (m machineType, ok bool) {
 	return m, m.Arch != "" && m.CPUs > 0
 }
 
-// describeTypes asks for all types, and which zones have them.
-func (c *client) describeTypes(ctx context.Context) (all []machineType, err error) {
+// Ask sends an operation that changes nothing; doing names it in errors.
+type Ask func(ctx context.Context, doing, operation string, in, out any) error
+
+// Describe asks for all types that any zone has, the smaller ones first.
+func Describe(ctx context.Context, ask Ask) (all []Type, err error) {
 	zones := map[string][]string{}
 	offers := struct {
 		LocationType string
@@ -130,7 +105,7 @@ func (c *client) describeTypes(ctx context.Context) (all []machineType, err erro
 			} `xml:"instanceTypeOfferingSet>item"`
 			Next string `xml:"nextToken"`
 		}
-		if err := c.read(ctx, c.machines, "ask which zones have which machines", "DescribeInstanceTypeOfferings", offers, &out); err != nil {
+		if err := ask(ctx, "ask which zones have which machines", "DescribeInstanceTypeOfferings", offers, &out); err != nil {
 			return nil, err
 		}
 		for _, o := range out.All {
@@ -146,10 +121,10 @@ func (c *client) describeTypes(ctx context.Context) (all []machineType, err erro
 	}{100, ""}
 	for {
 		var out struct {
-			All  []typeItem `xml:"instanceTypeSet>item"`
-			Next string     `xml:"nextToken"`
+			All  []item `xml:"instanceTypeSet>item"`
+			Next string `xml:"nextToken"`
 		}
-		if err := c.read(ctx, c.machines, "ask for the types of machines", "DescribeInstanceTypes", types, &out); err != nil {
+		if err := ask(ctx, "ask for the types of machines", "DescribeInstanceTypes", types, &out); err != nil {
 			return nil, err
 		}
 		for _, t := range out.All {
@@ -160,7 +135,7 @@ func (c *client) describeTypes(ctx context.Context) (all []machineType, err erro
 			}
 		}
 		if types.NextToken = out.Next; out.Next == "" {
-			slices.SortFunc(all, func(a, b machineType) int {
+			slices.SortFunc(all, func(a, b Type) int {
 				return cmp.Or(cmp.Compare(a.CPUs, b.CPUs), cmp.Compare(a.Memory, b.Memory), strings.Compare(a.Name, b.Name))
 			})
 			return all, nil
@@ -169,7 +144,7 @@ func (c *client) describeTypes(ctx context.Context) (all []machineType, err erro
 }
 
 // attributes are what --where asks of a type, but for its zone.
-func (m machineType) attributes(region string, spot bool) where.Attributes {
+func (m Type) attributes(region string, spot bool) where.Attributes {
 	purchase := where.OnDemand
 	if spot {
 		purchase = where.Spot
@@ -190,31 +165,39 @@ const (
 	agentMemory = 300   // MiB beside the program's, for the agent and the system
 )
 
-// mostTypes is how many types a group may launch, and fewTypes how many it should, as AWS advises for spot capacity.
-const (
-	mostTypes = 30
-	fewTypes  = 10
-)
+// mostTypes is how many types a group may launch.
+const mostTypes = 30
 
-// choice is what a group may launch: any of the types in any of the zones.
-type choice struct {
-	types []machineType
-	zones []string
+// Wish is what machines are wanted for.
+type Wish struct {
+	Needs  driver.Needs
+	Spot   bool
+	Region string
+	Zones  []string // that machines can be in
+	// Named are the zones that were asked for, with commas, or "all"; "": one for nodes that must reach each other, and else all.
+	Named string
 }
 
-// arch is the processor of all types.
-func (k choice) arch() string { return k.types[0].Arch }
+// Choice is what a group may launch: any of the types, of which there is one at least, in any of the zones.
+type Choice struct {
+	Types []Type
+	Zones []string
+}
 
-// gpus says whether the machines have GPUs.
-func (k choice) gpus() bool { return k.types[0].GPUs > 0 }
+// Arch is the processor of all types.
+func (k Choice) Arch() string { return k.Types[0].Arch }
 
-// choose gives the types and zones for needs: of the types that fit, the smallest ones. zones are those that machines can be
-// in; all nodes of a run that must reach each other are in one of them, unless the options say otherwise.
-func choose(all []machineType, n driver.Needs, o options, region string, zones []string, spot bool) (k choice, err error) {
-	if zones, err = o.chooseZones(zones); err != nil {
+// GPUs says whether the machines have GPUs.
+func (k Choice) GPUs() bool { return k.Types[0].GPUs > 0 }
+
+// Choose gives the types and zones for a wish: of the types that fit, the smallest ones.
+func Choose(all []Type, w Wish) (k Choice, err error) {
+	zones, err := w.zones()
+	if err != nil {
 		return k, err
 	}
-	var fitting []machineType
+	n, region, spot := w.Needs, w.Region, w.Spot
+	var fitting []Type
 	said := readCondition(n.Where)
 	for _, m := range all {
 		if (!spot || m.Spot) && m.fits(n) && m.isMeant(n, said) {
@@ -227,28 +210,28 @@ func choose(all []machineType, n driver.Needs, o options, region string, zones [
 		return k, noType(all, n, region)
 	}
 	first := fitting[0]
-	fitting = slices.DeleteFunc(fitting, func(m machineType) bool { // one program and one image are for all, and none is far too large
+	fitting = slices.DeleteFunc(fitting, func(m Type) bool { // one program and one image are for all, and none is far too large
 		return m.Arch != first.Arch || (m.GPUs > 0) != (first.GPUs > 0) || len(n.Machine) == 0 && !said.machines && m.CPUs > 4*first.CPUs
 	})
-	k.zones = zonesOf(fitting)
-	if n.Place.Nodes > 1 && o.zones == "" {
-		k.zones = []string{bestZone(fitting)}
+	k.Zones = zonesOf(fitting)
+	if n.Place.Nodes > 1 && w.Named == "" {
+		k.Zones = []string{bestZone(fitting)}
 	}
 	for _, m := range fitting {
 		// a group launches any of its types in any of its zones
-		have := slices.DeleteFunc(slices.Clone(k.zones), func(z string) bool { return !slices.Contains(m.Zones, z) && slices.Contains(allZones(all, m.Name), z) })
-		if len(have) == len(k.zones) && len(k.types) < mostTypes && slices.ContainsFunc(k.zones, func(z string) bool { return slices.Contains(m.Zones, z) }) {
-			k.types = append(k.types, m)
+		have := slices.DeleteFunc(slices.Clone(k.Zones), func(z string) bool { return !slices.Contains(m.Zones, z) && slices.Contains(allZones(all, m.Name), z) })
+		if len(have) == len(k.Zones) && len(k.Types) < mostTypes && slices.ContainsFunc(k.Zones, func(z string) bool { return slices.Contains(m.Zones, z) }) {
+			k.Types = append(k.Types, m)
 		}
 	}
-	if len(k.types) == 0 { // the condition is on pairs: the zones of the first type alone
-		k.types, k.zones = []machineType{first}, first.Zones
+	if len(k.Types) == 0 { // the condition is on pairs: the zones of the first type alone
+		k.Types, k.Zones = []Type{first}, first.Zones
 	}
 	return k, nil
 }
 
 // zonesWhere are those of some zones that have the type and where a condition holds for it.
-func (m machineType) zonesWhere(said condition, region string, zones []string, spot bool) (in []string) {
+func (m Type) zonesWhere(said condition, region string, zones []string, spot bool) (in []string) {
 	attributes := m.attributes(region, spot)
 	whole := said.expr.Eval(attributes) // where the zone is not known yet
 	for _, z := range m.Zones {
@@ -263,26 +246,26 @@ func (m machineType) zonesWhere(said condition, region string, zones []string, s
 }
 
 // allZones are the zones that have a type.
-func allZones(all []machineType, name string) []string {
-	i := slices.IndexFunc(all, func(m machineType) bool { return m.Name == name })
+func allZones(all []Type, name string) []string {
+	i := slices.IndexFunc(all, func(m Type) bool { return m.Name == name })
 	return all[i].Zones
 }
 
-// chooseZones are those of all zones that the option names.
-func (o options) chooseZones(all []string) ([]string, error) {
-	if o.zones == "" || o.zones == "all" {
-		return all, nil
+// zones are those that machines may be in, as far as zones were asked for.
+func (w Wish) zones() ([]string, error) {
+	if w.Named == "" || w.Named == "all" {
+		return w.Zones, nil
 	}
-	named := strings.Split(o.zones, ",")
+	named := strings.Split(w.Named, ",")
 	for _, z := range named {
-		if !slices.Contains(all, z) {
-			return nil, fault.New(fault.Invalid, "The set-up has subnets in "+strings.Join(all, ", ")+".", "read --target-arg zones=%s: there is no subnet in zone %s", o.zones, z)
+		if !slices.Contains(w.Zones, z) {
+			return nil, fault.New(fault.Invalid, "The set-up has subnets in "+strings.Join(w.Zones, ", ")+".", "read --target-arg zones=%s: there is no subnet in zone %s", w.Named, z)
 		}
 	}
 	return named, nil
 }
 
-func zonesOf(all []machineType) (zones []string) {
+func zonesOf(all []Type) (zones []string) {
 	for _, m := range all {
 		for _, z := range m.Zones {
 			if !slices.Contains(zones, z) {
@@ -295,7 +278,7 @@ func zonesOf(all []machineType) (zones []string) {
 }
 
 // bestZone is the zone that has the most of some types.
-func bestZone(all []machineType) (best string) {
+func bestZone(all []Type) (best string) {
 	count := map[string]int{}
 	for _, m := range all {
 		for _, z := range m.Zones {
@@ -311,12 +294,12 @@ func bestZone(all []machineType) (best string) {
 }
 
 // fits says whether an agent fits on a machine of the type.
-func (m machineType) fits(n driver.Needs) bool {
+func (m Type) fits(n driver.Needs) bool {
 	return float64(m.CPUs) >= max(n.CPUs, float64(n.Slots)) && int64(m.Memory-agentMemory)<<20 >= n.Memory && m.GPUs >= n.GPUs
 }
 
 // isMeant says whether a type is one that was named, or, where none was, one that needs no name.
-func (m machineType) isMeant(n driver.Needs, said condition) bool {
+func (m Type) isMeant(n driver.Needs, said condition) bool {
 	if len(n.Machine) > 0 {
 		return slices.ContainsFunc(n.Machine, func(glob string) bool {
 			matches, err := path.Match(strings.TrimPrefix(glob, "ml."), m.Name)
@@ -353,9 +336,9 @@ func readCondition(e where.Expr) condition {
 }
 
 // noType is the refusal of needs that no type meets.
-func noType(all []machineType, n driver.Needs, region string) error {
+func noType(all []Type, n driver.Needs, region string) error {
 	for _, glob := range n.Machine {
-		if !slices.ContainsFunc(all, func(m machineType) bool { ok, err := path.Match(glob, m.Name); return err == nil && ok }) {
+		if !slices.ContainsFunc(all, func(m Type) bool { ok, err := path.Match(glob, m.Name); return err == nil && ok }) {
 			names := make([]string, len(all))
 			for i, m := range all {
 				names[i] = m.Name
@@ -380,25 +363,34 @@ func needWords(n driver.Needs) string {
 	}
 	add(n.CPUs > 0 || n.Slots > 0, strconv.FormatFloat(max(n.CPUs, float64(n.Slots)), 'g', -1, 64)+" cores")
 	add(n.Memory > 0, job.Bytes(n.Memory).Words()+" of memory")
-	add(n.GPUs > 0, strconv.Itoa(n.GPUs)+" GPUs")
+	add(n.GPUs == 1, "1 GPU")
+	add(n.GPUs > 1, strconv.Itoa(n.GPUs)+" GPUs")
 	add(len(n.Machine) > 0, "--machine "+strings.Join(n.Machine, ","))
 	add(n.Where.String() != "", n.Where.String())
 	return cmp.Or(strings.Join(all, ", "), "nothing")
 }
 
-// words are the types and zones, for people.
-func (k choice) words() string {
+// Words are the types and zones, for people.
+func (k Choice) Words() string {
 	var all []string
-	for _, m := range k.types {
+	for _, m := range k.Types {
 		all = append(all, m.Name)
 	}
-	least := k.types[0]
+	least := k.Types[0]
 	text := fmt.Sprintf("%s (%d cores, %.3g GB", names(all), least.CPUs, float64(least.Memory)/1024)
-	if len(k.types) > 1 {
+	if len(k.Types) > 1 {
 		text = fmt.Sprintf("%s (from %d cores, %.3g GB", names(all), least.CPUs, float64(least.Memory)/1024)
 	}
 	if least.GPUs > 0 {
 		text += fmt.Sprintf(", %d GPU", least.GPUs)
 	}
-	return text + ") in " + strings.Join(k.zones, ", ")
+	return text + ") in " + strings.Join(k.Zones, ", ")
+}
+
+// names is a list for people.
+func names(all []string) string {
+	if len(all) > 4 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:3], ", "), len(all)-3)
+	}
+	return strings.Join(all, ", ")
 }
