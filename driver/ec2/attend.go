@@ -42,7 +42,6 @@ func (e *engine) attend(ctx context.Context, c *client, v view, missing bool) er
 		l.moved = now
 	}
 	buy := missing && !l.changed && v.group.tagged(tagFirst) != "" && now.Sub(l.waits) >= firstTime
-	l.changed = l.changed || buy
 	e.looks[v.name] = l
 	e.mu.Unlock()
 	if move {
@@ -54,7 +53,15 @@ func (e *engine) attend(ctx context.Context, c *client, v view, missing bool) er
 		return nil
 	}
 	all := 100
-	return c.change(ctx, "buy machines on demand", "UpdateAutoScalingGroup", group{AutoScalingGroupName: v.name, MixedInstancesPolicy: &mixedPolicy{InstancesDistribution: distribution{OnDemandPercentageAboveBaseCapacity: &all}}})
+	err := c.change(ctx, "buy machines on demand", "UpdateAutoScalingGroup", group{AutoScalingGroupName: v.name, MixedInstancesPolicy: &mixedPolicy{InstancesDistribution: distribution{OnDemandPercentageAboveBaseCapacity: &all}}})
+	if err == nil {
+		e.mu.Lock()
+		l = e.looks[v.name]
+		l.changed = true
+		e.looks[v.name] = l
+		e.mu.Unlock()
+	}
+	return err
 }
 
 // later is the later of a time and another one, in seconds since 1970 as text.

@@ -18,7 +18,7 @@ const typesGood = 24 * time.Hour
 // readTypes gives the types of machines of a region that any zone has. They are kept in a file.
 func (e *engine) readTypes(ctx context.Context, c *client) ([]instancetype.Type, error) {
 	var kept struct {
-		At    time.Time    `json:"at"`
+		At    time.Time           `json:"at"`
 		Types []instancetype.Type `json:"types"`
 	}
 	file := filepath.Join(e.state, "types-"+c.region+".json")

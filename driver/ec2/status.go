@@ -68,7 +68,12 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 	if err != nil {
 		return nil, err
 	}
-	return append(all, more...), e.attend(ctx, c, v, len(more) > 0)
+	if err := e.attend(ctx, c, v, len(more) > 0); err != nil { // a user that may only look has others do it
+		for i := range more {
+			more[i].Reason += "; " + err.Error()
+		}
+	}
+	return append(all, more...), nil
 }
 
 // view is a group at one moment.
@@ -191,15 +196,15 @@ type refusal struct{ words, hint string }
 // refusals are what EC2 says when it launches nothing, in the order in which they are looked for. Source: contracts of CreateFleet and RunInstances in
 // EC2's API reference, "Error codes", 2026-11.
 var refusals = []struct{ code, words, hint string }{
-	{"MaxSpotInstanceCountExceeded", "the account's quota of spot capacity is used up", "Ask AWS for more: `aws service-quotas list-service-quotas --region %s --service-code ec2` names it, or use `--on-demand`."},
-	{"VcpuLimitExceeded", "the account's quota of on-demand machines is used up", "Ask AWS for more: `aws service-quotas list-service-quotas --region %s --service-code ec2` names it."},
-	{"InsufficientInstanceCapacity", "EC2 has none of its machines now", "Allow more types, with `--machine` or `--where`, or use `--spot=first`."},
-	{"UnfulfillableCapacity", "EC2 has none of its machines now", "Allow more types, with `--machine` or `--where`, or use `--spot=first`."},
-	{"SpotMaxPriceTooLow", "spot capacity costs more than an on-demand machine", "Use `--on-demand`."},
-	{"InsufficientFreeAddressesInSubnet", "its subnets have no address left", "Name others: `--target-arg subnets=SUBNET --target-arg security-groups=GROUP`."},
-	{"AuthFailure.ServiceLinkedRoleCreationNotPermitted", "the account has no service-linked role for spot capacity", "Have an administrator make it: `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`."},
-	{"InvalidAMIID", "its AMI is not there", "Name one that is: `--target-arg ami=AMI`."},
-	{"ParameterNotFound", "the region has no AMI of Amazon's under the public name", "Name one: `--target-arg ami=AMI`."},
+	{"MaxSpotInstanceCountExceeded", "the account's quota of spot capacity is used up", "Ask AWS for more: aws service-quotas list-service-quotas --region %s --service-code ec2 names it, or use --on-demand."},
+	{"VcpuLimitExceeded", "the account's quota of on-demand machines is used up", "Ask AWS for more: aws service-quotas list-service-quotas --region %s --service-code ec2 names it."},
+	{"InsufficientInstanceCapacity", "EC2 has none of its machines now", "Allow more types, with --machine or --where, or use --spot=first."},
+	{"UnfulfillableCapacity", "EC2 has none of its machines now", "Allow more types, with --machine or --where, or use --spot=first."},
+	{"SpotMaxPriceTooLow", "spot capacity costs more than an on-demand machine", "Use --on-demand."},
+	{"InsufficientFreeAddressesInSubnet", "its subnets have no address left", "Name others: --target-arg subnets=SUBNET --target-arg security-groups=GROUP."},
+	{"AuthFailure.ServiceLinkedRoleCreationNotPermitted", "the account has no service-linked role for spot capacity", "Have an administrator make it: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com."},
+	{"InvalidAMIID", "its AMI is not there", "Name one that is: --target-arg ami=AMI."},
+	{"ParameterNotFound", "the region has no AMI of Amazon's under the public name", "Name one: --target-arg ami=AMI."},
 	{"UnauthorizedOperation", "Auto Scaling may not launch its machines", "Have an administrator allow it: the activity of the group names the right."},
 }
 

@@ -65,21 +65,27 @@ func TestAMachineIsAsEC2Says(t *testing.T) {
 func TestWhyNoMachineComesIsSaid(t *testing.T) {
 	t.Parallel()
 	failed := func(text string) activity { return activity{StatusCode: "Failed", StatusMessage: text} }
+	const spot = "Could not launch Spot Instances. "
 	for _, test := range []struct {
 		all         []activity
 		words, hint string
 	}{
-		{[]activity{failed("Could not launch Spot Instances. InsufficientInstanceCapacity - There is no Spot capacity available that matches your request. Launching EC2 instance failed."), failed("x")},
-			"EC2 has none of its machines now: Could not launch Spot Instances. InsufficientInstanceCapacity - There is no Spot capacity available that matches your request. Launching EC2 instance failed (tried 2 times)", "--spot=first"},
-		{[]activity{failed("We currently do not have sufficient m5.large capacity in the Availability Zone you requested (eu-west-1a).")}, "EC2 has none of its machines now: We currently", "--machine"},
-		{[]activity{failed("Could not launch Spot Instances. MaxSpotInstanceCountExceeded - Max spot instance count exceeded.")}, "the account's quota of spot capacity is used up: ", "aws service-quotas list-service-quotas --region eu-west-1"},
-		{[]activity{failed("You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the specified instance type belongs to.")}, "the account's quota of on-demand machines is used up: ", "aws service-quotas"},
-		{[]activity{failed("Could not launch Spot Instances. SpotMaxPriceTooLow - Your Spot request price is lower")}, "spot capacity costs more than an on-demand machine: ", "--on-demand"},
-		{[]activity{failed("There are not enough free addresses: InsufficientFreeAddressesInSubnet")}, "its subnets have no address left: ", "subnets="},
+		{[]activity{failed(spot + "InsufficientInstanceCapacity - There is no Spot capacity available that matches your request. Launching EC2 instance failed."), failed("x")},
+			"EC2 has none of its machines now: Could not launch Spot Instances. InsufficientInstanceCapacity - There is no Spot capacity available that matches your request. Launching EC2 instance failed (tried 2 times)", "Allow more types, with --machine or --where, or use --spot=first."},
+		{[]activity{failed("Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request configuration.")}, "EC2 has none of its machines now: Could not", "Allow more types, with --machine or --where, or use --spot=first."},
+		{[]activity{failed("We currently do not have sufficient m5.large capacity in the Availability Zone you requested (eu-west-1a).")}, "EC2 has none of its machines now: We currently", "Allow more types, with --machine or --where, or use --spot=first."},
+		{[]activity{failed(spot + "MaxSpotInstanceCountExceeded - Max spot instance count exceeded.")}, "the account's quota of spot capacity is used up: ", "Ask AWS for more: aws service-quotas list-service-quotas --region eu-west-1 --service-code ec2 names it, or use --on-demand."},
+		{[]activity{failed("You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the specified instance type belongs to.")}, "the account's quota of on-demand machines is used up: ", "Ask AWS for more: aws service-quotas list-service-quotas --region eu-west-1 --service-code ec2 names it."},
+		{[]activity{failed(spot + "SpotMaxPriceTooLow - Your Spot request price is lower")}, "spot capacity costs more than an on-demand machine: ", "Use --on-demand."},
+		{[]activity{failed("There are not enough free addresses: InsufficientFreeAddressesInSubnet")}, "its subnets have no address left: ", "Name others: --target-arg subnets=SUBNET --target-arg security-groups=GROUP."},
+		{[]activity{failed("AuthFailure.ServiceLinkedRoleCreationNotPermitted - The provided credentials do not have permission")}, "the account has no service-linked role for spot capacity: ", "Have an administrator make it: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com."},
+		{[]activity{failed("InvalidAMIID.NotFound: The image id does not exist")}, "its AMI is not there: ", "Name one that is: --target-arg ami=AMI."},
+		{[]activity{failed("ParameterNotFound for /aws/service/ecs")}, "the region has no AMI of Amazon's under the public name: ", "Name one: --target-arg ami=AMI."},
+		{[]activity{failed("UnauthorizedOperation: You are not authorized")}, "Auto Scaling may not launch its machines: ", "Have an administrator allow it: the activity of the group names the right."},
 		{[]activity{failed("Something that is new.")}, "Something that is new", ""},
 	} {
 		r, is := refusalOf(test.all, "eu-west-1")
-		if !is || !strings.HasPrefix(r.words, test.words) || !strings.Contains(r.hint, test.hint) {
+		if !is || !strings.HasPrefix(r.words, test.words) || r.hint != test.hint {
 			t.Errorf("%v: %+v", test.all, r)
 		}
 	}
@@ -281,6 +287,11 @@ func TestSpotCapacityThatDoesNotComeIsBoughtOnDemand(t *testing.T) {
 	l.Advance(9 * time.Minute)
 	until(t, l, h, "both still wait", are("0 waiting", "1 waiting"))
 	l.Advance(2 * time.Minute)
+	l.Deny("UpdateAutoScalingGroup")
+	if all, err := l.engine.Processes(t.Context(), h, nil, nil); err != nil || !strings.Contains(all[0].Reason, "; buy machines on demand: the server says 403 AccessDenied") {
+		t.Errorf("where that is denied: %+v, %v", all, err)
+	}
+	l.Deny("")
 	members := until(t, l, h, "both run", are("0 running", "1 running"))
 	if !strings.HasSuffix(members[0].Where, ", on demand") {
 		t.Errorf("%+v", members[0])
@@ -339,5 +350,36 @@ func TestAStopEndsWhatWaits(t *testing.T) {
 	l.Refuse("")
 	if len(l.Machines()) != 0 {
 		t.Errorf("there are %s", l.Machines())
+	}
+}
+
+func TestAMachineThatWasJustLaunchedWaits(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.BreakAMI()
+	l.Late(100)
+	h := l.start(t, 1, 0)
+	if all := until(t, l, h, "it waits", are("0 waiting")); all[0].Reason != "its machine was launched" || !strings.Contains(all[0].Where, "eu-west-1") {
+		t.Errorf("%+v", all[0])
+	}
+	v := view{group: groupState{DesiredCapacity: 1, MaxSize: 1}, name: groupName(h)}
+	c, err := l.engine.clients.In(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := l.engine.waiting(t.Context(), c, v); err != nil || len(all) != 1 || all[0].Reason != "Auto Scaling launches its machine" {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func TestAProcessThatIsNoMachineIsTold(t *testing.T) {
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	if _, err := newHost(t.Context(), "drover-x-1"); err == nil || !strings.HasPrefix(err.Error(), "adopt agent: the metadata service does not say which machine this is: ") || fault.Hint(err) != "Unset DROVER_EC2_GROUP." {
+		t.Error(err)
+	}
+	t.Setenv(variableImage, "python:3.13-slim")
+	t.Setenv("PATH", t.TempDir())
+	if _, err := (&host{}).command(remote.Command{Argv: []string{"drover"}}); err == nil || err.Error() != "start agent: the machine's AMI has no Docker" || fault.Hint(err) != "Use --on ec2/ami, or an AMI with Docker." {
+		t.Error(err)
 	}
 }

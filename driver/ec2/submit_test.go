@@ -13,6 +13,7 @@ import (
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/ec2/instancetype"
+	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
@@ -167,15 +168,122 @@ func TestAStartOfManyMachinesTakesFewRequests(t *testing.T) {
 
 func TestARefusedStartLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for _, operation := range []string{"CreateLaunchTemplate", "CreateAutoScalingGroup", "SuspendProcesses", "PutScheduledUpdateGroupAction", "UpdateAutoScalingGroup"} {
+	for operation, doing := range map[string]string{"CreateLaunchTemplate": "create the launch template", "CreateAutoScalingGroup": "create the Auto Scaling group", "SuspendProcesses": "keep the group from moving machines that work",
+		"PutScheduledUpdateGroupAction": "set when all machines end", "UpdateAutoScalingGroup": "set how many machines there are", "DescribeInstanceTypes": "ask for the types of machines",
+		"DescribeInstanceTypeOfferings": "ask which zones have which machines", "DescribeSubnets": "look at the subnets of machines"} {
 		l := newLocated(t)
 		l.Deny(operation)
-		if _, err := l.Start(t.Context(), l.request(t, 1, 1)); fault.KindOf(err) != fault.Denied {
+		if _, err := l.Start(t.Context(), l.request(t, 1, 1)); fault.KindOf(err) != fault.Denied || !strings.HasPrefix(err.Error(), doing+": ") {
 			t.Errorf("%s: %v", operation, err)
 		}
 		if len(l.Groups()) != 0 || len(l.Templates()) != 0 {
 			t.Errorf("%s leaves %s, %s", operation, l.Groups(), l.Templates())
 		}
+	}
+}
+
+// What is refused while a placement lives is said with what was being done.
+func TestWhatIsDeniedIsSaid(t *testing.T) {
+	t.Parallel()
+	for operation, test := range map[string]struct {
+		doing string
+		do    func(located, driver.Handle) error
+	}{
+		"DescribeAutoScalingGroups": {"describe the Auto Scaling group", status},
+		"DescribeInstances":         {"describe machines", status},
+		"DescribeScalingActivities": {"read what the Auto Scaling group has done", status},
+		"CreateOrUpdateTags":        {"note that machines are stopped", stop},
+		"DeleteAutoScalingGroup":    {"delete the Auto Scaling group", stop},
+		"DeleteLaunchTemplate":      {"delete the launch template", stop},
+		"DescribeLaunchTemplates":   {"look for launch templates", func(l located, _ driver.Handle) error { return sweep(l) }},
+		"TerminateInstances": {"end machines", func(l located, h driver.Handle) error {
+			c, err := l.engine.clients.In(context.Background(), "")
+			if err == nil {
+				err = c.terminate(context.Background(), []remote.Process{{Claimant: remote.Claimant{Process: "i-1"}}})
+			}
+			return err
+		}},
+		"TerminateInstanceInAutoScalingGroup": {"end a machine", func(l located, h driver.Handle) error {
+			c, err := l.engine.clients.In(context.Background(), "")
+			if err == nil {
+				err = c.endMachine(context.Background(), "i-1", true)
+			}
+			return err
+		}},
+		"GetConsoleOutput": {"read a machine's console", func(l located, h driver.Handle) error {
+			c, err := l.engine.clients.In(context.Background(), "")
+			if err == nil {
+				_, err = c.console(context.Background(), "i-1")
+			}
+			return err
+		}},
+	} {
+		l := newLocated(t)
+		l.BreakAMI()
+		l.Refuse("InsufficientInstanceCapacity")
+		h, err := l.Start(t.Context(), l.request(t, 1, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Deny(operation)
+		if err := test.do(l, h); fault.KindOf(err) != fault.Denied || !strings.HasPrefix(err.Error(), test.doing+": ") {
+			t.Errorf("%s: %v", operation, err)
+		}
+	}
+	l := newLocated(t)
+	l.Deny("DescribeSpotPriceHistory")
+	if o, err := l.Offer(t.Context(), driver.Needs{Agents: 1}); err != nil || !o.Fits || o.Price.Known() {
+		t.Errorf("without the right to read spot prices: %+v, %v", o, err)
+	}
+}
+
+func status(l located, h driver.Handle) error {
+	_, err := l.Status(context.Background(), h)
+	return err
+}
+
+func stop(l located, h driver.Handle) error {
+	if err := l.Stop(context.Background(), h, 0, true); err != nil {
+		return err
+	}
+	_, err := l.engine.Processes(context.Background(), h, nil, nil)
+	if err == nil {
+		err = l.engine.Remove(context.Background(), h, nil)
+	}
+	return err
+}
+
+func sweep(l located) error {
+	c, err := l.engine.clients.In(context.Background(), "")
+	if err == nil {
+		err = c.sweep(context.Background(), "digits")
+	}
+	return err
+}
+
+func TestAScriptThatIsTooLongIsRefused(t *testing.T) {
+	l := newLocated(t)
+	r := l.request(t, 1, 1)
+	p := program(t)
+	p.Downloads = []store.Download{{Tool: "cat", Command: strings.Repeat("long ", 4<<10)}}
+	r.Run.Programs = onlyProgram(p)
+	if _, err := l.Start(t.Context(), r); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(err.Error(), "start agents: what a machine is told has ") || fault.Hint(err) != "Use a store with a shorter name." {
+		t.Error(err)
+	}
+	r.Run.Programs = nil
+	if _, err := l.Start(t.Context(), r); fault.KindOf(err) != fault.Bug {
+		t.Error(err)
+	}
+}
+
+func TestAnAccountNeedsARegion(t *testing.T) {
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
+	if _, _, err := openClient(t.Context(), ""); err == nil || err.Error() != "ask EC2: there is no region" || fault.Hint(err) != "Say where: --on ec2/REGION, or export AWS_REGION=REGION." {
+		t.Error(err)
+	}
+	if c, of, err := openClient(t.Context(), "eu-west-3"); err != nil || of != "eu-west-3" || c.region != of {
+		t.Errorf("%s, %v", of, err)
 	}
 }
 
@@ -251,6 +359,15 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 	}
 	if n := l.Requests("DescribeInstanceTypeOfferings"); n != 1 {
 		t.Errorf("the types are asked for %d times", n)
+	}
+	if o, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Machine: []string{"m5.*"}}); err != nil || !slices.Contains(o.Notes, "spot capacity of few types is taken more often: there are 3 to choose from") {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Machine: []string{"quantum.large"}}); err != nil || o.Hint != "Name a type that the region has: aws ec2 describe-instance-type-offerings --region eu-west-1." {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if p := Target.Properties(driver.Config{}); p.Identity != "the machines' role" {
+		t.Errorf("%+v", p)
 	}
 	o, err := l.Offer(t.Context(), driver.Needs{Agents: 32, Spot: job.SpotFirst, Args: []string{"wait=12h"}})
 	want := []string{"each agent has a machine alone, with a disk of 40 GB", "after 10 minutes without spot capacity an attached command buys machines on demand",

@@ -20,6 +20,9 @@ func answering(t *testing.T, flat bool, status int, answer string) (c Caller, fo
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		*form, _ = url.ParseQuery(string(body))
+		if kind := r.Header.Get("Content-Type"); kind != "application/x-www-form-urlencoded; charset=utf-8" {
+			t.Error(kind)
+		}
 		if !strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/autoscaling/aws4_request, SignedHeaders=content-length;content-type;host;x-amz-date,") {
 			t.Errorf("%v", r.Header)
 		}

@@ -75,7 +75,7 @@ func TestAMachineWithoutMetadataIsLeftAlone(t *testing.T) {
 
 func TestAGroupThatEndsTheMachineSaysSo(t *testing.T) {
 	for text, want := range map[string]bool{"InService": false, "Terminated\n": true, "": false} {
-		if _, told := readGroup([]byte(text)); told != want {
+		if a, told := readGroup([]byte(text)); told != want || a.Why != "its Auto Scaling group ends the machine" {
 			t.Errorf("%q: %v", text, told)
 		}
 	}
