@@ -32,7 +32,7 @@ import (
 // Region is that of the fake.
 const Region = "eu-west-1"
 
-// roleKey is the key of machines' credentials.
+// roleKey is the key of machines' credentials, where a test says none.
 const roleKey = "ASIAROLE"
 
 // Server is the fake.
@@ -44,7 +44,8 @@ type Server struct {
 	dir    string
 	bin    string         // the programs that machines see
 	all    sync.WaitGroup // processes
-	docker string         // a real Docker for machines; "": the stand-in
+	docker []string       // variables that lead to a real Docker for machines; empty: the stand-in
+	role   [2]string      // key and secret of machines' credentials
 
 	mu        sync.Mutex
 	groups    map[string]*group
@@ -71,7 +72,7 @@ type knobs struct {
 // New starts a fake without groups; it ends with the test.
 func New(t *testing.T) *Server {
 	s := &Server{Stacks: stacktest.New(), Images: registrytest.New(t), Quotas: quotatest.New(nil, func(string) string { return "ec2" }), dir: t.TempDir(),
-		groups: map[string]*group{}, templates: map[string]*template{}, requests: map[string]int{}, secrets: secrettest.Secrets{}, knobs: knobs{lose: map[string]int{}}}
+		groups: map[string]*group{}, templates: map[string]*template{}, requests: map[string]int{}, secrets: secrettest.Secrets{}, role: [2]string{roleKey, "of the role"}, knobs: knobs{lose: map[string]int{}}}
 	var err error
 	if s.bin, err = makeTools(s.dir); err != nil {
 		t.Fatal(err)
@@ -261,18 +262,19 @@ func escape(s string) string {
 }
 
 // credentials are what a machine's metadata service gives.
-func credentials() string {
-	text, _ := json.Marshal(map[string]string{"Code": "Success", "Type": "AWS-HMAC", "LastUpdated": "2026-11-29T00:00:00Z", "AccessKeyId": roleKey, "SecretAccessKey": "of the role", "Token": "", "Expiration": "2099-01-01T00:00:00Z"})
+func (s *Server) credentials() string {
+	text, _ := json.Marshal(map[string]string{"Code": "Success", "Type": "AWS-HMAC", "LastUpdated": "2026-11-29T00:00:00Z", "AccessKeyId": s.role[0], "SecretAccessKey": s.role[1], "Token": "", "Expiration": "2099-01-01T00:00:00Z"})
 	return string(text)
 }
 
-// UseDocker gives machines a real Docker, by the path of its program.
-func (s *Server) UseDocker(t *testing.T, path string) {
+// UseDocker gives machines a real Docker that listens at host, and credentials that a real store knows.
+func (s *Server) UseDocker(t *testing.T, host, key, secret string) {
 	t.Helper()
-	if _, err := exec.LookPath(path); err != nil {
+	path, err := exec.LookPath("docker")
+	if err != nil {
 		t.Fatal(err)
 	}
-	s.docker = path
+	s.docker, s.role = []string{"DOCKER=" + path, "DOCKER_HOST=" + host}, [2]string{key, secret}
 }
 
 // now is the virtual time. The caller holds mu.

@@ -215,7 +215,7 @@ func (s *Server) launch(g *group) error {
 	metadata := httptest.NewServer(http.HandlerFunc(m.serveMetadata))
 	cmd := exec.Command(filepath.Join(s.bin, "sh"), filepath.Join(s.bin, "machine"))
 	cmd.Dir, cmd.SysProcAttr = m.dir, &syscall.SysProcAttr{Setsid: true}
-	cmd.Env = append([]string{"PATH=" + s.bin, "HOME=" + m.dir, "TMPDIR=" + m.dir, "MACHINE=" + m.dir, "AWS_EC2_METADATA_SERVICE_ENDPOINT=" + metadata.URL, "GORACE=atexit_sleep_ms=0", "DOCKER=" + s.docker}, s.endpoints()...)
+	cmd.Env = append([]string{"PATH=" + s.bin, "HOME=" + m.dir, "TMPDIR=" + m.dir, "MACHINE=" + m.dir, "AWS_EC2_METADATA_SERVICE_ENDPOINT=" + metadata.URL, "GORACE=atexit_sleep_ms=0"}, append(s.endpoints(), s.docker...)...)
 	if err := cmd.Start(); err != nil {
 		metadata.Close()
 		return err
@@ -238,8 +238,14 @@ func (s *Server) launch(g *group) error {
 
 // kill ends all that runs on the machine.
 func (m *machine) kill() {
-	if m.process != nil {
-		_ = syscall.Kill(-m.process.Pid, syscall.SIGKILL)
+	if m.process == nil {
+		return
+	}
+	_ = syscall.Kill(-m.process.Pid, syscall.SIGKILL)
+	if len(m.s.docker) > 0 { // its containers end with it
+		docker := exec.Command(filepath.Join(m.s.bin, "docker"), "rm", "-f", "drover-agent")
+		docker.Env = append([]string{"PATH=" + m.s.bin, "HOME=" + m.dir, "MACHINE=" + m.dir}, m.s.docker...)
+		m.s.all.Go(func() { _ = docker.Run() }) // what is not there is gone
 	}
 }
 
@@ -268,7 +274,7 @@ func (m *machine) serveMetadata(w http.ResponseWriter, r *http.Request) {
 	case "iam/security-credentials/":
 		fmt.Fprint(w, "agents")
 	case "iam/security-credentials/agents":
-		fmt.Fprint(w, credentials())
+		fmt.Fprint(w, m.s.credentials())
 	case "autoscaling/target-lifecycle-state":
 		fmt.Fprint(w, "InService")
 	case "spot/instance-action":
