@@ -191,14 +191,19 @@ func (h *host) moveEnd(ctx context.Context, p *remote.Placement, now time.Time) 
 	}
 }
 
-// leave ends the machine with its agent. An agent that was told to go leaves its place to another machine.
+// leave ends the machine with its agent.
 func (h *host) leave(code int) {
+	h.leaveGroup(code)
+	shutDown() // also where Auto Scaling could not be asked
+}
+
+// leaveGroup has Auto Scaling end the machine. An agent that was told to go leaves its place to another machine.
+func (h *host) leaveGroup(code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := h.client.endMachine(ctx, h.id, code != fault.ExitLater); err != nil {
 		fmt.Fprintln(os.Stderr, "drover:", err)
 	}
-	shutDown() // also where Auto Scaling could not be asked
 }
 
 func shutDown() { _ = run("shutdown", "-h", "now") } // the unit does the same when this process has ended

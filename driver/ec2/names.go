@@ -34,8 +34,6 @@ const (
 	tagFirst   = "drover-spot-first" // machines may be on demand, when spot capacity does not come
 	tagStopped = "drover-stopped"    // a Stop has set it to no machines
 	tagProject = "drover-project"
-	// tagGroup is the tag by which Auto Scaling marks machines.
-	tagGroup = "aws:autoscaling:groupName"
 )
 
 // tags are labels as tags of AWS, which take few letters.

@@ -24,7 +24,7 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 	if err != nil {
 		return nil, err
 	}
-	machines, err := c.instances(ctx, filter{"tag:" + tagGroup, []string{name}})
+	machines, err := c.instances(ctx, filter{"tag:Name", []string{name}})
 	if err != nil {
 		return nil, err
 	}

@@ -191,6 +191,26 @@ func TestAMachineEndsWithItsAgent(t *testing.T) {
 	until(t, l, h, "the records say how they ended", are("0 ended", "1 ended", "2 ended"))
 }
 
+func TestAnAgentThatWasToldToGoLeavesItsPlace(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.BreakAMI()
+	h := l.start(t, 2, 0)
+	c, err := l.engine.clients.In(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for code, want := range map[int]int{fault.ExitLater: 2, 0: 1} {
+		id := l.Machines()[0]
+		before, _ := l.Group(groupName(h))
+		(&host{client: c, group: groupName(h), id: id}).leaveGroup(code)
+		after, _ := l.Group(groupName(h))
+		if machines := l.Machines(); before-after != 2-want || len(machines) != after || slices.Contains(machines, id) {
+			t.Errorf("exit status %d: the group had %d, and has %d; there are %s", code, before, after, machines)
+		}
+	}
+}
+
 // AWS ends all machines of a group an hour after the last sign of drover, whatever has died; that is an interruption.
 func TestNothingIsLeftAnHourAfterTheLastSign(t *testing.T) {
 	t.Parallel()
@@ -369,6 +389,44 @@ func TestAMachineThatWasJustLaunchedWaits(t *testing.T) {
 	}
 	if all, err := l.engine.waiting(t.Context(), c, v); err != nil || len(all) != 1 || all[0].Reason != "Auto Scaling launches its machine" {
 		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+// A machine that a user has taken off its group is named, and ended by a Stop, also where its group and its record are gone.
+func TestADetachedMachineIsNamedAndEnded(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.BreakAMI()
+	h := l.start(t, 1, 0)
+	lost := l.Machines()[0]
+	l.Detach(lost)
+	if err := l.Stop(t.Context(), h, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	c, err := l.engine.clients.In(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.removeGroup(t.Context(), groupName(h)); err != nil {
+		t.Fatal(err)
+	}
+	for o, err := range l.store.List(t.Context(), "") {
+		if err == nil {
+			err = l.store.Delete(t.Context(), o.Key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !slices.Equal(l.Machines(), []string{lost}) {
+		t.Fatalf("there are %s", l.Machines())
+	}
+	all, err := l.List(t.Context())
+	if err != nil || !slices.Equal(all, []driver.Handle{h}) {
+		t.Errorf("%v, %v", all, err)
+	}
+	if err := l.Stop(t.Context(), h, 0, true); err != nil || len(l.Machines()) != 0 {
+		t.Errorf("%v; there are %s", err, l.Machines())
 	}
 }
 

@@ -76,12 +76,22 @@ func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err e
 	if err != nil {
 		return nil, err
 	}
-	g, err := c.readGroup(ctx, groupName(h))
-	if err != nil || g == nil || !g.raised() {
+	name := groupName(h)
+	g, err := c.readGroup(ctx, name)
+	if err != nil || g != nil && !g.raised() {
 		return nil, err
 	}
-	return []string{g.AutoScalingGroupName}, nil
+	if g == nil { // it was deleted by hand; machines may be left that were detached before
+		machines, err := c.instances(ctx, filter{"tag:Name", []string{name}}, living)
+		if err != nil || len(machines) == 0 {
+			return nil, err
+		}
+	}
+	return []string{name}, nil
 }
+
+// living are machines that have not ended.
+var living = filter{"instance-state-name", []string{"pending", "running", "stopping", "stopped"}}
 
 // Remove deletes a placement's group, launch template and secrets.
 func (e *engine) Remove(ctx context.Context, h driver.Handle, _ []string) error {
@@ -139,10 +149,10 @@ func (c *client) liveNames(ctx context.Context) (all []string, err error) {
 			all = append(all, g.AutoScalingGroupName)
 		}
 	}
-	machines, err := c.instances(ctx, filter{"tag:" + stack.TagManaged, []string{stack.ManagedBy}}, filter{"instance-state-name", []string{"pending", "running", "stopping", "stopped"}})
+	machines, err := c.instances(ctx, filter{"tag:" + stack.TagManaged, []string{stack.ManagedBy}}, living)
 	for _, m := range machines {
 		for _, t := range m.Tags {
-			if t.Key == tagGroup && !slices.Contains(all, t.Value) {
+			if t.Key == "Name" && !slices.Contains(all, t.Value) {
 				all = append(all, t.Value)
 			}
 		}

@@ -27,6 +27,7 @@ const (
 	kubeTests      = "driver/kube"
 	batchTests     = "driver/batch"
 	sagemakerTests = "driver/sagemaker"
+	ec2Tests       = "driver/ec2"
 )
 
 var testedMutants = []testedMutant{
@@ -180,7 +181,7 @@ var testedMutants = []testedMutant{
 	{mutant{"driver", "a queue of the same name in another account is the job's", "driver/batch/offer.go",
 		"at.account != \"\" && at.account", "at.account != \"\" && q.site.account"}, batchTests, "TestAnOfferSaysWhatAQueueHas"},
 	{mutant{"driver", "a request holds a signed address", "driver/remote/fetch.go",
-		"return d.Secret }", "return false && d.Secret }"}, batchTests, "TestAPlacementIsOneArrayOfOneDefinition"},
+		"return d.Secret || d.Of == store.OfMachine }", "return d.Of == store.OfMachine }"}, batchTests, "TestAPlacementIsOneArrayOfOneDefinition"},
 	{mutant{"driver", "the rights to secrets are needed by jobs without any", "cloud/amazon/secret/secret.go",
 		" || a.Status == http.StatusForbidden {", " || a.Status < 0 && http.StatusOK > 0 {"}, batchTests, "TestARightThatIsLackingIsNamed"},
 	{mutant{"driver", "a stack that drover did not make is taken away", "driver/stack/change.go",
@@ -199,6 +200,22 @@ var testedMutants = []testedMutant{
 		"return slices.Index(names, aws.ToString(a.ComputeEnvironmentArn)) - slices.Index(names, aws.ToString(b.ComputeEnvironmentArn))", "_ = a\n\t\t_ = b\n\t\treturn 0"}, batchTests, "TestAJobGetsTheQueueOfItsSetup"},
 	{mutant{"driver", "an answer that is cut off is the last one", "cloud/amazon/answer.go",
 		" || a.cutOff()\n}", "\n}"}, batchTests, "TestAnAnswerThatIsCutOffIsAskedForAgain"},
+	{mutant{"driver", "machines are asked for before their end is set", "driver/ec2/submit.go",
+		"MaxSize: &zero, DesiredCapacity: &zero, CapacityRebalance", "MaxSize: &s.Request.Agents, DesiredCapacity: &s.Request.Agents, CapacityRebalance"}, ec2Tests, "TestAStartThatWasCutOffGoesOn"},
+	{mutant{"driver", "a group that was never raised counts as started", "driver/ec2/stop.go",
+		"if err != nil || g != nil && !g.raised() {", "if err != nil {"}, ec2Tests, "TestAStartThatWasCutOffGoesOn"},
+	{mutant{"driver", "a refused Start leaves its group", "driver/ec2/submit.go",
+		"if err := c.removeGroup(ctx, name); err != nil {\n\t\t\treturn &unsure", "if err := c.removeGroup(ctx, name+\"x\"); err != nil {\n\t\t\treturn &unsure"}, ec2Tests, "TestARefusedStartLeavesNothing"},
+	{mutant{"driver", "a machine that was told to go takes one off its group", "driver/ec2/host.go",
+		"code != fault.ExitLater)", "code >= 0)"}, ec2Tests, "TestAnAgentThatWasToldToGoLeavesItsPlace"},
+	{mutant{"driver", "a machine that has done its work is replaced", "driver/ec2/host.go",
+		"code != fault.ExitLater)", "code < 0)"}, ec2Tests, "TestAnAgentThatWasToldToGoLeavesItsPlace"},
+	{mutant{"driver", "each machine moves the end on", "driver/ec2/host.go",
+		"if err != nil || !mine {", "if mine = true; err != nil || !mine {"}, ec2Tests, "TestTheEndIsMovedOn"},
+	{mutant{"driver", "an attached command does not move the end on", "driver/ec2/attend.go",
+		"move := now.Sub(l.moved) >= moveTime", "move := false"}, ec2Tests, "TestTheEndIsMovedOn"},
+	{mutant{"driver", "a group that its end has emptied counts as stopped", "driver/ec2/status.go",
+		"v.group.DesiredCapacity == 0 && !v.stopped()", "v.group.DesiredCapacity == 99"}, ec2Tests, "TestAMachineIsAsEC2Says"},
 	{mutant{"driver", "a training job that was interrupted has the number of its first start", "driver/sagemaker/status.go",
 		"Index: index, Attempt: before + 1}, Code: -1", "Index: index, Attempt: 1}, Code: -1"}, sagemakerTests, "TestEachStartOfAJobIsAProcess"},
 	{mutant{"driver", "a quota that some workers use up fails the others", "driver/sagemaker/submit.go",

@@ -20,6 +20,7 @@ type machine struct {
 	s        *Server
 	id       string
 	group    *group
+	template url.Values
 	kind     string // its type
 	zone     string
 	spot     bool
@@ -129,6 +130,9 @@ func describePrices(s *Server, form url.Values) (string, error) {
 	return b.String() + "</spotPriceHistorySet>", nil
 }
 
+// instanceTag begins the parameters of a template for the tags of machines.
+const instanceTag = "LaunchTemplateData.TagSpecification.1.Tag."
+
 func (s *Server) machine(id string) *machine {
 	for _, m := range s.machines {
 		if m.id == id {
@@ -147,6 +151,9 @@ func describeInstances(s *Server, form url.Values) (string, error) {
 			continue
 		}
 		tags := map[string]string{"aws:autoscaling:groupName": m.group.name}
+		for i := 1; m.template.Has(fmt.Sprintf(instanceTag+"%d.Key", i)); i++ {
+			tags[m.template.Get(fmt.Sprintf(instanceTag+"%d.Key", i))] = m.template.Get(fmt.Sprintf(instanceTag+"%d.Value", i))
+		}
 		for _, key := range m.group.atLaunch {
 			tags[key] = m.group.tags[key]
 		}
@@ -196,7 +203,7 @@ func console(s *Server, form url.Values) (string, error) {
 
 // launch begins a machine of a group.
 func (s *Server) launch(g *group) error {
-	m := &machine{s: s, group: g, kind: g.types[len(s.machines)%len(g.types)], zone: g.zones[len(s.machines)%len(g.zones)], spot: g.spot, state: "running", launched: s.now()}
+	m := &machine{s: s, group: g, template: s.templates[g.template].form, kind: g.types[len(s.machines)%len(g.types)], zone: g.zones[len(s.machines)%len(g.zones)], spot: g.spot, state: "running", launched: s.now()}
 	m.id = fmt.Sprintf("i-%017x", time.Now().UnixNano()+int64(len(s.machines)))
 	m.dir = filepath.Join(s.dir, m.id)
 	s.machines = append(s.machines, m)
@@ -326,6 +333,16 @@ func (s *Server) Warn(id string) {
 func (s *Server) Take(id string) {
 	s.on(id, func(m *machine) {
 		m.end("Server.SpotInstanceTermination", "Spot instance termination")
+	})
+}
+
+// Detach takes a machine off its group, which has another one in its place, and deletes the group's memory of it.
+func (s *Server) Detach(id string) {
+	s.on(id, func(m *machine) {
+		other := *m.group
+		old := m.group
+		m.group = &other
+		s.reconcile(old)
 	})
 }
 
