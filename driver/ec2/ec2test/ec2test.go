@@ -66,7 +66,6 @@ type knobs struct {
 	late     int            // so many lists of machines lack those that are new
 	dead     bool           // machines run nothing
 	denied   string         // an operation that the user may not do
-	silent   bool           // machines' metadata services say nothing
 }
 
 // New starts a fake without groups; it ends with the test.

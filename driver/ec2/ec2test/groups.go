@@ -47,21 +47,20 @@ var operations = map[string]operation{
 
 // group is an Auto Scaling group. All of it is under Server.mu.
 type group struct {
-	name         string
-	most         int
-	desired      int
-	tags         map[string]string
-	atLaunch     []string // keys of tags that machines get
-	template     string
-	types        []string
-	zones        []string
-	spot         bool
-	created      time.Time
-	endAt        time.Time // of its scheduled action; zero: there is none
-	endsAt       []time.Time
-	suspended    []string
-	activities   []string // XML, newest first
-	deletedForce bool
+	name       string
+	most       int
+	desired    int
+	tags       map[string]string
+	atLaunch   []string // keys of tags that machines get
+	template   string
+	types      []string
+	zones      []string
+	spot       bool
+	created    time.Time
+	endAt      time.Time // of its scheduled action; zero: there is none
+	endsAt     []time.Time
+	suspended  []string
+	activities []string // XML, newest first
 }
 
 // template is a launch template.
