@@ -5,8 +5,11 @@ package main_test
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/drover-run/drover/driver/docker/dockerd"
 	"github.com/drover-run/drover/driver/drivertest"
@@ -14,35 +17,52 @@ import (
 	"github.com/drover-run/drover/store/s3/s3test"
 )
 
-// Machines run their real user data: they fetch drover's program from a store that checks signatures, by their role, and run agents in
-// containers of a real Docker; EC2 and Auto Scaling are a fake. While no command is attached two machines go with a notice and one without:
-// others come in their place, each item is counted once, no retry is spent, and no machine is left.
-func TestRealMachinesOfEC2GoOnByThemselves(t *testing.T) {
+// ec2InContainers is an account of which EC2 and Auto Scaling are a fake, and the machines run their real user data: they fetch drover's program
+// from a store that checks signatures, by their role, and run agents in containers of a real Docker. running are the names of these.
+func ec2InContainers(t *testing.T) (fake *ec2test.Server, h home, running func() []string) {
+	t.Helper()
 	onlyReal(t)
 	t.Parallel() // with others that wait for most of their time
 	host := dockerd.Use(t)
 	docker := dockerAt(t, host)
-	fake := ec2test.New(t)
+	fake = ec2test.New(t)
 	fake.UseDocker(t, host, "test", "testtest")
 	fake.Stacks.Hurry()
 	t.Cleanup(func() {
-		for _, id := range strings.Fields(docker("ps", "-aq", "--filter", "name=drover-agent-i-")) {
-			docker("rm", "-f", id)
-		}
-		if err := os.RemoveAll("/var/lib/drover"); err != nil { // where machines have the program
-			t.Error(err)
+		for _, id := range fake.Machines() {
+			docker("rm", "-f", "drover-agent-"+id)
 		}
 	})
-	h := newHome(t)
+	h = newHome(t)
 	for name, value := range fake.Environ() {
 		h.environ = append(h.environ, name+"="+value)
 	}
-	h.environ = append(h.environ, "DROVER_STORE=s3://facts/ec2?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=ec2", "CANARY=canaryvalue")
+	h.environ = append(h.environ, "DROVER_STORE=s3://facts/"+t.Name()+"?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=ec2", "CANARY=canaryvalue")
 	h.drover(t, 0, "target", "up", "ec2", "--yes")
-	h.drover(t, 0, "map", "--detach", "--image", dockerd.Debian, "--cpus", "1", "--workers", "4", "--slots", "1", "--secret", "TOKEN=env:CANARY", "--from", "1-120", "--", "sh", "-c", `sleep 0.5; [ ${#TOKEN} = 11 ]`, "x", "{}")
-	running := func() []string {
-		return strings.Fields(docker("ps", "--format", "{{.Names}}", "--filter", "name=drover-agent-i-"))
+	return fake, h, func() (names []string) {
+		for _, name := range strings.Fields(docker("ps", "--format", "{{.Names}}", "--filter", "name=drover-agent-i-")) {
+			if slices.Contains(fake.Machines(), strings.TrimPrefix(name, "drover-agent-")) {
+				names = append(names, name)
+			}
+		}
+		return names
 	}
+}
+
+// nothingIsLeft takes the set-up away, and fails unless the account is empty then.
+func nothingIsLeft(t *testing.T, fake *ec2test.Server, h home) {
+	t.Helper()
+	h.drover(t, 0, "down", "ec2", "--yes")
+	if left := slices.Concat(fake.Stacks.Names(), fake.Groups(), fake.Templates(), fake.Machines()); len(left) > 0 || fake.Secrets() > 0 {
+		t.Errorf("there are left %s, %d secrets", left, fake.Secrets())
+	}
+}
+
+// While no command is attached two machines go with a notice and one without: others come in their place, each item is counted once, no retry is
+// spent, and no machine is left.
+func TestRealMachinesOfEC2GoOnByThemselves(t *testing.T) {
+	fake, h, running := ec2InContainers(t)
+	h.drover(t, 0, "map", "--detach", "--image", dockerd.Debian, "--cpus", "1", "--workers", "4", "--slots", "1", "--secret", "TOKEN=env:CANARY", "--from", "1-120", "--", "sh", "-c", `sleep 0.5; [ ${#TOKEN} = 11 ]`, "x", "{}")
 	drivertest.Until(t, "four containers run", func() bool { return len(running()) == 4 })
 	first := fake.Machines()
 	asked := fake.Requests("DescribeAutoScalingGroups")
@@ -50,7 +70,6 @@ func TestRealMachinesOfEC2GoOnByThemselves(t *testing.T) {
 		fake.Warn(id)
 	}
 	fake.Take(first[2])
-	var status struct{ State string }
 	drivertest.Until(t, "the map has ended", func() bool {
 		return len(fake.Machines()) == 0
 	})
@@ -60,16 +79,57 @@ func TestRealMachinesOfEC2GoOnByThemselves(t *testing.T) {
 	if n := fake.Launched(); n != 7 {
 		t.Errorf("%d machines were launched, want four, and three in the place of those that went", n)
 	}
-	v := h.verified(t)
-	if v.State != "SUCCEEDED" || v.Tally.Succeeded != 120 || v.Extra.Retries != 0 {
+	if v := h.verified(t); v.State != "SUCCEEDED" || v.Tally.Succeeded != 120 || v.Extra.Retries != 0 {
 		t.Errorf("%+v", v)
 	}
+	nothingIsLeft(t, fake, h)
+}
+
+// All that is ours is killed at once: the command, and both machines' processes; those that AWS puts in their place run nothing. An hour later AWS has
+// ended all of them, and drover resume goes on with the job: its nodes meet again on new machines, and the model comes back.
+func TestRealNodesOfEC2GoOnAfterAllHasDied(t *testing.T) {
+	fake, h, running := ec2InContainers(t)
+	put(t, filepath.Join(h.work, "train.py"), []byte(trainProgram))
+	c := h.begin(t, "run", "--image", dockerd.Debian, "--nodes", "2", "--retries", "1", "train.py")
+	c.says(t, "waits")
+	if len(running()) != 2 || len(fake.Groups()) != 1 {
+		t.Fatalf("there run %s, of %s", running(), fake.Groups())
+	}
+	first := fake.Machines()
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	fake.BreakAMI()
+	for _, id := range first {
+		fake.KillProcesses(id)
+	}
+	drivertest.Until(t, "others have come in their place", func() bool {
+		now := fake.Machines()
+		return len(now) == 2 && !slices.Contains(now, first[0]) && !slices.Contains(now, first[1])
+	})
+	fake.Advance(59 * time.Minute)
+	if len(fake.Machines()) != 2 {
+		t.Errorf("before the hour is over there are %s", fake.Machines())
+	}
+	fake.Advance(2 * time.Minute)
+	if len(fake.Machines()) > 0 {
+		t.Errorf("after an hour there are %s", fake.Machines())
+	}
+	fake.Advance(-61 * time.Minute) // commands go by the clock of this machine
+	fake.MendAMI()
+	h.drover(t, 0, "resume", "last")
+	var status struct {
+		State                   string
+		Interruptions, Failures int
+	}
 	out, _ := h.drover(t, 0, "status", "--json", "last")
-	if err := json.Unmarshal([]byte(out), &status); err != nil || status.State != "SUCCEEDED" {
+	if err := json.Unmarshal([]byte(out), &status); err != nil || status.State != "SUCCEEDED" || status.Interruptions != 1 || status.Failures != 0 {
 		t.Errorf("%s, %v", out, err)
 	}
-	h.drover(t, 0, "down", "ec2", "--yes")
-	if left := append(append(fake.Stacks.Names(), fake.Groups()...), fake.Templates()...); len(left) > 0 || fake.Secrets() > 0 {
-		t.Errorf("there are left %s, %d secrets", left, fake.Secrets())
+	h.drover(t, 0, "get", "last", "-o", "out")
+	for _, node := range []string{"algo-1", "algo-2"} {
+		if _, err := os.Stat(filepath.Join(h.work, "out", "model", "of-"+node)); err != nil {
+			t.Error(err)
+		}
 	}
+	nothingIsLeft(t, fake, h)
 }

@@ -129,6 +129,9 @@ func (s *Server) Late(n int) { s.turn(func(k *knobs) { k.late = n }) }
 // BreakAMI has machines run nothing.
 func (s *Server) BreakAMI() { s.turn(func(k *knobs) { k.dead = true }) }
 
+// MendAMI has machines run their user data again.
+func (s *Server) MendAMI() { s.turn(func(k *knobs) { k.dead = false }) }
+
 // Deny has AWS refuse an operation to this user; "": none.
 func (s *Server) Deny(operation string) { s.turn(func(k *knobs) { k.denied = operation }) }
 
