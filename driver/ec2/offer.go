@@ -140,8 +140,11 @@ func notes(n driver.Needs, k instancetype.Choice, o options, spot bool) (all []s
 	if o.wait > aliveTime {
 		all = append(all, fmt.Sprintf("machines may begin up to %s from now, also when no command is attached, and cost at most those hours of %d machines", o.wait, n.Agents))
 	}
-	all = append(all, fmt.Sprintf("AWS ends all machines an hour after the last sign of drover: at the worst %d machine hours are lost", n.Agents))
-	return all
+	lost := "an hour of its machine"
+	if n.Agents > 1 {
+		lost = fmt.Sprintf("an hour of %d machines", n.Agents)
+	}
+	return append(all, "AWS ends all machines an hour after the last sign of drover: at the worst "+lost+" is lost")
 }
 
 // quotaWait is how long a plan waits for the account's quotas.

@@ -372,7 +372,7 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 	o, err := l.Offer(t.Context(), driver.Needs{Agents: 32, Spot: job.SpotFirst, Args: []string{"wait=12h"}})
 	want := []string{"each agent has a machine alone, with a disk of 40 GB", "after 10 minutes without spot capacity an attached command buys machines on demand",
 		"machines may begin up to 12h0m0s from now, also when no command is attached, and cost at most those hours of 32 machines",
-		"AWS ends all machines an hour after the last sign of drover: at the worst 32 machine hours are lost",
+		"AWS ends all machines an hour after the last sign of drover: at the worst an hour of 32 machines is lost",
 		`the account's quota "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests" is 8 cores in eu-west-1: at most 4 of 32 agents run at once`}
 	if err != nil || !slices.Equal(o.Notes, want) || o.Price.Spot == 0 || o.Price.Check() != nil {
 		t.Errorf("%+v, %v", o, err)
