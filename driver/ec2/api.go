@@ -380,15 +380,18 @@ func (c *client) console(ctx context.Context, id string) (string, error) {
 	var out struct {
 		Output string `xml:"output"` // in base64
 	}
-	latest := true
-	err := c.read(ctx, c.machines, "read a machine's console", "GetConsoleOutput", struct {
+	type query struct {
 		InstanceId string
 		Latest     *bool
-	}{id, &latest}, &out)
-	if a := amazon.ReadAnswer(err); a.Status == http.StatusBadRequest { // the machine is forgotten, or its type has no such console
-		return "", nil
 	}
-	return out.Output, err
+	latest := true
+	for _, in := range []query{{id, &latest}, {id, nil}} { // older types have but what was printed some minutes ago
+		err := c.read(ctx, c.machines, "read a machine's console", "GetConsoleOutput", in, &out)
+		if amazon.ReadAnswer(err).Status != http.StatusBadRequest {
+			return out.Output, err
+		}
+	}
+	return "", nil // the machine is forgotten
 }
 
 // names is a list for people.

@@ -69,7 +69,7 @@ func userData(ctx context.Context, s remote.Submission, at site, region string, 
 			return "", err
 		}
 		variables = append(variables, variableImage+"="+image, variableGPUs+"="+strconv.Itoa(gpusOf(s.Request.Needs, k)), variableShm+"="+strconv.FormatInt(s.Request.Needs.Place.Shm, 10))
-		b.WriteString("systemctl mask --now ecs >/dev/null 2>&1\n") // the agent of ECS, where the image has it
+		b.WriteString("systemctl mask --now ecs >/dev/null 2>&1\nsystemctl start docker\n") // the agent of ECS is of no use; an AMI without Docker is found out later
 	}
 	if len(s.Secrets) > 0 {
 		variables = append(variables, variableSecret+"="+secretName(s.Handle))

@@ -55,7 +55,6 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 	} else {
 		h, err := newHost(context.Background(), name)
 		if err != nil {
-			shutDown()
 			return nil, err
 		}
 		m.Claimant = remote.Claimant{ID: name, Index: remote.Anywhere, Attempt: 1, Process: h.id}
@@ -191,22 +190,15 @@ func (h *host) moveEnd(ctx context.Context, p *remote.Placement, now time.Time) 
 	}
 }
 
-// leave ends the machine with its agent.
+// leave has Auto Scaling end the machine with its agent. An agent that was told to go leaves its place to another machine. Where Auto Scaling does
+// not answer, the unit shuts the machine down: it does when this process has ended.
 func (h *host) leave(code int) {
-	h.leaveGroup(code)
-	shutDown() // also where Auto Scaling could not be asked
-}
-
-// leaveGroup has Auto Scaling end the machine. An agent that was told to go leaves its place to another machine.
-func (h *host) leaveGroup(code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := h.client.endMachine(ctx, h.id, code != fault.ExitLater); err != nil {
 		fmt.Fprintln(os.Stderr, "drover:", err)
 	}
 }
-
-func shutDown() { _ = run("shutdown", "-h", "now") } // the unit does the same when this process has ended
 
 // run runs a program of the machine's and waits for it.
 func run(name string, args ...string) error {

@@ -98,6 +98,13 @@ func (e *engine) fill(ctx context.Context, c *client, o *driver.Offer, n driver.
 		return err
 	}
 	o.Notes = notes(n, k, opts, spot)
+	if len(opts.subnets) > 0 { // those of a set-up have a way
+		ways, err := c.waysOut(ctx, b.subnets)
+		if err != nil {
+			return err
+		}
+		o.Notes = append(o.Notes, ways...)
+	}
 	if limited != "" {
 		o.Notes = append(o.Notes, limited)
 	}

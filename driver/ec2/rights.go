@@ -24,15 +24,16 @@ func rights(whose driver.Party) []policy.Statement {
 	}
 	return []policy.Statement{
 		policy.Allow("Look", []string{"autoscaling:DescribeAutoScalingGroups", "autoscaling:DescribeScalingActivities", "ec2:DescribeInstances", "ec2:DescribeInstanceTypes", "ec2:DescribeInstanceTypeOfferings",
-			"ec2:DescribeSubnets", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeSpotPriceHistory", "ec2:GetConsoleOutput", "servicequotas:ListServiceQuotas"}, []string{"*"}), // AWS knows no resource for these
+			"ec2:DescribeSubnets", "ec2:DescribeRouteTables", "ec2:DescribeImages", "ec2:DescribeLaunchTemplates", "ec2:DescribeSpotPriceHistory", "ec2:GetConsoleOutput", "servicequotas:ListServiceQuotas"}, []string{"*"}), // AWS knows no resource for these
 		policy.Allow("Setup", []string{"cloudformation:DescribeStacks", "cloudformation:DescribeStackResources"}, []string{"arn:aws:cloudformation:*:*:stack/drover-*"}), // finds what target up has made
 		policy.Allow("Groups", []string{"autoscaling:CreateAutoScalingGroup", "autoscaling:UpdateAutoScalingGroup", "autoscaling:DeleteAutoScalingGroup", "autoscaling:SuspendProcesses",
 			"autoscaling:PutScheduledUpdateGroupAction", "autoscaling:TerminateInstanceInAutoScalingGroup", "autoscaling:CreateOrUpdateTags"}, groups),
 		policy.Allow("Templates", []string{"ec2:CreateLaunchTemplate", "ec2:CreateTags"}, templates),
 		ours(policy.Allow("OwnTemplates", []string{"ec2:DeleteLaunchTemplate"}, templates), "ec2:ResourceTag/"),
 		ours(policy.Allow("Machines", []string{"ec2:TerminateInstances"}, []string{"arn:aws:ec2:*:*:instance/*"}), "ec2:ResourceTag/"),
-		policy.Allow("Launch", []string{"ec2:RunInstances", "ec2:CreateTags"}, []string{"*"}),                         // a group with a launch template asks for it; drover sends neither
-		policy.Allow("Parameters", []string{"ssm:GetParameters"}, []string{"arn:aws:ssm:*::parameter/aws/service/*"}), // the public names of AMIs
+		policy.Allow("Launch", []string{"ec2:RunInstances", "ec2:CreateTags"}, []string{"*"}),                                                                                                                            // a group with a launch template asks for it; drover sends neither
+		policy.Allow("Parameters", []string{"ssm:GetParameters"}, []string{"arn:aws:ssm:*::parameter/aws/service/*"}),                                                                                                    // the public names of AMIs
+		policy.Allow("ServiceRoles", []string{"iam:CreateServiceLinkedRole"}, []string{"arn:aws:iam::*:role/aws-service-role/autoscaling.amazonaws.com/*", "arn:aws:iam::*:role/aws-service-role/spot.amazonaws.com/*"}), // an account's first job makes AWS's own
 		policy.PassRole("ec2.amazonaws.com"),
 		policy.LogIn(), // for images that are built here
 		policy.PushImages(),

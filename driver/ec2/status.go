@@ -50,7 +50,7 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 	if g == nil {
 		g = &groupState{} // deleted: nothing of it is wanted
 	}
-	v := view{group: *g, name: name, came: came, now: e.now()}
+	v := view{group: *g, name: name, came: came, now: e.now(), region: c.region}
 	for _, m := range machines {
 		known[m.ID] = true
 		p := v.process(m)
@@ -78,10 +78,11 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 
 // view is a group at one moment.
 type view struct {
-	group groupState
-	name  string
-	came  map[string]bool // machines with agents, by their ids
-	now   time.Time
+	group  groupState
+	name   string
+	came   map[string]bool // machines with agents, by their ids
+	now    time.Time
+	region string
 }
 
 // claimant is a machine as it names itself in the records.
@@ -110,6 +111,7 @@ func (v view) process(m instance) remote.Process {
 		p.State, p.Reason = driver.Running, "its agent comes up"
 		if late := v.now.Sub(m.Launched); !v.came[m.ID] && late > bootTime {
 			p.State, p.Reason = driver.Waiting, fmt.Sprintf("its machine runs for %s, and no agent has come up on it: its end is %s away at most", late.Round(time.Minute), aliveTime)
+			p.Hint = "See what it printed: aws ec2 get-console-output --latest --output text --region " + v.region + " --instance-id " + m.ID + "."
 		} else if v.came[m.ID] {
 			p.Reason = ""
 		}
@@ -280,5 +282,6 @@ func (e *engine) addConsole(ctx context.Context, c *client, p *remote.Process) {
 	if _, after, found := strings.Cut(p.Tail, bootSentence); found {
 		line, _, _ := strings.Cut(after, "\n")
 		p.State, p.Terminated, p.Reason = driver.Ended, false, strings.TrimSpace(line)
+		p.Hint = "See whether the machines' subnets have a way to the bucket, and whether their role may read it."
 	}
 }

@@ -56,8 +56,9 @@ func TestAMachineIsAsEC2Says(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	v := view{group: alive, came: map[string]bool{}, now: time.Unix(20*60, 0)}
-	if p := v.process(ofEC2("running", "")); p.State != driver.Waiting || p.Reason != "its machine runs for 20m0s, and no agent has come up on it: its end is 1h0m0s away at most" {
+	v := view{group: alive, came: map[string]bool{}, now: time.Unix(20*60, 0), region: "eu-west-1"}
+	if p := v.process(ofEC2("running", "")); p.State != driver.Waiting || p.Reason != "its machine runs for 20m0s, and no agent has come up on it: its end is 1h0m0s away at most" ||
+		p.Hint != "See what it printed: aws ec2 get-console-output --latest --output text --region eu-west-1 --instance-id i-1." {
 		t.Errorf("%+v", p)
 	}
 }
@@ -203,7 +204,7 @@ func TestAnAgentThatWasToldToGoLeavesItsPlace(t *testing.T) {
 	for code, want := range map[int]int{fault.ExitLater: 2, 0: 1} {
 		id := l.Machines()[0]
 		before, _ := l.Group(groupName(h))
-		(&host{client: c, group: groupName(h), id: id}).leaveGroup(code)
+		(&host{client: c, group: groupName(h), id: id}).leave(code)
 		after, _ := l.Group(groupName(h))
 		if machines := l.Machines(); before-after != 2-want || len(machines) != after || slices.Contains(machines, id) {
 			t.Errorf("exit status %d: the group had %d, and has %d; there are %s", code, before, after, machines)
@@ -331,7 +332,8 @@ func TestABootThatFailsSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := until(t, l, h, "both have ended", are("0 ended", "1 ended"))
-	if all[0].Reason != "it never came up: the program of drover could not be fetched" || !strings.Contains(all[0].Tail, "drover: program not fetched with cat") {
+	if all[0].Reason != "it never came up: the program of drover could not be fetched" || !strings.Contains(all[0].Tail, "drover: program not fetched with cat") ||
+		all[0].Hint != "See whether the machines' subnets have a way to the bucket, and whether their role may read it." {
 		t.Errorf("%+v", all[0])
 	}
 	if desired, _ := l.Group(groupName(h)); desired != 0 || len(l.Machines()) != 0 {

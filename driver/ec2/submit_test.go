@@ -231,6 +231,10 @@ func TestWhatIsDeniedIsSaid(t *testing.T) {
 		}
 	}
 	l := newLocated(t)
+	l.Deny("DescribeRouteTables")
+	if o, err := l.Offer(t.Context(), driver.Needs{Agents: 1}); err != nil || !o.Fits {
+		t.Errorf("without the right to look at routes: %+v, %v", o, err)
+	}
 	l.Deny("DescribeSpotPriceHistory")
 	if o, err := l.Offer(t.Context(), driver.Needs{Agents: 1}); err != nil || !o.Fits || o.Price.Known() {
 		t.Errorf("without the right to read spot prices: %+v, %v", o, err)
@@ -365,6 +369,16 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 	}
 	if o, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Machine: []string{"quantum.large"}}); err != nil || o.Hint != "Name a type that the region has: aws ec2 describe-instance-type-offerings --region eu-west-1." {
 		t.Errorf("%+v, %v", o, err)
+	}
+	for ids, want := range map[string]string{
+		"subnet-0darka":                 "subnet-0darka has no route out of its network: its machines begin no agent unless there are endpoints of S3 and Auto Scaling",
+		"subnet-0b,subnet-0privatec":    "subnet-0privatec gives its machines no public address, and leads to the Internet by one alone: they begin no agent unless there are endpoints of S3 and Auto Scaling",
+		"subnet-0a,subnet-0b,subnet-0c": "",
+	} {
+		o, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Args: []string{"subnets=" + ids, "security-groups=sg-0a"}})
+		if err != nil || slices.Contains(o.Notes, want) != (want != "") || strings.Contains(strings.Join(o.Notes, "\n"), "Auto Scaling") != (want != "") {
+			t.Errorf("%s: %q, %v", ids, o.Notes, err)
+		}
 	}
 	if p := Target.Properties(driver.Config{}); p.Identity != "the machines' role" {
 		t.Errorf("%+v", p)

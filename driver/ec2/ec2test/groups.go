@@ -41,6 +41,7 @@ var operations = map[string]operation{
 	"DescribeInstanceTypes":         {"MaxResults NextToken", describeTypes},
 	"DescribeInstanceTypeOfferings": {"LocationType MaxResults NextToken", describeOfferings},
 	"DescribeSubnets":               {"SubnetId", describeSubnets},
+	"DescribeRouteTables":           {"Filter.Name Filter.Value", describeRoutes},
 	"DescribeImages":                {"ImageId", describeImages},
 	"DescribeSpotPriceHistory":      {"InstanceType ProductDescription StartTime MaxResults", describePrices},
 }

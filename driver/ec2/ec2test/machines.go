@@ -71,9 +71,18 @@ func describeSubnets(s *Server, form url.Values) (string, error) {
 		if strings.Contains(id, "full") {
 			free = "0"
 		}
-		b.WriteString("<item>" + element("subnetId", id) + element("availabilityZone", at) + element("availableIpAddressCount", free) + "</item>")
+		public := fmt.Sprint(!strings.Contains(id, "private"))
+		b.WriteString("<item>" + element("subnetId", id) + element("availabilityZone", at) + element("availableIpAddressCount", free) + element("vpcId", "vpc-0a") + element("mapPublicIpOnLaunch", public) + "</item>")
 	}
 	return b.String() + "</subnetSet>", nil
+}
+
+// describeRoutes gives the tables of the one network: that of subnet-0darka has no way out.
+func describeRoutes(_ *Server, _ url.Values) (string, error) {
+	local := "<item>" + element("destinationCidrBlock", "10.0.0.0/16") + element("gatewayId", "local") + element("state", "active") + "</item>"
+	out := "<item>" + element("destinationCidrBlock", "0.0.0.0/0") + element("gatewayId", "igw-0a") + element("state", "active") + "</item>"
+	return "<routeTableSet><item>" + element("vpcId", "vpc-0a") + "<associationSet><item>" + element("main", "true") + "</item></associationSet><routeSet>" + local + out + "</routeSet></item><item>" +
+		element("vpcId", "vpc-0a") + "<associationSet><item>" + element("subnetId", "subnet-0darka") + element("main", "false") + "</item></associationSet><routeSet>" + local + "</routeSet></item></routeTableSet>", nil
 }
 
 func describeImages(s *Server, form url.Values) (string, error) {
