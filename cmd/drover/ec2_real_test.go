@@ -133,3 +133,38 @@ func TestRealNodesOfEC2GoOnAfterAllHasDied(t *testing.T) {
 	}
 	nothingIsLeft(t, fake, h)
 }
+
+// savingProgram saves when it is asked to end, and goes on from there.
+const savingProgram = `
+import os, signal, sys, time
+step = "/state/step"
+if os.path.exists(step):
+    print("went on from", open(step).read(), flush=True)
+    open("/opt/ml/model/weights", "w").write("trained")
+    sys.exit()
+def save(*_):
+    open(step, "w").write("7")
+    sys.exit(1)
+signal.signal(signal.SIGTERM, save)
+print("waits", flush=True)
+time.sleep(1000)
+`
+
+// A machine is told that it goes: its program saves, another machine comes in its place and goes on from there, and the model comes back; it is one
+// interruption, and no retry is spent.
+func TestRealAProgramOnEC2GoesOnFromWhatItHasSaved(t *testing.T) {
+	fake, h, running := ec2InContainers(t)
+	put(t, filepath.Join(h.work, "train.py"), []byte(savingProgram))
+	c := h.begin(t, "run", "--image", dockerd.Debian, "train.py")
+	c.says(t, "waits")
+	first := running()
+	fake.Warn(fake.Machines()[0])
+	c.says(t, "went on from 7")
+	c.sound(t)
+	var status struct{ Interruptions, Failures int }
+	out, _ := h.drover(t, 0, "status", "--json", "last")
+	if err := json.Unmarshal([]byte(out), &status); err != nil || status.Interruptions != 1 || status.Failures != 0 || len(first) != 1 || fake.Launched() != 2 {
+		t.Errorf("%s, %v; first %s, %d machines were launched", out, err, first, fake.Launched())
+	}
+	nothingIsLeft(t, fake, h)
+}

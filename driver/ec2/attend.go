@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/drover-run/drover/driver/ec2/api"
 )
 
 const (
@@ -41,11 +43,11 @@ func (e *engine) attend(ctx context.Context, c *client, v view, missing bool) er
 	if move {
 		l.moved = now
 	}
-	buy := missing && !l.changed && v.group.tagged(tagFirst) != "" && now.Sub(l.waits) >= firstTime
+	buy := missing && !l.changed && v.group.Tagged(tagFirst) != "" && now.Sub(l.waits) >= firstTime
 	e.looks[v.name] = l
 	e.mu.Unlock()
 	if move {
-		if err := c.endAt(ctx, v.name, later(now.Add(aliveTime), v.group.tagged(tagUntil))); err != nil {
+		if err := c.EndAt(ctx, v.name, later(now.Add(aliveTime), v.group.Tagged(tagUntil))); err != nil {
 			return err
 		}
 	}
@@ -53,7 +55,7 @@ func (e *engine) attend(ctx context.Context, c *client, v view, missing bool) er
 		return nil
 	}
 	all := 100
-	err := c.change(ctx, "buy machines on demand", "UpdateAutoScalingGroup", group{AutoScalingGroupName: v.name, MixedInstancesPolicy: &mixedPolicy{InstancesDistribution: distribution{OnDemandPercentageAboveBaseCapacity: &all}}})
+	err := c.Change(ctx, "buy machines on demand", "UpdateAutoScalingGroup", api.Group{AutoScalingGroupName: v.name, MixedInstancesPolicy: &api.MixedPolicy{InstancesDistribution: api.Distribution{OnDemandPercentageAboveBaseCapacity: &all}}})
 	if err == nil {
 		e.mu.Lock()
 		l = e.looks[v.name]

@@ -8,6 +8,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/api"
 	"github.com/drover-run/drover/driver/ec2/instancetype"
 	"github.com/drover-run/drover/fault"
 )
@@ -82,7 +83,7 @@ func (c *client) subnets(ctx context.Context, ids []string) (all []subnet, err e
 			Public  bool   `xml:"mapPublicIpOnLaunch"`
 		} `xml:"subnetSet>item"`
 	}
-	err = c.read(ctx, c.machines, "look at the subnets of machines", "DescribeSubnets", struct{ SubnetId []string }{ids}, &out)
+	err = c.ReadMachines(ctx, "look at the subnets of machines", "DescribeSubnets", struct{ SubnetId []string }{ids}, &out)
 	if strings.HasPrefix(amazon.ReadAnswer(err).Code, "InvalidSubnet") {
 		return nil, fault.New(fault.Invalid, "Look at those that there are: `aws ec2 describe-subnets --region "+c.region+"`.", "look at the subnets of machines: %s has no subnet %s", c.region, names(ids))
 	}
@@ -100,7 +101,7 @@ func (c *client) checkAMI(ctx context.Context, id string, b *base) error {
 			Device string `xml:"rootDeviceName"`
 		} `xml:"imagesSet>item"`
 	}
-	err := c.read(ctx, c.machines, "look at the AMI", "DescribeImages", struct{ ImageId []string }{[]string{id}}, &out)
+	err := c.ReadMachines(ctx, "look at the AMI", "DescribeImages", struct{ ImageId []string }{[]string{id}}, &out)
 	if strings.HasPrefix(amazon.ReadAnswer(err).Code, "InvalidAMIID") || err == nil && len(out.All) == 0 {
 		return fault.New(fault.Invalid, "An AMI is of one region: copy it there, `aws ec2 copy-image`, or name another.", "look at the AMI: %s has no %s", c.region, id)
 	}
@@ -161,7 +162,7 @@ func (c *client) waysOut(ctx context.Context, all []subnet) (notes []string, err
 	var out struct {
 		Tables []routeTable `xml:"routeTableSet>item"`
 	}
-	err = c.read(ctx, c.machines, "look at the routes of subnets", "DescribeRouteTables", struct{ Filter []filter }{[]filter{{"vpc-id", networks}}}, &out)
+	err = c.ReadMachines(ctx, "look at the routes of subnets", "DescribeRouteTables", struct{ Filter []api.Filter }{[]api.Filter{{Name: "vpc-id", Value: networks}}}, &out)
 	if err != nil {
 		if fault.KindOf(err) == fault.Denied {
 			err = nil

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/cloud/amazon"
-	"github.com/drover-run/drover/cloud/amazon/awsquery"
 	"github.com/drover-run/drover/cloud/amazon/registry"
 	"github.com/drover-run/drover/cloud/amazon/secret"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/api"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/driver/stack"
 	"github.com/drover-run/drover/fault"
@@ -68,13 +68,12 @@ var _ remote.Engine = (*engine)(nil)
 
 // client sends the requests of one region.
 type client struct {
-	machines awsquery.Caller // EC2
-	groups   awsquery.Caller // Auto Scaling
-	send     amazon.Sender
-	secrets  *secret.Manager
-	stacks   *stack.Client
-	images   *registry.Registries
-	region   string
+	*api.Client // of EC2 and Auto Scaling
+	send        amazon.Sender
+	secrets     *secret.Manager
+	stacks      *stack.Client
+	images      *registry.Registries
+	region      string
 }
 
 // openClient makes the client of a region; "": the one that this machine's configuration names. It sends nothing.
@@ -93,7 +92,7 @@ func openClient(ctx context.Context, region string) (c *client, of string, err e
 // newClient makes the client of an account; wait is as in amazon.Sender, look as in stack.New.
 func newClient(account *amazon.Account, wait, look time.Duration) *client {
 	send := amazon.Sender{Account: account, Wait: wait}
-	return &client{machines: awsquery.Caller{Service: ofMachines, Account: account}, groups: awsquery.Caller{Service: ofGroups, Account: account}, send: send, secrets: secret.New(send),
+	return &client{Client: api.New(send), send: send, secrets: secret.New(send),
 		stacks: stack.New(account, look), region: account.Config.Region,
 		images: &registry.Registries{Open: func(context.Context, string) (*amazon.Account, error) { return account, nil }}} // in this region alone
 }

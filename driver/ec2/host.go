@@ -185,7 +185,7 @@ func (h *host) moveEnd(ctx context.Context, p *remote.Placement, now time.Time) 
 	if err != nil || !mine {
 		return // a later turn comes before the end
 	}
-	if err := h.client.endAt(ctx, h.group, later(now.Add(aliveTime), os.Getenv(variableUntil))); err != nil {
+	if err := h.client.EndAt(ctx, h.group, later(now.Add(aliveTime), os.Getenv(variableUntil))); err != nil {
 		fmt.Fprintln(os.Stderr, "drover:", err)
 	}
 }
@@ -195,7 +195,7 @@ func (h *host) moveEnd(ctx context.Context, p *remote.Placement, now time.Time) 
 func (h *host) leave(code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := h.client.endMachine(ctx, h.id, code != fault.ExitLater); err != nil {
+	if err := h.client.EndMachine(ctx, h.id, code != fault.ExitLater); err != nil {
 		fmt.Fprintln(os.Stderr, "drover:", err)
 	}
 }

@@ -46,13 +46,13 @@ func TestRealMotoTakesTheRequests(t *testing.T) {
 	var subnets struct {
 		IDs []string `xml:"subnetSet>item>subnetId"`
 	}
-	if err := c.read(t.Context(), c.machines, "look", "DescribeSubnets", nil, &subnets); err != nil || len(subnets.IDs) == 0 {
+	if err := c.ReadMachines(t.Context(), "look", "DescribeSubnets", nil, &subnets); err != nil || len(subnets.IDs) == 0 {
 		t.Fatal(subnets, err)
 	}
 	var groups struct {
 		IDs []string `xml:"securityGroupInfo>item>groupId"`
 	}
-	if err := c.read(t.Context(), c.machines, "look", "DescribeSecurityGroups", nil, &groups); err != nil || len(groups.IDs) == 0 {
+	if err := c.ReadMachines(t.Context(), "look", "DescribeSecurityGroups", nil, &groups); err != nil || len(groups.IDs) == 0 {
 		t.Fatal(groups, err)
 	}
 	own := []string{"profile=machines", "subnets=" + strings.Join(subnets.IDs, ","), "security-groups=" + groups.IDs[0]}
@@ -72,29 +72,29 @@ func TestRealMotoTakesTheRequests(t *testing.T) {
 	if err != nil || len(all) != 2 || all[0].State != driver.Waiting || all[0].Where == "" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	g, err := c.readGroup(t.Context(), groupName(h))
-	if err != nil || g == nil || g.DesiredCapacity != 2 || len(g.Instances) != 2 || g.tagged("drover-project") != "digits" {
+	g, err := c.Group(t.Context(), groupName(h))
+	if err != nil || g == nil || g.DesiredCapacity != 2 || len(g.Instances) != 2 || g.Tagged("drover-project") != "digits" {
 		t.Fatalf("%+v, %v", g, err)
 	}
-	if err := c.endMachine(t.Context(), g.Instances[0].InstanceId, true); err != nil {
+	if err := c.EndMachine(t.Context(), g.Instances[0].InstanceId, true); err != nil {
 		t.Error(err)
 	}
-	if left, err := c.readGroup(t.Context(), groupName(h)); err != nil || left.DesiredCapacity != 1 {
+	if left, err := c.Group(t.Context(), groupName(h)); err != nil || left.DesiredCapacity != 1 {
 		t.Errorf("%+v, %v", left, err)
 	}
-	if _, err := c.console(t.Context(), g.Instances[1].InstanceId); err != nil {
+	if _, err := c.Console(t.Context(), g.Instances[1].InstanceId); err != nil {
 		t.Error(err)
 	}
 	if err := l.Stop(t.Context(), h, 0, false); err != nil {
 		t.Error(err)
 	}
-	if stopped, err := c.readGroup(t.Context(), groupName(h)); err != nil || stopped.DesiredCapacity != 0 || stopped.tagged(tagStopped) == "" {
+	if stopped, err := c.Group(t.Context(), groupName(h)); err != nil || stopped.DesiredCapacity != 0 || stopped.Tagged(tagStopped) == "" {
 		t.Errorf("%+v, %v", stopped, err)
 	}
 	if err := l.engine.Remove(t.Context(), h, nil); err != nil {
 		t.Error(err)
 	}
-	if g, err := c.readGroup(t.Context(), groupName(h)); err != nil || g != nil {
+	if g, err := c.Group(t.Context(), groupName(h)); err != nil || g != nil {
 		t.Errorf("%+v, %v", g, err)
 	}
 }

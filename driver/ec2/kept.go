@@ -26,7 +26,7 @@ func (e *engine) readTypes(ctx context.Context, c *client) ([]instancetype.Type,
 		return kept.Types, nil
 	}
 	all, err := instancetype.Describe(ctx, func(ctx context.Context, doing, operation string, in, out any) error {
-		return c.read(ctx, c.machines, doing, operation, in, out)
+		return c.ReadMachines(ctx, doing, operation, in, out)
 	})
 	if err != nil {
 		return nil, err

@@ -3,10 +3,13 @@ package ec2
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/api"
 	"github.com/drover-run/drover/driver/stack"
 )
 
@@ -28,7 +31,7 @@ func parseGroupName(name string) (h driver.Handle, ok bool) {
 	return driver.Handle{Target: Name, Job: m[1], Placement: n}, err == nil
 }
 
-// The tags of a group, by which any command knows what it is to do.
+// The tags of a api.Group, by which any command knows what it is to do.
 const (
 	tagUntil   = "drover-until"      // the end of the wait for machines, in seconds since 1970
 	tagFirst   = "drover-spot-first" // machines may be on demand, when spot capacity does not come
@@ -37,11 +40,19 @@ const (
 )
 
 // tags are labels as tags of AWS, which take few letters.
-func tags(labels map[string]string) []tag {
-	all := []tag{{stack.TagManaged, stack.ManagedBy}}
+func tags(labels map[string]string) []api.Tag {
+	all := []api.Tag{{Key: stack.TagManaged, Value: stack.ManagedBy}}
 	for name, value := range labels {
-		all = append(all, tag{"drover-" + amazon.TagText(name, 121), amazon.TagText(value, 256)})
+		all = append(all, api.Tag{Key: "drover-" + amazon.TagText(name, 121), Value: amazon.TagText(value, 256)})
 	}
-	sortTags(all)
+	slices.SortFunc(all, func(a, b api.Tag) int { return strings.Compare(a.Key, b.Key) })
 	return all
+}
+
+// names is a list for people.
+func names(all []string) string {
+	if len(all) > 4 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:3], ", "), len(all)-3)
+	}
+	return strings.Join(all, ", ")
 }

@@ -208,7 +208,7 @@ func (c *client) spotPrice(ctx context.Context, k instancetype.Choice) (p driver
 			Price string `xml:"spotPrice"`
 		} `xml:"spotPriceHistorySet>item"`
 	}
-	if err := c.read(ctx, c.machines, "read spot prices", "DescribeSpotPriceHistory", in, &out); err != nil {
+	if err := c.ReadMachines(ctx, "read spot prices", "DescribeSpotPriceHistory", in, &out); err != nil {
 		if fault.KindOf(err) == fault.Denied {
 			return p, nil
 		}

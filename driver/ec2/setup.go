@@ -11,6 +11,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/api"
 	"github.com/drover-run/drover/driver/stack"
 	"github.com/drover-run/drover/fault"
 )
@@ -175,20 +176,20 @@ func (u *Setup) Destroy(ctx context.Context, s driver.Scope, gone func(driver.Pi
 // killed while it made them.
 func (c *client) sweep(ctx context.Context, project string) error {
 	project = amazon.TagText(project, 256)
-	groups, err := c.readGroups(ctx, groupQuery{Filters: []groupFilter{{"tag:" + tagProject, []string{project}}}})
+	groups, err := c.Groups(ctx, api.GroupQuery{Filters: []api.GroupFilter{{Name: "tag:" + tagProject, Values: []string{project}}}})
 	if err != nil {
 		return err
 	}
 	live := map[string]bool{}
 	for _, g := range groups {
-		if live[g.AutoScalingGroupName] = g.raised(); g.raised() || g.tagged(stack.TagManaged) != stack.ManagedBy {
+		if live[g.AutoScalingGroupName] = g.Raised(); g.Raised() || g.Tagged(stack.TagManaged) != stack.ManagedBy {
 			continue
 		}
-		if err := c.removeGroup(ctx, g.AutoScalingGroupName); err != nil {
+		if err := c.RemoveGroup(ctx, g.AutoScalingGroupName); err != nil {
 			return err
 		}
 	}
-	templates, err := c.templates(ctx, filter{"tag:" + tagProject, []string{project}}, filter{"tag:" + stack.TagManaged, []string{stack.ManagedBy}})
+	templates, err := c.Templates(ctx, api.Filter{Name: "tag:" + tagProject, Value: []string{project}}, api.Filter{Name: "tag:" + stack.TagManaged, Value: []string{stack.ManagedBy}})
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (c *client) sweep(ctx context.Context, project string) error {
 		if _, ours := parseGroupName(t.Name); !ours || live[t.Name] {
 			continue
 		}
-		if err := c.removeTemplate(ctx, t.Name); err != nil {
+		if err := c.RemoveTemplate(ctx, t.Name); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/ec2/api"
 	"github.com/drover-run/drover/fault"
 )
 
@@ -124,11 +125,11 @@ func TestAJobGetsTheRoleAndTheNetworkOfItsSetup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	half := template{LaunchTemplateName: "drover-abcdefgh23456777-1", TagSpecification: []tagSpecification{{"launch-template", tags(map[string]string{"project": "digits"})}}}
+	half := api.Template{LaunchTemplateName: "drover-abcdefgh23456777-1", TagSpecification: []api.TagSpecification{{ResourceType: "launch-template", Tag: tags(map[string]string{"project": "digits"})}}}
 	half.LaunchTemplateData.InstanceInitiatedShutdownBehavior, half.LaunchTemplateData.IamInstanceProfile.Name, half.LaunchTemplateData.MetadataOptions.HttpTokens = "terminate", "machines", "required"
-	half.LaunchTemplateData.BlockDeviceMapping = []blockDevice{{DeviceName: "/dev/xvda"}}
+	half.LaunchTemplateData.BlockDeviceMapping = []api.BlockDevice{{DeviceName: "/dev/xvda"}}
 	half.LaunchTemplateData.BlockDeviceMapping[0].Ebs.DeleteOnTermination = true
-	if err := c.createTemplate(t.Context(), half); err != nil {
+	if err := c.CreateTemplate(t.Context(), half); err != nil {
 		t.Fatal(err)
 	}
 	if err := u.Setup.Destroy(t.Context(), scope, func(driver.Piece) {}); err != nil || len(u.account.Stacks.Names()) > 0 || len(u.account.Templates()) > 0 || !slices.Equal(u.account.Images.Repositories(), []string{"other"}) {

@@ -10,21 +10,22 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/api"
 	"github.com/drover-run/drover/driver/remote"
 )
 
-// Processes gives the machines of a group, those that have ended within the hour, and one process for each machine that the group waits for.
+// Processes gives the machines of a api.Group, those that have ended within the hour, and one process for each machine that the group waits for.
 func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up []remote.Claimant) (all []remote.Process, err error) {
 	c, _, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return nil, err
 	}
 	name := groupName(h)
-	g, err := c.readGroup(ctx, name)
+	g, err := c.Group(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	machines, err := c.instances(ctx, filter{"tag:Name", []string{name}})
+	machines, err := c.Instances(ctx, api.Filter{Name: "tag:Name", Value: []string{name}})
 	if err != nil {
 		return nil, err
 	}
@@ -41,14 +42,14 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 		}
 	}
 	for some := range slices.Chunk(unseen, 200) {
-		more, err := c.instances(ctx, filter{"instance-id", some})
+		more, err := c.Instances(ctx, api.Filter{Name: "instance-id", Value: some})
 		if err != nil {
 			return nil, err
 		}
 		machines = append(machines, more...)
 	}
 	if g == nil {
-		g = &groupState{} // deleted: nothing of it is wanted
+		g = &api.GroupState{} // deleted: nothing of it is wanted
 	}
 	v := view{group: *g, name: name, came: came, now: e.now(), region: c.region}
 	for _, m := range machines {
@@ -78,7 +79,7 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 
 // view is a group at one moment.
 type view struct {
-	group  groupState
+	group  api.GroupState
 	name   string
 	came   map[string]bool // machines with agents, by their ids
 	now    time.Time
@@ -91,17 +92,17 @@ func (v view) claimant(id string) remote.Claimant {
 }
 
 // stopped says whether a Stop has set the group to no machines.
-func (v view) stopped() bool { return v.group.tagged(tagStopped) != "" }
+func (v view) stopped() bool { return v.group.Tagged(tagStopped) != "" }
 
 // expired says whether the group's scheduled action has.
 func (v view) expired() bool {
-	return v.group.raised() && v.group.DesiredCapacity == 0 && !v.stopped()
+	return v.group.Raised() && v.group.DesiredCapacity == 0 && !v.stopped()
 }
 
 const expiredWords = "its group was ended by AWS: no agent and no command has moved the end on for an hour"
 
 // process is a machine as package remote sees it.
-func (v view) process(m instance) remote.Process {
+func (v view) process(m api.Instance) remote.Process {
 	p := remote.Process{Claimant: v.claimant(m.ID), Code: -1, Where: whereOf(m)}
 	switch m.State {
 	case "pending":
@@ -148,7 +149,7 @@ func (v view) process(m instance) remote.Process {
 }
 
 // whereOf is a machine for people.
-func whereOf(m instance) string {
+func whereOf(m api.Instance) string {
 	bought := "on demand"
 	if m.Lifecycle == "spot" {
 		bought = "spot"
@@ -176,7 +177,7 @@ func (e *engine) waiting(ctx context.Context, c *client, v view) (all []remote.P
 			p.State, p.Terminated, p.Reason = driver.Taken, false, expiredWords
 		}
 	case missing > 0:
-		tried, err := c.activities(ctx, v.name)
+		tried, err := c.Activities(ctx, v.name)
 		if err != nil {
 			return nil, err
 		}
@@ -211,7 +212,7 @@ var refusals = []struct{ code, words, hint string }{
 }
 
 // refusalOf is the newest reason why machines were not launched, and how often they were not; is is false where the newest launch has succeeded.
-func refusalOf(all []activity, region string) (r refusal, is bool) {
+func refusalOf(all []api.Activity, region string) (r refusal, is bool) {
 	failed := 0
 	for _, a := range all {
 		switch a.StatusCode {
@@ -257,7 +258,7 @@ func (e *engine) tail(ctx context.Context, c *client, id string) string {
 	if known {
 		return text
 	}
-	encoded, err := c.console(ctx, id)
+	encoded, err := c.Console(ctx, id)
 	if err != nil {
 		return "" // it only helps
 	}

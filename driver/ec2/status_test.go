@@ -9,23 +9,24 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/ec2/api"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 )
 
 // ofEC2 is a machine as EC2 describes it.
-func ofEC2(state, why string) instance {
-	return instance{ID: "i-1", Type: "m5.large", Zone: "eu-west-1a", State: state, Why: why, Words: why + ": Some words.", Lifecycle: "spot", Launched: time.Unix(0, 0)}
+func ofEC2(state, why string) api.Instance {
+	return api.Instance{ID: "i-1", Type: "m5.large", Zone: "eu-west-1a", State: state, Why: why, Words: why + ": Some words.", Lifecycle: "spot", Launched: time.Unix(0, 0)}
 }
 
 func TestAMachineIsAsEC2Says(t *testing.T) {
 	t.Parallel()
-	alive := groupState{MaxSize: 2, DesiredCapacity: 2}
-	stopped := groupState{MaxSize: 2, Tags: []tag{{tagStopped, "yes"}}}
+	alive := api.GroupState{MaxSize: 2, DesiredCapacity: 2}
+	stopped := api.GroupState{MaxSize: 2, Tags: []api.Tag{{Key: tagStopped, Value: "yes"}}}
 	for name, test := range map[string]struct {
-		m    instance
-		g    groupState
+		m    api.Instance
+		g    api.GroupState
 		came bool // up as an agent
 		want string
 	}{
@@ -39,7 +40,7 @@ func TestAMachineIsAsEC2Says(t *testing.T) {
 		"it never came up":             {ofEC2("terminated", "Client.InstanceInitiatedShutdown"), alive, false, "ended: its machine has shut down before an agent came up"},
 		"a user ended it":              {ofEC2("terminated", "Client.UserInitiatedShutdown"), alive, true, "ended by Terminate: its machine was terminated in EC2"},
 		"a Stop ended it":              {ofEC2("terminated", "Client.UserInitiatedShutdown"), stopped, true, "ended by Terminate: stopped: killed at once"},
-		"its group was ended":          {ofEC2("terminated", "Client.UserInitiatedShutdown"), groupState{MaxSize: 2}, true, "taken: " + expiredWords},
+		"its group was ended":          {ofEC2("terminated", "Client.UserInitiatedShutdown"), api.GroupState{MaxSize: 2}, true, "taken: " + expiredWords},
 		"a user stopped it":            {ofEC2("stopped", "Client.UserInitiatedShutdown"), alive, true, "lost: its machine was stopped in EC2"},
 		"its disk was not made":        {ofEC2("terminated", "Client.VolumeLimitExceeded"), alive, false, "ended: Client.VolumeLimitExceeded: Some words"},
 	} {
@@ -65,32 +66,32 @@ func TestAMachineIsAsEC2Says(t *testing.T) {
 
 func TestWhyNoMachineComesIsSaid(t *testing.T) {
 	t.Parallel()
-	failed := func(text string) activity { return activity{StatusCode: "Failed", StatusMessage: text} }
+	failed := func(text string) api.Activity { return api.Activity{StatusCode: "Failed", StatusMessage: text} }
 	const spot = "Could not launch Spot Instances. "
 	for _, test := range []struct {
-		all         []activity
+		all         []api.Activity
 		words, hint string
 	}{
-		{[]activity{failed(spot + "InsufficientInstanceCapacity - There is no Spot capacity available that matches your request. Launching EC2 instance failed."), failed("x")},
+		{[]api.Activity{failed(spot + "InsufficientInstanceCapacity - There is no Spot capacity available that matches your request. Launching EC2 instance failed."), failed("x")},
 			"EC2 has none of its machines now: Could not launch Spot Instances. InsufficientInstanceCapacity - There is no Spot capacity available that matches your request. Launching EC2 instance failed (tried 2 times)", "Allow more types, with --machine or --where, or use --spot=first."},
-		{[]activity{failed("Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request configuration.")}, "EC2 has none of its machines now: Could not", "Allow more types, with --machine or --where, or use --spot=first."},
-		{[]activity{failed("We currently do not have sufficient m5.large capacity in the Availability Zone you requested (eu-west-1a).")}, "EC2 has none of its machines now: We currently", "Allow more types, with --machine or --where, or use --spot=first."},
-		{[]activity{failed(spot + "MaxSpotInstanceCountExceeded - Max spot instance count exceeded.")}, "the account's quota of spot capacity is used up: ", "Ask AWS for more: aws service-quotas list-service-quotas --region eu-west-1 --service-code ec2 names it, or use --on-demand."},
-		{[]activity{failed("You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the specified instance type belongs to.")}, "the account's quota of on-demand machines is used up: ", "Ask AWS for more: aws service-quotas list-service-quotas --region eu-west-1 --service-code ec2 names it."},
-		{[]activity{failed(spot + "SpotMaxPriceTooLow - Your Spot request price is lower")}, "spot capacity costs more than an on-demand machine: ", "Use --on-demand."},
-		{[]activity{failed("There are not enough free addresses: InsufficientFreeAddressesInSubnet")}, "its subnets have no address left: ", "Name others: --target-arg subnets=SUBNET --target-arg security-groups=GROUP."},
-		{[]activity{failed("AuthFailure.ServiceLinkedRoleCreationNotPermitted - The provided credentials do not have permission")}, "the account has no service-linked role for spot capacity: ", "Have an administrator make it: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com."},
-		{[]activity{failed("InvalidAMIID.NotFound: The image id does not exist")}, "its AMI is not there: ", "Name one that is: --target-arg ami=AMI."},
-		{[]activity{failed("ParameterNotFound for /aws/service/ecs")}, "the region has no AMI of Amazon's under the public name: ", "Name one: --target-arg ami=AMI."},
-		{[]activity{failed("UnauthorizedOperation: You are not authorized")}, "Auto Scaling may not launch its machines: ", "Have an administrator allow it: the activity of the group names the right."},
-		{[]activity{failed("Something that is new.")}, "Something that is new", ""},
+		{[]api.Activity{failed("Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request configuration.")}, "EC2 has none of its machines now: Could not", "Allow more types, with --machine or --where, or use --spot=first."},
+		{[]api.Activity{failed("We currently do not have sufficient m5.large capacity in the Availability Zone you requested (eu-west-1a).")}, "EC2 has none of its machines now: We currently", "Allow more types, with --machine or --where, or use --spot=first."},
+		{[]api.Activity{failed(spot + "MaxSpotInstanceCountExceeded - Max spot instance count exceeded.")}, "the account's quota of spot capacity is used up: ", "Ask AWS for more: aws service-quotas list-service-quotas --region eu-west-1 --service-code ec2 names it, or use --on-demand."},
+		{[]api.Activity{failed("You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the specified instance type belongs to.")}, "the account's quota of on-demand machines is used up: ", "Ask AWS for more: aws service-quotas list-service-quotas --region eu-west-1 --service-code ec2 names it."},
+		{[]api.Activity{failed(spot + "SpotMaxPriceTooLow - Your Spot request price is lower")}, "spot capacity costs more than an on-demand machine: ", "Use --on-demand."},
+		{[]api.Activity{failed("There are not enough free addresses: InsufficientFreeAddressesInSubnet")}, "its subnets have no address left: ", "Name others: --target-arg subnets=SUBNET --target-arg security-groups=GROUP."},
+		{[]api.Activity{failed("AuthFailure.ServiceLinkedRoleCreationNotPermitted - The provided credentials do not have permission")}, "the account has no service-linked role for spot capacity: ", "Have an administrator make it: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com."},
+		{[]api.Activity{failed("InvalidAMIID.NotFound: The image id does not exist")}, "its AMI is not there: ", "Name one that is: --target-arg ami=AMI."},
+		{[]api.Activity{failed("ParameterNotFound for /aws/service/ecs")}, "the region has no AMI of Amazon's under the public name: ", "Name one: --target-arg ami=AMI."},
+		{[]api.Activity{failed("UnauthorizedOperation: You are not authorized")}, "Auto Scaling may not launch its machines: ", "Have an administrator allow it: the activity of the group names the right."},
+		{[]api.Activity{failed("Something that is new.")}, "Something that is new", ""},
 	} {
 		r, is := refusalOf(test.all, "eu-west-1")
 		if !is || !strings.HasPrefix(r.words, test.words) || r.hint != test.hint {
 			t.Errorf("%v: %+v", test.all, r)
 		}
 	}
-	if _, is := refusalOf([]activity{{StatusCode: "Successful"}, failed("x")}, "eu-west-1"); is {
+	if _, is := refusalOf([]api.Activity{{StatusCode: "Successful"}, failed("x")}, "eu-west-1"); is {
 		t.Error("the newest launch has succeeded")
 	}
 }
@@ -384,7 +385,7 @@ func TestAMachineThatWasJustLaunchedWaits(t *testing.T) {
 	if all := until(t, l, h, "it waits", are("0 waiting")); all[0].Reason != "its machine was launched" || !strings.Contains(all[0].Where, "eu-west-1") {
 		t.Errorf("%+v", all[0])
 	}
-	v := view{group: groupState{DesiredCapacity: 1, MaxSize: 1}, name: groupName(h)}
+	v := view{group: api.GroupState{DesiredCapacity: 1, MaxSize: 1}, name: groupName(h)}
 	c, err := l.engine.clients.In(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -409,7 +410,7 @@ func TestADetachedMachineIsNamedAndEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.removeGroup(t.Context(), groupName(h)); err != nil {
+	if err := c.RemoveGroup(t.Context(), groupName(h)); err != nil {
 		t.Fatal(err)
 	}
 	for o, err := range l.store.List(t.Context(), "") {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/drover-run/drover/cloud/amazon"
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/api"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/driver/stack"
 )
@@ -18,7 +19,7 @@ func (e *engine) Terminate(ctx context.Context, h driver.Handle, some []remote.P
 		return err
 	}
 	name := groupName(h)
-	g, err := c.readGroup(ctx, name)
+	g, err := c.Group(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -34,22 +35,22 @@ func (e *engine) Terminate(ctx context.Context, h driver.Handle, some []remote.P
 			end[p.Process] = true
 		}
 	}
-	left := slices.ContainsFunc(g.Instances, func(m groupMachine) bool {
+	left := slices.ContainsFunc(g.Instances, func(m api.GroupMachine) bool {
 		return !end[m.InstanceId] && !strings.HasPrefix(m.LifecycleState, "Terminat")
 	})
 	if !left {
-		if err := c.tagGroup(ctx, name, tagStopped, "yes"); err != nil {
+		if err := c.TagGroup(ctx, name, tagStopped, "yes"); err != nil {
 			return err
 		}
-		return c.resize(ctx, name, -1, 0)
+		return c.Resize(ctx, name, -1, 0)
 	}
 	if empty > 0 {
-		if err := c.resize(ctx, name, -1, max(g.DesiredCapacity-empty, 0)); err != nil {
+		if err := c.Resize(ctx, name, -1, max(g.DesiredCapacity-empty, 0)); err != nil {
 			return err
 		}
 	}
 	for id := range end {
-		if err := c.endMachine(ctx, id, true); err != nil {
+		if err := c.EndMachine(ctx, id, true); err != nil {
 			return err
 		}
 	}
@@ -67,7 +68,7 @@ func (c *client) terminate(ctx context.Context, some []remote.Process) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return c.read(ctx, c.machines, "end machines", "TerminateInstances", struct{ InstanceId []string }{ids}, nil)
+	return c.ReadMachines(ctx, "end machines", "TerminateInstances", struct{ InstanceId []string }{ids}, nil)
 }
 
 // Find gives the group of a handle. One that was not set to machines is none: its making was cut off, and goes on.
@@ -77,12 +78,12 @@ func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err e
 		return nil, err
 	}
 	name := groupName(h)
-	g, err := c.readGroup(ctx, name)
-	if err != nil || g != nil && !g.raised() {
+	g, err := c.Group(ctx, name)
+	if err != nil || g != nil && !g.Raised() {
 		return nil, err
 	}
 	if g == nil { // it was deleted by hand; machines may be left that were detached before
-		machines, err := c.instances(ctx, filter{"tag:Name", []string{name}}, living)
+		machines, err := c.Instances(ctx, api.Filter{Name: "tag:Name", Value: []string{name}}, living)
 		if err != nil || len(machines) == 0 {
 			return nil, err
 		}
@@ -91,7 +92,7 @@ func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err e
 }
 
 // living are machines that have not ended.
-var living = filter{"instance-state-name", []string{"pending", "running", "stopping", "stopped"}}
+var living = api.Filter{Name: "instance-state-name", Value: []string{"pending", "running", "stopping", "stopped"}}
 
 // Remove deletes a placement's group, launch template and secrets.
 func (e *engine) Remove(ctx context.Context, h driver.Handle, _ []string) error {
@@ -100,10 +101,10 @@ func (e *engine) Remove(ctx context.Context, h driver.Handle, _ []string) error 
 		return err
 	}
 	name := groupName(h)
-	if err := c.removeGroup(ctx, name); err != nil {
+	if err := c.RemoveGroup(ctx, name); err != nil {
 		return err
 	}
-	if err := c.removeTemplate(ctx, name); err != nil {
+	if err := c.RemoveTemplate(ctx, name); err != nil {
 		return err
 	}
 	return c.secrets.Remove(ctx, secretName(h))
@@ -140,16 +141,16 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 
 // liveNames are the names of groups of drover's that are raised, and of those with machines that live.
 func (c *client) liveNames(ctx context.Context) (all []string, err error) {
-	groups, err := c.readGroups(ctx, groupQuery{Filters: []groupFilter{{"tag:" + stack.TagManaged, []string{stack.ManagedBy}}}})
+	groups, err := c.Groups(ctx, api.GroupQuery{Filters: []api.GroupFilter{{Name: "tag:" + stack.TagManaged, Values: []string{stack.ManagedBy}}}})
 	if err != nil {
 		return nil, err
 	}
 	for _, g := range groups {
-		if g.raised() {
+		if g.Raised() {
 			all = append(all, g.AutoScalingGroupName)
 		}
 	}
-	machines, err := c.instances(ctx, filter{"tag:" + stack.TagManaged, []string{stack.ManagedBy}}, living)
+	machines, err := c.Instances(ctx, api.Filter{Name: "tag:" + stack.TagManaged, Value: []string{stack.ManagedBy}}, living)
 	for _, m := range machines {
 		for _, t := range m.Tags {
 			if t.Key == "Name" && !slices.Contains(all, t.Value) {

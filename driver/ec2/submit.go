@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/ec2/api"
 	"github.com/drover-run/drover/driver/ec2/instancetype"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
@@ -59,16 +60,16 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	name := groupName(s.Handle)
 	until := e.now().Add(max(o.wait, aliveTime))
 	steps := []func() error{
-		func() error { return c.createTemplate(ctx, in) },
-		func() error { return c.createGroup(ctx, newGroup(s, b, k, until, spot)) },
+		func() error { return c.CreateTemplate(ctx, in) },
+		func() error { return c.CreateGroup(ctx, newGroup(s, b, k, until, spot)) },
 		func() error {
-			return c.change(ctx, "keep the group from moving machines that work", "SuspendProcesses", struct {
+			return c.Change(ctx, "keep the group from moving machines that work", "SuspendProcesses", struct {
 				AutoScalingGroupName string
 				ScalingProcesses     []string
 			}{name, []string{"AZRebalance"}})
 		},
-		func() error { return c.endAt(ctx, name, until) },
-		func() error { return c.resize(ctx, name, s.Request.Agents, s.Request.Agents) },
+		func() error { return c.EndAt(ctx, name, until) },
+		func() error { return c.Resize(ctx, name, s.Request.Agents, s.Request.Agents) },
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
@@ -84,15 +85,15 @@ func (c *client) undo(ctx context.Context, name string, steps int, cause error) 
 		return cause
 	}
 	if steps > 1 {
-		g, err := c.readGroup(ctx, name)
-		if err != nil || g != nil && g.raised() { // by another command
+		g, err := c.Group(ctx, name)
+		if err != nil || g != nil && g.Raised() { // by another command
 			return &unsure{cause}
 		}
-		if err := c.removeGroup(ctx, name); err != nil {
+		if err := c.RemoveGroup(ctx, name); err != nil {
 			return &unsure{cause}
 		}
 	}
-	if err := c.removeTemplate(ctx, name); err != nil {
+	if err := c.RemoveTemplate(ctx, name); err != nil {
 		return &unsure{cause}
 	}
 	return cause
@@ -107,9 +108,9 @@ func (u *unsure) Error() string { return u.cause.Error() }
 func isSpot(n driver.Needs) bool { return n.Spot != job.SpotNever }
 
 // newGroup is the request for a group without machines.
-func newGroup(s remote.Submission, b base, k instancetype.Choice, until time.Time, spot bool) group {
+func newGroup(s remote.Submission, b base, k instancetype.Choice, until time.Time, spot bool) api.Group {
 	zero, yes, no := 0, true, false
-	g := group{AutoScalingGroupName: groupName(s.Handle), MinSize: &zero, MaxSize: &zero, DesiredCapacity: &zero, CapacityRebalance: &no, NewInstancesProtectedFromScaleIn: &no}
+	g := api.Group{AutoScalingGroupName: groupName(s.Handle), MinSize: &zero, MaxSize: &zero, DesiredCapacity: &zero, CapacityRebalance: &no, NewInstancesProtectedFromScaleIn: &no}
 	var in []string
 	for _, n := range b.subnets {
 		if slices.Contains(k.Zones, n.zone) {
@@ -121,22 +122,22 @@ func newGroup(s remote.Submission, b base, k instancetype.Choice, until time.Tim
 	if spot {
 		share = 0
 	}
-	p := mixedPolicy{InstancesDistribution: distribution{OnDemandAllocationStrategy: "lowest-price", OnDemandBaseCapacity: &zero, OnDemandPercentageAboveBaseCapacity: &share, SpotAllocationStrategy: "price-capacity-optimized"}}
-	p.LaunchTemplate = &overrides{}
-	p.LaunchTemplate.LaunchTemplateSpecification = templateVersion{groupName(s.Handle), "1"}
+	p := api.MixedPolicy{InstancesDistribution: api.Distribution{OnDemandAllocationStrategy: "lowest-price", OnDemandBaseCapacity: &zero, OnDemandPercentageAboveBaseCapacity: &share, SpotAllocationStrategy: "price-capacity-optimized"}}
+	p.LaunchTemplate = &api.Overrides{}
+	p.LaunchTemplate.LaunchTemplateSpecification = api.TemplateVersion{LaunchTemplateName: groupName(s.Handle), Version: "1"}
 	for _, m := range k.Types {
-		p.LaunchTemplate.Overrides = append(p.LaunchTemplate.Overrides, override{m.Name})
+		p.LaunchTemplate.Overrides = append(p.LaunchTemplate.Overrides, api.Override{InstanceType: m.Name})
 	}
 	g.MixedInstancesPolicy = &p
 	for _, t := range tags(s.Request.Needs.Labels) {
-		g.Tags = append(g.Tags, groupTag{Key: t.Key, Value: t.Value, PropagateAtLaunch: &yes})
+		g.Tags = append(g.Tags, api.GroupTag{Key: t.Key, Value: t.Value, PropagateAtLaunch: &yes})
 	}
-	own := []tag{{tagUntil, strconv.FormatInt(until.Unix(), 10)}}
+	own := []api.Tag{{Key: tagUntil, Value: strconv.FormatInt(until.Unix(), 10)}}
 	if s.Request.Needs.Spot == job.SpotFirst {
-		own = append(own, tag{tagFirst, "yes"})
+		own = append(own, api.Tag{Key: tagFirst, Value: "yes"})
 	}
 	for _, t := range own {
-		g.Tags = append(g.Tags, groupTag{Key: t.Key, Value: t.Value, PropagateAtLaunch: &no})
+		g.Tags = append(g.Tags, api.GroupTag{Key: t.Key, Value: t.Value, PropagateAtLaunch: &no})
 	}
 	return g
 }
@@ -174,7 +175,7 @@ func amiOf(o options, bare bool, k instancetype.Choice) string {
 func diskOf(n driver.Needs) int { return machineDisk + int((n.Disk+1e9-1)/1e9) }
 
 // template is the request for a launch template.
-func (c *client) template(ctx context.Context, s remote.Submission, at site, o options, b base, k instancetype.Choice, now time.Time) (in template, err error) {
+func (c *client) template(ctx context.Context, s remote.Submission, at site, o options, b base, k instancetype.Choice, now time.Time) (in api.Template, err error) {
 	script, err := userData(ctx, s, at, c.region, k, o, now)
 	if err != nil {
 		return in, err
@@ -189,11 +190,11 @@ func (c *client) template(ctx context.Context, s remote.Submission, at site, o o
 	d.IamInstanceProfile.Name = b.profile
 	d.MetadataOptions.HttpTokens, d.MetadataOptions.HttpPutResponseHopLimit = "required", 1
 	d.SecurityGroupId = b.groups
-	device := blockDevice{DeviceName: cmp.Or(b.device, rootDevice)}
+	device := api.BlockDevice{DeviceName: cmp.Or(b.device, rootDevice)}
 	device.Ebs.VolumeSize, device.Ebs.VolumeType, device.Ebs.DeleteOnTermination, device.Ebs.Encrypted = diskOf(s.Request.Needs), "gp3", true, &yes
-	d.BlockDeviceMapping = []blockDevice{device}
+	d.BlockDeviceMapping = []api.BlockDevice{device}
 	own := tags(s.Request.Needs.Labels)
-	d.TagSpecification = []tagSpecification{{"instance", append(slices.Clone(own), tag{"Name", in.LaunchTemplateName})}, {"volume", own}}
-	in.TagSpecification = []tagSpecification{{"launch-template", own}}
+	d.TagSpecification = []api.TagSpecification{{ResourceType: "instance", Tag: append(slices.Clone(own), api.Tag{Key: "Name", Value: in.LaunchTemplateName})}, {ResourceType: "volume", Tag: own}}
+	in.TagSpecification = []api.TagSpecification{{ResourceType: "launch-template", Tag: own}}
 	return in, nil
 }

@@ -206,14 +206,14 @@ func TestWhatIsDeniedIsSaid(t *testing.T) {
 		"TerminateInstanceInAutoScalingGroup": {"end a machine", func(l located, h driver.Handle) error {
 			c, err := l.engine.clients.In(context.Background(), "")
 			if err == nil {
-				err = c.endMachine(context.Background(), "i-1", true)
+				err = c.EndMachine(context.Background(), "i-1", true)
 			}
 			return err
 		}},
 		"GetConsoleOutput": {"read a machine's console", func(l located, h driver.Handle) error {
 			c, err := l.engine.clients.In(context.Background(), "")
 			if err == nil {
-				_, err = c.console(context.Background(), "i-1")
+				_, err = c.Console(context.Background(), "i-1")
 			}
 			return err
 		}},
