@@ -100,7 +100,7 @@ func TestWhyNoMachineComesIsSaid(t *testing.T) {
 func until(t *testing.T, l located, h driver.Handle, want string, is func([]driver.Member) bool) []driver.Member {
 	t.Helper()
 	var members []driver.Member
-	for range 600 {
+	for range 3000 {
 		var err error
 		if members, err = l.Status(t.Context(), h); err != nil {
 			t.Fatal(err)
@@ -180,7 +180,7 @@ func TestAMachineEndsWithItsAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, l, h, "all have ended", are("0 ended", "1 ended", "2 ended"))
-	for range 500 {
+	for range 3000 {
 		if len(l.Machines()) == 0 {
 			break
 		}
