@@ -168,3 +168,32 @@ func TestRealAProgramOnEC2GoesOnFromWhatItHasSaved(t *testing.T) {
 	}
 	nothingIsLeft(t, fake, h)
 }
+
+// On ec2/ami the agent takes the whole machine for its own: a program finds SageMaker's folders under their names, what it leaves there comes back,
+// and a machine that is killed is replaced.
+func TestRealAgentsHaveMachinesOfEC2AsTheyAre(t *testing.T) {
+	onlyReal(t)
+	t.Parallel() // as above
+	fake := ec2test.New(t)
+	fake.UseOwnFolders(t, "test", "testtest")
+	fake.Stacks.Hurry()
+	h := newHome(t)
+	for name, value := range fake.Environ() {
+		h.environ = append(h.environ, name+"="+value)
+	}
+	h.environ = append(h.environ, "DROVER_STORE=s3://facts/ami?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=ec2/ami", "CANARY=canaryvalue")
+	h.drover(t, 0, "target", "up", "ec2", "--yes")
+	c := h.begin(t, "run", "--secret", "TOKEN=env:CANARY", "--", "sh", "-c", `[ ${#TOKEN} = 11 ] && echo trained >/opt/ml/model/weights; if [ $DROVER_ATTEMPT = 1 ]; then echo waits; sleep 1000; fi; echo went on`)
+	c.says(t, "waits")
+	fake.Take(fake.Machines()[0])
+	c.says(t, "went on")
+	c.sound(t)
+	h.drover(t, 0, "get", "last", "-o", "out")
+	if text, err := os.ReadFile(filepath.Join(h.work, "out", "model", "weights")); err != nil || string(text) != "trained\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if n := fake.Launched(); n != 2 {
+		t.Errorf("%d machines were launched", n)
+	}
+	nothingIsLeft(t, fake, h)
+}

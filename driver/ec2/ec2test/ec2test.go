@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -45,6 +46,7 @@ type Server struct {
 	bin    string         // the programs that machines see
 	all    sync.WaitGroup // processes
 	docker []string       // variables that lead to a real Docker for machines; empty: the stand-in
+	own    []string       // what begins a machine with folders of its own; empty: it has those of the machine below
 	role   [2]string      // key and secret of machines' credentials
 
 	mu        sync.Mutex
@@ -277,6 +279,32 @@ func (s *Server) UseDocker(t *testing.T, host, key, secret string) {
 		t.Fatal(err)
 	}
 	s.docker, s.role = []string{"DOCKER=" + path, "DOCKER_HOST=" + host}, [2]string{key, secret}
+}
+
+// ownFolders are those that a machine's agent empties, or keeps its files in.
+var ownFolders = []string{"/opt", "/state", "/var/lib/drover"}
+
+// UseOwnFolders gives machines folders of their own where an agent takes the whole machine for its own, as with ec2/ami, and credentials that
+// a real store knows. It needs root.
+func (s *Server) UseOwnFolders(t *testing.T, key, secret string) {
+	t.Helper()
+	for _, dir := range ownFolders {
+		if _, err := os.Stat(dir); err == nil {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil { // there has to be something to mount on
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.Remove(dir) }) // others may use it
+	}
+	for _, tool := range []string{"unshare", "mount"} {
+		path, err := exec.LookPath(tool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.own = append(s.own, path)
+	}
+	s.role = [2]string{key, secret}
 }
 
 // now is the virtual time. The caller holds mu.

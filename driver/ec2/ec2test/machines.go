@@ -229,7 +229,11 @@ func (s *Server) launch(g *group) error {
 		return err
 	}
 	metadata := httptest.NewServer(http.HandlerFunc(m.serveMetadata))
-	cmd := exec.Command(filepath.Join(s.bin, "sh"), filepath.Join(s.bin, "machine"))
+	words := []string{filepath.Join(s.bin, "sh"), filepath.Join(s.bin, "machine")}
+	if len(s.own) > 0 {
+		words = append([]string{s.own[0], "-m", words[0], words[1], s.own[1]}, ownFolders...)
+	}
+	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.SysProcAttr = m.dir, &syscall.SysProcAttr{Setsid: true}
 	cmd.Env = append([]string{"PATH=" + s.bin, "HOME=" + m.dir, "TMPDIR=" + m.dir, "MACHINE=" + m.dir, "AWS_EC2_METADATA_SERVICE_ENDPOINT=" + metadata.URL, "GORACE=atexit_sleep_ms=0"}, append(s.endpoints(), s.docker...)...)
 	if err := cmd.Start(); err != nil {
