@@ -1,6 +1,7 @@
 package ec2
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -241,6 +242,57 @@ func TestNothingIsLeftAnHourAfterTheLastSign(t *testing.T) {
 		t.Errorf("after an hour there are %s", l.Machines())
 	}
 	until(t, l, h, "those are no members any more", are("0 lost", "1 lost"))
+}
+
+// All that is ours is killed at once, after the n-th request of commands and machines: an hour later no machine is left, and the placement can be
+// started and taken away again.
+func TestNothingIsLeftWhereverAllDies(t *testing.T) {
+	t.Parallel()
+	for n := 1; n <= 24; n++ {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			l := newLocated(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			killAll := func() {
+				cancel()
+				l.BreakAMI()
+				for _, id := range l.Machines() {
+					l.KillProcesses(id)
+				}
+			}
+			l.After(n, killAll)
+			r := l.request(t, 1, 2)
+			if h, err := l.Start(ctx, r); err == nil {
+				for ctx.Err() == nil && l.Requests("PutScheduledUpdateGroupAction") < 3 {
+					if _, err := l.Status(ctx, h); err != nil {
+						break
+					}
+					select {
+					case <-ctx.Done():
+					case <-time.After(20 * time.Millisecond):
+					}
+				}
+			}
+			killAll() // those that were launched meanwhile
+			l.Advance(time.Hour)
+			if left := l.Machines(); len(left) > 0 {
+				t.Errorf("after an hour there are %s", left)
+			}
+			l.Advance(-time.Hour) // commands go by the clock of this machine
+			h, err := l.Start(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Stop(t.Context(), h, 0, true); err != nil {
+				t.Fatal(err)
+			}
+			until(t, l, h, "it is taken away", func(all []driver.Member) bool { return len(all) == 0 })
+			if left := append(l.Groups(), l.Machines()...); len(left) > 0 {
+				t.Errorf("there are left %s", left)
+			}
+		})
+	}
 }
 
 // A command that stays attached moves the end on, and a machine that works does.

@@ -68,6 +68,8 @@ type knobs struct {
 	late     int            // so many lists of machines lack those that are new
 	dead     bool           // machines run nothing
 	denied   string         // an operation that the user may not do
+	left     int            // requests until hook is called; 0: never
+	hook     func()
 }
 
 // New starts a fake without groups; it ends with the test.
@@ -121,6 +123,9 @@ func (s *Server) turn(change func(*knobs)) {
 
 // Lose has so many requests for an operation be done, and their answers be lost; -1: all.
 func (s *Server) Lose(operation string, n int) { s.turn(func(k *knobs) { k.lose[operation] = n }) }
+
+// After calls hook when so many requests have been done, also those of machines.
+func (s *Server) After(n int, hook func()) { s.turn(func(k *knobs) { k.left, k.hook = n, hook }) }
 
 // Throttle refuses so many requests as too many.
 func (s *Server) Throttle(n int) { s.turn(func(k *knobs) { k.throttle = n }) }
@@ -195,6 +200,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	operation := form.Get("Action")
 	s.requests[operation]++
 	out, err := s.answer(operation, form, r.Header.Get("Authorization"))
+	if s.knobs.left--; s.knobs.left == 0 {
+		s.all.Go(s.knobs.hook)
+	}
 	if n := s.knobs.lose[operation]; n != 0 {
 		s.knobs.lose[operation] = max(n-1, -1)
 		panic(http.ErrAbortHandler) // the connection ends without an answer
