@@ -370,6 +370,13 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 	if o, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Machine: []string{"quantum.large"}}); err != nil || o.Hint != "Name a type that the region has: aws ec2 describe-instance-type-offerings --region eu-west-1." {
 		t.Errorf("%+v, %v", o, err)
 	}
+	c, err := l.engine.clients.In(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.waysOut(t.Context(), nil); err == nil || !strings.HasPrefix(err.Error(), "look at the routes of subnets: ") {
+		t.Error(err)
+	}
 	for ids, want := range map[string]string{
 		"subnet-0darka":                 "subnet-0darka has no route out of its network: its machines begin no agent unless there are endpoints of S3 and Auto Scaling",
 		"subnet-0b,subnet-0privatec":    "subnet-0privatec gives its machines no public address, and leads to the Internet by one alone: they begin no agent unless there are endpoints of S3 and Auto Scaling",

@@ -116,11 +116,11 @@ func createGroup(s *Server, form url.Values) (string, error) {
 		}
 	}
 	s.groups[name] = g
-	return s.size(g, form)
+	return size(s, g, form)
 }
 
 // size takes in how large a group is to be.
-func (s *Server) size(g *group, form url.Values) (string, error) {
+func size(s *Server, g *group, form url.Values) (string, error) {
 	most, err := integer(form, "MaxSize", g.most)
 	if err != nil {
 		return "", err
@@ -145,7 +145,7 @@ func updateGroup(s *Server, form url.Values) (string, error) {
 	if share := form.Get("MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity"); share != "" {
 		g.spot = share == "0"
 	}
-	return s.size(g, form)
+	return size(s, g, form)
 }
 
 func deleteGroup(s *Server, form url.Values) (string, error) {
@@ -153,10 +153,10 @@ func deleteGroup(s *Server, form url.Values) (string, error) {
 	if g == nil {
 		return "", notFound(form.Get("AutoScalingGroupName"))
 	}
-	if form.Get("ForceDelete") != "true" && len(s.live(g)) > 0 {
+	if form.Get("ForceDelete") != "true" && len(live(s, g)) > 0 {
 		return "", refuse("ResourceInUse", "You cannot delete an AutoScalingGroup while there are instances or pending Spot instance request(s) still in the group.")
 	}
-	for _, m := range s.live(g) {
+	for _, m := range live(s, g) {
 		m.end("Client.UserInitiatedShutdown", "User initiated shutdown")
 	}
 	delete(s.groups, g.name)
@@ -209,7 +209,7 @@ func tagGroup(s *Server, form url.Values) (string, error) {
 }
 
 // live are a group's machines that have not ended.
-func (s *Server) live(g *group) (all []*machine) {
+func live(s *Server, g *group) (all []*machine) {
 	for _, m := range s.machines {
 		if m.group == g && m.state != "terminated" {
 			all = append(all, m)
@@ -223,7 +223,7 @@ func (s *Server) reconcile(g *group) {
 	if s.over || s.groups[g.name] != g {
 		return
 	}
-	live := s.live(g)
+	live := live(s, g)
 	for len(live) > g.desired {
 		live[0].end("Client.UserInitiatedShutdown", "User initiated shutdown")
 		live = live[1:]
@@ -234,7 +234,7 @@ func (s *Server) reconcile(g *group) {
 			why = ""
 		}
 		if why == "" {
-			err := s.launch(g)
+			err := launch(s, g)
 			if err == nil {
 				g.note("Successful", "Launching a new EC2 instance")
 				continue
@@ -273,7 +273,7 @@ func describeGroups(s *Server, form url.Values) (string, error) {
 		}
 		b.WriteString("<member>" + element("AutoScalingGroupName", name) + element("MinSize", "0") + element("MaxSize", fmt.Sprint(g.most)) + element("DesiredCapacity", fmt.Sprint(g.desired)) +
 			element("CreatedTime", g.created.UTC().Format(time.RFC3339)) + "<Instances>")
-		for _, m := range s.live(g) {
+		for _, m := range live(s, g) {
 			b.WriteString("<member>" + element("InstanceId", m.id) + element("InstanceType", m.kind) + element("AvailabilityZone", m.zone) + element("LifecycleState", "InService") + "</member>")
 		}
 		b.WriteString("</Instances><Tags>")

@@ -78,7 +78,10 @@ func describeSubnets(s *Server, form url.Values) (string, error) {
 }
 
 // describeRoutes gives the tables of the one network: that of subnet-0darka has no way out.
-func describeRoutes(_ *Server, _ url.Values) (string, error) {
+func describeRoutes(_ *Server, form url.Values) (string, error) {
+	if form.Get("Filter.1.Value.1") != "vpc-0a" {
+		return "", refuse("InvalidParameterValue", "The filter has no value")
+	}
 	local := "<item>" + element("destinationCidrBlock", "10.0.0.0/16") + element("gatewayId", "local") + element("state", "active") + "</item>"
 	out := "<item>" + element("destinationCidrBlock", "0.0.0.0/0") + element("gatewayId", "igw-0a") + element("state", "active") + "</item>"
 	return "<routeTableSet><item>" + element("vpcId", "vpc-0a") + "<associationSet><item>" + element("main", "true") + "</item></associationSet><routeSet>" + local + out + "</routeSet></item><item>" +
@@ -211,7 +214,7 @@ func console(s *Server, form url.Values) (string, error) {
 }
 
 // launch begins a machine of a group.
-func (s *Server) launch(g *group) error {
+func launch(s *Server, g *group) error {
 	m := &machine{s: s, group: g, template: s.templates[g.template].form, kind: g.types[len(s.machines)%len(g.types)], zone: g.zones[len(s.machines)%len(g.zones)], spot: g.spot, state: "running", launched: s.now()}
 	m.id = fmt.Sprintf("i-%017x", time.Now().UnixNano()+int64(len(s.machines)))
 	m.dir = filepath.Join(s.dir, m.id)
