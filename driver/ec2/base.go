@@ -19,6 +19,7 @@ type base struct {
 	profile string // name of the instance profile
 	groups  []string
 	subnets []subnet
+	image   int    // GB of the AMI that was named; 0: Amazon's own
 	device  string // the root device of the AMI that was named; "": Amazon's own
 	arch    string // its processor; "": as the machines have it
 	setup   string // the stack's name; "": there is none
@@ -99,6 +100,10 @@ func (c *client) checkAMI(ctx context.Context, id string, b *base) error {
 		All []struct {
 			Arch   string `xml:"architecture"`
 			Device string `xml:"rootDeviceName"`
+			Disks  []struct {
+				Name string `xml:"deviceName"`
+				Size int    `xml:"ebs>volumeSize"`
+			} `xml:"blockDeviceMapping>item"`
 		} `xml:"imagesSet>item"`
 	}
 	err := c.ReadMachines(ctx, "look at the AMI", "DescribeImages", struct{ ImageId []string }{[]string{id}}, &out)
@@ -107,6 +112,11 @@ func (c *client) checkAMI(ctx context.Context, id string, b *base) error {
 	}
 	if err != nil {
 		return err
+	}
+	for _, d := range out.All[0].Disks {
+		if d.Name == out.All[0].Device {
+			b.image = d.Size
+		}
 	}
 	b.device, b.arch = out.All[0].Device, instancetype.Architectures[out.All[0].Arch]
 	return nil

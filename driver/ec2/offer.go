@@ -97,7 +97,7 @@ func (e *engine) fill(ctx context.Context, c *client, o *driver.Offer, n driver.
 	if err != nil {
 		return err
 	}
-	o.Notes = notes(n, k, opts, spot)
+	o.Notes = notes(n, k, opts, spot, diskOf(n, at.bare, b, k))
 	if len(opts.subnets) > 0 { // those of a set-up have a way
 		ways, err := c.waysOut(ctx, b.subnets)
 		if err != nil {
@@ -133,8 +133,8 @@ func check(n driver.Needs, at site) error {
 const fewTypes = 10
 
 // notes are what a user may not expect of the offer.
-func notes(n driver.Needs, k instancetype.Choice, o options, spot bool) (all []string) {
-	all = append(all, fmt.Sprintf("each agent has a machine alone, with a disk of %d GB", diskOf(n)))
+func notes(n driver.Needs, k instancetype.Choice, o options, spot bool, disk int) (all []string) {
+	all = append(all, fmt.Sprintf("each agent has a machine alone, with a disk of %d GB", disk))
 	if spot && len(k.Types) < fewTypes {
 		all = append(all, fmt.Sprintf("spot capacity of few types is taken more often: there are %d to choose from", len(k.Types)))
 	}

@@ -150,6 +150,8 @@ const (
 	amiBareGPU   = "resolve:ssm:/aws/service/deeplearning/ami/%s/oss-nvidia-driver-gpu-pytorch-2.7-amazon-linux-2023/latest/ami-id"
 	rootDevice   = "/dev/xvda" // of Amazon's own
 	machineDisk  = 40          // GB beside the program's, for the system and images
+	gpuDisk      = 120         // the same with Amazon's Deep Learning AMI
+	imageRoom    = 10          // GB above the size of an AMI that was named
 	mostUserData = 16 << 10    // EC2's limit
 )
 
@@ -171,8 +173,14 @@ func amiOf(o options, bare bool, k instancetype.Choice) string {
 	return fmt.Sprintf(amiDocker, "")
 }
 
-// diskOf is the size of a machine's disk, in GB.
-func diskOf(n driver.Needs) int { return machineDisk + int((n.Disk+1e9-1)/1e9) }
+// diskOf is the size of a machine's disk, in GB: EC2 refuses one that is smaller than its image's.
+func diskOf(n driver.Needs, bare bool, b base, k instancetype.Choice) int {
+	own := max(machineDisk, b.image+imageRoom)
+	if bare && k.GPUs() && b.image == 0 {
+		own = gpuDisk
+	}
+	return own + int((n.Disk+1e9-1)/1e9)
+}
 
 // template is the request for a launch template.
 func (c *client) template(ctx context.Context, s remote.Submission, at site, o options, b base, k instancetype.Choice, now time.Time) (in api.Template, err error) {
@@ -191,7 +199,7 @@ func (c *client) template(ctx context.Context, s remote.Submission, at site, o o
 	d.MetadataOptions.HttpTokens, d.MetadataOptions.HttpPutResponseHopLimit = "required", 1
 	d.SecurityGroupId = b.groups
 	device := api.BlockDevice{DeviceName: cmp.Or(b.device, rootDevice)}
-	device.Ebs.VolumeSize, device.Ebs.VolumeType, device.Ebs.DeleteOnTermination, device.Ebs.Encrypted = diskOf(s.Request.Needs), "gp3", true, &yes
+	device.Ebs.VolumeSize, device.Ebs.VolumeType, device.Ebs.DeleteOnTermination, device.Ebs.Encrypted = diskOf(s.Request.Needs, at.bare, b, k), "gp3", true, &yes
 	d.BlockDeviceMapping = []api.BlockDevice{device}
 	own := tags(s.Request.Needs.Labels)
 	d.TagSpecification = []api.TagSpecification{{ResourceType: "instance", Tag: append(slices.Clone(own), api.Tag{Key: "Name", Value: in.LaunchTemplateName})}, {ResourceType: "volume", Tag: own}}

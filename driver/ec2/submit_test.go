@@ -387,6 +387,14 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 			t.Errorf("%s: %q, %v", ids, o.Notes, err)
 		}
 	}
+	for disk, change := range map[int]func(*driver.Needs){40: func(*driver.Needs) {}, 90: func(n *driver.Needs) { n.Disk = 50e9 }, 72: func(n *driver.Needs) { n.Args, n.Disk = []string{"ami=ami-0123456789abcdef0"}, 15e8 },
+		120: func(n *driver.Needs) { n.Detail, n.GPUs, n.Machine = "ami/eu-west-1", 1, []string{"g5.xlarge"} }} {
+		n := driver.Needs{Agents: 1}
+		change(&n)
+		if o, err := l.Offer(t.Context(), n); err != nil || !slices.Contains(o.Notes, fmt.Sprintf("each agent has a machine alone, with a disk of %d GB", disk)) {
+			t.Errorf("want a disk of %d GB: %+v, %v", disk, o, err)
+		}
+	}
 	if p := Target.Properties(driver.Config{}); p.Identity != "the machines' role" {
 		t.Errorf("%+v", p)
 	}

@@ -97,7 +97,7 @@ func describeImages(s *Server, form url.Values) (string, error) {
 	if strings.HasSuffix(id, "a64") {
 		arch = "arm64"
 	}
-	return "<imagesSet><item>" + element("imageId", id) + element("architecture", arch) + element("rootDeviceName", "/dev/sda1") + "</item></imagesSet>", nil
+	return "<imagesSet><item>" + element("imageId", id) + element("architecture", arch) + element("rootDeviceName", "/dev/sda1") + "<blockDeviceMapping><item>" + element("deviceName", "/dev/sda1") + "<ebs>" + element("volumeSize", "60") + "</ebs></item></blockDeviceMapping></item></imagesSet>", nil
 }
 
 func describeOfferings(s *Server, form url.Values) (string, error) {
