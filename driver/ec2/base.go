@@ -19,6 +19,7 @@ type base struct {
 	profile string // name of the instance profile
 	groups  []string
 	subnets []subnet
+	own     bool   // the subnets are of a set-up's own network, which has a way out
 	image   int    // GB of the AMI that was named; 0: Amazon's own
 	device  string // the root device of the AMI that was named; "": Amazon's own
 	arch    string // its processor; "": as the machines have it
@@ -53,7 +54,7 @@ func (e *engine) base(ctx context.Context, c *client, o options, project, at str
 		b.account, b.setup = made.account, made.name
 		b.profile = cmp.Or(b.profile, made.profile)
 		if len(ids) == 0 {
-			ids, b.groups = made.subnets, made.groups
+			ids, b.groups, b.own = made.subnets, made.groups, made.own
 		}
 	}
 	if b.profile == "" || len(ids) == 0 {

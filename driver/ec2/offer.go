@@ -98,7 +98,7 @@ func (e *engine) fill(ctx context.Context, c *client, o *driver.Offer, n driver.
 		return err
 	}
 	o.Notes = notes(n, k, opts, spot, diskOf(n, at.bare, b, k))
-	if len(opts.subnets) > 0 { // those of a set-up have a way
+	if !b.own {
 		ways, err := c.waysOut(ctx, b.subnets)
 		if err != nil {
 			return err

@@ -43,6 +43,7 @@ func setupName(project, at string) string {
 type setupOf struct {
 	name, account, profile string
 	groups, subnets        []string
+	own                    bool // the subnets are of the set-up's own network
 }
 
 // findSetup finds the set-up of a project with its store. A user without the right to look names what it has.
@@ -68,7 +69,31 @@ func (c *client) findSetup(ctx context.Context, project, at string) (s setupOf, 
 	for n := 1; physical[fmt.Sprint(subnetID, n)] != ""; n++ {
 		s.subnets = append(s.subnets, physical[fmt.Sprint(subnetID, n)])
 	}
-	return s, nil
+	if s.own = len(s.subnets) > 0; s.own {
+		return s, nil
+	}
+	kept, err := c.stacks.Options(ctx, name) // the network is one that target up was given
+	if err != nil {
+		return s, err
+	}
+	o, err := parseOptions(strings.Fields(kept))
+	s.subnets, s.groups = o.subnets, o.groups
+	return s, err
+}
+
+// networkOptions are the options of a set-up that its stack keeps: those on the network that machines are in, of which a later target up that names
+// none has those of the one before.
+func networkOptions(kept string, args []string) (o options, text string, err error) {
+	own := strings.Fields(kept)
+	all, err := parseOptions(args) // options of jobs may stand beside
+	if err != nil {
+		return o, "", err
+	}
+	if len(all.subnets) > 0 {
+		own = []string{"subnets=" + strings.Join(all.subnets, ","), "security-groups=" + strings.Join(all.groups, ",")}
+	}
+	o, err = parseOptions(own)
+	return o, strings.Join(own, " "), err
 }
 
 // open gives the stack of a scope.
@@ -80,9 +105,6 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, st stack.S
 	if err != nil {
 		return nil, st, err
 	}
-	if _, err := parseOptions(s.Args); err != nil {
-		return nil, st, err
-	}
 	if !strings.HasPrefix(s.Store, "s3://") {
 		return nil, st, fault.New(fault.Invalid, "Name a bucket: `--store s3://bucket/prefix`.", "set up EC2: its agents open no store in %s", s.Store)
 	}
@@ -90,12 +112,21 @@ func (u *Setup) open(ctx context.Context, s driver.Scope) (c *client, st stack.S
 		return nil, st, err
 	}
 	c.stacks = stack.New(c.send.Account, u.look)
-	st, err = newStack(s, c.region)
+	kept, err := c.stacks.Options(ctx, setupName(s.Project, s.Store))
+	if err != nil {
+		return nil, st, err
+	}
+	o, text, err := networkOptions(kept, s.Args)
+	if err != nil {
+		return nil, st, err
+	}
+	st, err = newStack(s, c.region, o)
+	st.Options = text
 	return c, st, err
 }
 
-// newStack is the stack of a scope in a region.
-func newStack(s driver.Scope, region string) (st stack.Stack, err error) {
+// newStack is the stack of a scope in a region: with a network, unless the options name one.
+func newStack(s driver.Scope, region string, o options) (st stack.Stack, err error) {
 	var store map[string]any
 	if err := json.Unmarshal([]byte(s.Rights), &store); err != nil {
 		return st, fault.Wrap(err, fault.Bug, "", "set up EC2: read the rights on the store")
@@ -117,7 +148,10 @@ func newStack(s driver.Scope, region string) (st stack.Stack, err error) {
 	}
 	trust := map[string]any{"Version": "2012-10-17", "Statement": []any{map[string]any{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": map[string]any{"Service": stack.Sub("ec2.${AWS::URLSuffix}")}}}}
 	name := setupName(s.Project, s.Store)
-	network, _, _ := stack.Network(name, stack.ZonesOf(region))
+	var network []stack.Resource
+	if len(o.subnets) == 0 {
+		network, _, _ = stack.Network(name, stack.ZonesOf(region))
+	}
 	st = stack.Stack{Name: name, Description: "drover: the role and the network of machines of project " + s.Project, Tags: map[string]string{tagProject: s.Project, "drover-store": amazon.TagText(s.Store, 256)}}
 	st.Resources = append(network, stack.Resource{ID: roleID, Type: "AWS::IAM::Role", Kind: "role of machines", Properties: map[string]any{"AssumeRolePolicyDocument": trust,
 		"Policies": []any{map[string]any{"PolicyName": "store", "PolicyDocument": store}, map[string]any{"PolicyName": "service", "PolicyDocument": map[string]any{"Version": "2012-10-17", "Statement": service}}}}},

@@ -41,7 +41,7 @@ var digits = driver.Scope{Store: "s3://bucket/jobs?region=eu-west-1", Project: "
 
 func TestTheSetupIsTheOneThatWasLookedAt(t *testing.T) {
 	t.Parallel()
-	st, err := newStack(digits, "eu-west-1")
+	st, err := newStack(digits, "eu-west-1", options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,6 +134,35 @@ func TestAJobGetsTheRoleAndTheNetworkOfItsSetup(t *testing.T) {
 	}
 	if err := u.Setup.Destroy(t.Context(), scope, func(driver.Piece) {}); err != nil || len(u.account.Stacks.Names()) > 0 || len(u.account.Templates()) > 0 || !slices.Equal(u.account.Images.Repositories(), []string{"other"}) {
 		t.Errorf("%v; left: %s, %s, %s", err, u.account.Stacks.Names(), u.account.Templates(), u.account.Images.Repositories())
+	}
+}
+
+// A set-up in a network that is there makes none, and a later target up leaves it so.
+func TestASetupUsesANetworkThatIsThere(t *testing.T) {
+	t.Parallel()
+	u := newSetup(t)
+	scope := digits
+	scope.Store, scope.Args = "s3://bucket/jobs", []string{"subnets=subnet-0a,subnet-0b", "security-groups=sg-0a", "wait=2h"}
+	for range 2 {
+		if err := u.Setup.Apply(t.Context(), scope, func(driver.Piece) {}); err != nil {
+			t.Fatal(err)
+		}
+		pieces, err := u.Setup.Describe(t.Context(), scope)
+		if err != nil || len(pieces) != 3 || slices.ContainsFunc(pieces, func(p driver.Piece) bool { return p.State != driver.PieceThere }) {
+			t.Errorf("%+v, %v", pieces, err)
+		}
+		scope.Args = nil
+	}
+	c, err := u.engine.clients.In(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.findSetup(t.Context(), "digits", scope.Store)
+	if err != nil || !slices.Equal(made.subnets, []string{"subnet-0a", "subnet-0b"}) || !slices.Equal(made.groups, []string{"sg-0a"}) || made.profile == "" {
+		t.Errorf("%+v, %v", made, err)
+	}
+	if err := u.Setup.Destroy(t.Context(), scope, func(driver.Piece) {}); err != nil || len(u.account.Stacks.Names()) > 0 {
+		t.Errorf("%v; left: %s", err, u.account.Stacks.Names())
 	}
 }
 
