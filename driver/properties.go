@@ -53,6 +53,17 @@ type Properties struct {
 	// agent and no command line is left to do it. Else each agent enforces the limit on its
 	// program, and a plan for other machines says so.
 	TimeLimit bool
+	// OfDetail gives the properties for jobs with a detail of the target's name, as ami in ec2/ami, where they
+	// differ. Nil: all jobs have these.
+	OfDetail func(detail string) Properties
+}
+
+// At gives the properties for jobs with a detail of the target's name.
+func (p Properties) At(detail string) Properties {
+	if p.OfDetail == nil {
+		return p
+	}
+	return p.OfDetail(detail)
 }
 
 // Inherits says whether agents have the environment of the process that starts them.

@@ -34,7 +34,15 @@ var Target = driver.Target{Name: Name, Adopt: adopt, Policy: writePolicy,
 		return &Setup{New(f.State, f.Store, remote.Options{}).engine, stack.Look}
 	},
 	Properties: func(driver.Config) driver.Properties {
-		return driver.Properties{Apart: true, Containers: true, Pulls: true, Stores: []string{"s3"}, Identity: "the machines' role", TimeLimit: true}
+		all := driver.Properties{Apart: true, Containers: true, Pulls: true, Stores: []string{"s3"}, Identity: "the machines' role", TimeLimit: true}
+		all.OfDetail = func(detail string) driver.Properties {
+			own := all
+			if at, err := parseSite(detail); err == nil && at.bare {
+				own.Containers, own.Pulls = false, false
+			}
+			return own
+		}
+		return all
 	}}
 
 // Driver starts agents by Auto Scaling.

@@ -395,7 +395,7 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 			t.Errorf("want a disk of %d GB: %+v, %v", disk, o, err)
 		}
 	}
-	if p := Target.Properties(driver.Config{}); p.Identity != "the machines' role" {
+	if p := Target.Properties(driver.Config{}); p.Identity != "the machines' role" || !p.At("eu-west-1").Containers || p.At("ami/eu-west-1").Containers || p.At("ami").Pulls || !p.At("ami").Apart {
 		t.Errorf("%+v", p)
 	}
 	o, err := l.Offer(t.Context(), driver.Needs{Agents: 32, Spot: job.SpotFirst, Args: []string{"wait=12h"}})

@@ -76,8 +76,9 @@ func (s *Session) PollInterval() time.Duration {
 
 // Driver finds the driver for a target such as "local" or "slurm/gpu".
 func (s *Session) Driver(target string) (driver.Opened, error) {
-	name, _ := job.SplitTarget(target)
+	name, detail := job.SplitTarget(target)
 	if d, ok := s.Drivers[name]; ok {
+		d.Properties = d.Properties.At(detail)
 		return d, nil
 	}
 	var known []string
