@@ -92,8 +92,9 @@ func TestRealNodesOfEC2GoOnAfterAllHasDied(t *testing.T) {
 	put(t, filepath.Join(h.work, "train.py"), []byte(trainProgram))
 	c := h.begin(t, "run", "--image", dockerd.Debian, "--nodes", "2", "--retries", "1", "train.py")
 	c.says(t, "waits")
-	if len(running()) != 2 || len(fake.Groups()) != 1 {
-		t.Fatalf("there run %s, of %s", running(), fake.Groups())
+	drivertest.Until(t, "two containers run", func() bool { return len(running()) == 2 }) // Docker's list fails now and then while others end
+	if len(fake.Groups()) != 1 {
+		t.Fatalf("they are of %s", fake.Groups())
 	}
 	first := fake.Machines()
 	_ = c.Process.Kill()
@@ -157,14 +158,14 @@ func TestRealAProgramOnEC2GoesOnFromWhatItHasSaved(t *testing.T) {
 	put(t, filepath.Join(h.work, "train.py"), []byte(savingProgram))
 	c := h.begin(t, "run", "--image", dockerd.Debian, "train.py")
 	c.says(t, "waits")
-	first := running()
+	drivertest.Until(t, "a container runs", func() bool { return len(running()) == 1 })
 	fake.Warn(fake.Machines()[0])
 	c.says(t, "went on from 7")
 	c.sound(t)
 	var status struct{ Interruptions, Failures int }
 	out, _ := h.drover(t, 0, "status", "--json", "last")
-	if err := json.Unmarshal([]byte(out), &status); err != nil || status.Interruptions != 1 || status.Failures != 0 || len(first) != 1 || fake.Launched() != 2 {
-		t.Errorf("%s, %v; first %s, %d machines were launched", out, err, first, fake.Launched())
+	if err := json.Unmarshal([]byte(out), &status); err != nil || status.Interruptions != 1 || status.Failures != 0 || fake.Launched() != 2 {
+		t.Errorf("%s, %v; %d machines were launched", out, err, fake.Launched())
 	}
 	nothingIsLeft(t, fake, h)
 }
