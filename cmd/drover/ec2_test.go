@@ -35,6 +35,7 @@ func TestScriptsOnAFakeOfEC2(t *testing.T) {
 //
 //	ec2 machines N        fails unless N machines live
 //	ec2 groups N          fails unless there are N Auto Scaling groups, and as many launch templates
+//	ec2 script N          fails unless what machines are told has less than N bytes
 //	ec2 stacks N          fails unless there are N stacks
 //	ec2 quota NAME=N      sets a quota
 //	ec2 refuse TEXT       no machine is launched, for a reason; "": they are
@@ -51,6 +52,13 @@ func checkEC2(ts *testscript.TestScript, fake *ec2test.Server, neg bool, args []
 	case "groups":
 		is(len(fake.Groups()), "groups")
 		is(len(fake.Templates()), "launch templates")
+	case "script":
+		_, text := fake.Template(fake.Templates()[0])
+		most, err := strconv.Atoi(args[1])
+		ts.Check(err)
+		if len(text) >= most {
+			ts.Fatalf("it has %d bytes", len(text))
+		}
 	case "stacks":
 		is(len(fake.Stacks.Names()), "stacks")
 	case "quota":

@@ -79,13 +79,6 @@ func claimant(env func(string) string) (c remote.Claimant, err error) {
 // only where that was switched on for the machine.
 func notices(ctx context.Context) <-chan driver.Notice {
 	all := make(chan driver.Notice)
-	announced := metadata.Watch(ctx, metadata.New(), metadata.Look, metadata.Spot)
-	go func() { // ends with ctx, or after the announcement
-		select {
-		case a := <-announced:
-			all <- driver.Notice{Why: a.Why, Left: a.Left}
-		case <-ctx.Done():
-		}
-	}()
+	go metadata.Watch(ctx, metadata.New(), metadata.Look, func(a metadata.Announcement) { all <- driver.Notice{Why: a.Why, Left: a.Left} }, metadata.Spot)
 	return all
 }

@@ -90,14 +90,7 @@ func newHost(ctx context.Context, group string) (*host, error) {
 // notices are what AWS announces.
 func (h *host) notices(ctx context.Context) <-chan driver.Notice {
 	all := make(chan driver.Notice)
-	announced := metadata.Watch(ctx, metadata.New(), noticeLook, metadata.Spot, metadata.Group)
-	go func() { // ends with ctx, or after the announcement
-		select {
-		case a := <-announced:
-			all <- driver.Notice{Why: a.Why, Left: a.Left}
-		case <-ctx.Done():
-		}
-	}()
+	go metadata.Watch(ctx, metadata.New(), noticeLook, func(a metadata.Announcement) { all <- driver.Notice{Why: a.Why, Left: a.Left} }, metadata.Spot, metadata.Group)
 	return all
 }
 

@@ -25,9 +25,7 @@ func (e *engine) readTypes(ctx context.Context, c *client) ([]instancetype.Type,
 	if folder.ReadJSON(file, &kept) == nil && e.now().Sub(kept.At) < typesGood && !kept.At.After(e.now()) && len(kept.Types) > 0 {
 		return kept.Types, nil
 	}
-	all, err := instancetype.Describe(ctx, func(ctx context.Context, doing, operation string, in, out any) error {
-		return c.ReadMachines(ctx, doing, operation, in, out)
-	})
+	all, err := instancetype.Describe(ctx, c.ReadMachines)
 	if err != nil {
 		return nil, err
 	}

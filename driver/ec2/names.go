@@ -31,7 +31,7 @@ func parseGroupName(name string) (h driver.Handle, ok bool) {
 	return driver.Handle{Target: Name, Job: m[1], Placement: n}, err == nil
 }
 
-// The tags of a api.Group, by which any command knows what it is to do.
+// The tags of a group, by which any command knows what it is to do.
 const (
 	tagUntil   = "drover-until"      // the end of the wait for machines, in seconds since 1970
 	tagFirst   = "drover-spot-first" // machines may be on demand, when spot capacity does not come

@@ -6,6 +6,9 @@ import (
 	"github.com/drover-run/drover/driver/stack"
 )
 
+// groupRights is the name of what agents may do with their group.
+const groupRights = "Group"
+
 // rights are what a party needs of AWS beside the bucket.
 func rights(whose driver.Party) []policy.Statement {
 	groups := []string{"arn:aws:autoscaling:*:*:autoScalingGroup:*:autoScalingGroupName/drover-*"}
@@ -16,7 +19,7 @@ func rights(whose driver.Party) []policy.Statement {
 	}
 	if whose == driver.Agents {
 		return []policy.Statement{
-			ours(policy.Allow("Group", []string{"autoscaling:TerminateInstanceInAutoScalingGroup", "autoscaling:PutScheduledUpdateGroupAction"}, groups), "autoscaling:ResourceTag/"),
+			ours(policy.Allow(groupRights, []string{"autoscaling:TerminateInstanceInAutoScalingGroup", "autoscaling:PutScheduledUpdateGroupAction"}, groups), "autoscaling:ResourceTag/"),
 			policy.ReadSecrets(),
 			policy.LogIn(),
 			policy.Allow("Images", []string{"ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"}, []string{"arn:aws:ecr:*:*:repository/*"}),

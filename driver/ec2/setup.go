@@ -132,19 +132,14 @@ func newStack(s driver.Scope, region string, o options) (st stack.Stack, err err
 		return st, fault.Wrap(err, fault.Bug, "", "set up EC2: read the rights on the store")
 	}
 	var service []any
-	for _, r := range rights(driver.Agents) {
-		var in []any
-		for _, resource := range r.Resource {
-			in = append(in, stack.Sub(strings.NewReplacer("arn:aws:", "arn:${AWS::Partition}:", ":*:*:", ":${AWS::Region}:${AWS::AccountId}:").Replace(resource)))
+	for _, r := range stack.Statements(rights(driver.Agents)) {
+		switch r["Sid"] {
+		case "Images":
+			r["Resource"] = []any{"*"} // those of other accounts too
+		case groupRights: // of this project alone
+			r["Condition"] = map[string]any{"StringEquals": map[string]string{"autoscaling:ResourceTag/" + tagProject: amazon.TagText(s.Project, 256)}}
 		}
-		if r.Sid == "Images" {
-			in = []any{"*"} // those of other accounts too
-		}
-		statement := map[string]any{"Sid": r.Sid, "Effect": r.Effect, "Action": r.Action, "Resource": in}
-		if len(r.Condition) > 0 {
-			statement["Condition"] = map[string]any{"StringEquals": map[string]string{"autoscaling:ResourceTag/drover-project": amazon.TagText(s.Project, 256)}}
-		}
-		service = append(service, statement)
+		service = append(service, r)
 	}
 	trust := map[string]any{"Version": "2012-10-17", "Statement": []any{map[string]any{"Effect": "Allow", "Action": "sts:AssumeRole", "Principal": map[string]any{"Service": stack.Sub("ec2.${AWS::URLSuffix}")}}}}
 	name := setupName(s.Project, s.Store)

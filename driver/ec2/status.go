@@ -14,7 +14,7 @@ import (
 	"github.com/drover-run/drover/driver/remote"
 )
 
-// Processes gives the machines of a api.Group, those that have ended within the hour, and one process for each machine that the group waits for.
+// Processes gives the machines of a group, those that have ended within the hour, and one process for each machine that the group waits for.
 func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up []remote.Claimant) (all []remote.Process, err error) {
 	c, _, err := e.clientOfHandle(ctx, h)
 	if err != nil {
@@ -52,11 +52,12 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 		g = &api.GroupState{} // deleted: nothing of it is wanted
 	}
 	v := view{group: *g, name: name, came: came, now: e.now(), region: c.region}
+	consoles := mostConsoles
 	for _, m := range machines {
 		known[m.ID] = true
 		p := v.process(m)
 		if p.State == driver.Lost || !came[m.ID] && !p.State.Alive() {
-			e.addConsole(ctx, c, &p)
+			e.addConsole(ctx, c, &p, &consoles)
 		}
 		all = append(all, p)
 	}
@@ -250,14 +251,18 @@ var wordsOf = map[string]string{
 // mostTail is how much of a machine's console is kept.
 const mostTail = 4 << 10
 
-// tail is the end of what a machine printed, asked for until there is something.
-func (e *engine) tail(ctx context.Context, c *client, id string) string {
+// mostConsoles is how many consoles a look asks for: a thousand machines that never came up say the same.
+const mostConsoles = 10
+
+// tail is the end of what a machine printed, asked for until there is something, while left allows.
+func (e *engine) tail(ctx context.Context, c *client, id string, left *int) string {
 	e.mu.Lock()
 	text, known := e.tails[id]
 	e.mu.Unlock()
-	if known {
+	if known || *left == 0 {
 		return text
 	}
+	*left--
 	encoded, err := c.Console(ctx, id)
 	if err != nil {
 		return "" // it only helps
@@ -278,8 +283,8 @@ const bootSentence = "drover: this machine begins no agent: "
 
 // addConsole gives a machine that has ended what it printed last, and, where its boot has failed, the boot's own sentence as the
 // reason: such a machine has ended itself.
-func (e *engine) addConsole(ctx context.Context, c *client, p *remote.Process) {
-	p.Tail = e.tail(ctx, c, p.Process)
+func (e *engine) addConsole(ctx context.Context, c *client, p *remote.Process, left *int) {
+	p.Tail = e.tail(ctx, c, p.Process, left)
 	if _, after, found := strings.Cut(p.Tail, bootSentence); found {
 		line, _, _ := strings.Cut(after, "\n")
 		p.State, p.Terminated, p.Reason = driver.Ended, false, strings.TrimSpace(line)

@@ -73,17 +73,18 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
-			return nil, c.undo(ctx, name, i, err)
+			return nil, c.undo(ctx, s.Handle, i, err)
 		}
 	}
 	return []string{name}, nil
 }
 
 // undo takes away what a refused Submit has made in so many steps: a refusal says that nothing was done.
-func (c *client) undo(ctx context.Context, name string, steps int, cause error) error {
-	if kind := fault.KindOf(cause); steps == 0 || kind != fault.Full && kind != fault.Denied && kind != fault.Invalid {
+func (c *client) undo(ctx context.Context, h driver.Handle, steps int, cause error) error {
+	if kind := fault.KindOf(cause); kind != fault.Full && kind != fault.Denied && kind != fault.Invalid {
 		return cause
 	}
+	name := groupName(h)
 	if steps > 1 {
 		g, err := c.Group(ctx, name)
 		if err != nil || g != nil && g.Raised() { // by another command
@@ -93,7 +94,12 @@ func (c *client) undo(ctx context.Context, name string, steps int, cause error) 
 			return &unsure{cause}
 		}
 	}
-	if err := c.RemoveTemplate(ctx, name); err != nil {
+	if steps > 0 {
+		if err := c.RemoveTemplate(ctx, name); err != nil {
+			return &unsure{cause}
+		}
+	}
+	if err := c.secrets.Remove(ctx, secretName(h)); err != nil {
 		return &unsure{cause}
 	}
 	return cause

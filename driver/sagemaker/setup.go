@@ -94,15 +94,11 @@ func newStack(s driver.Scope) (st stack.Stack, err error) {
 		return st, fault.Wrap(err, fault.Bug, "", "set up SageMaker: read the rights on the store")
 	}
 	var service []any
-	for _, r := range rights(driver.Agents) {
-		var in []any
-		for _, resource := range r.Resource {
-			in = append(in, stack.Sub(strings.NewReplacer("arn:aws:", "arn:${AWS::Partition}:", ":*:*:", ":${AWS::Region}:${AWS::AccountId}:").Replace(resource)))
+	for _, r := range stack.Statements(rights(driver.Agents)) {
+		if r["Sid"] == "Images" {
+			r["Resource"] = []any{"*"} // framework images are of Amazon's own accounts
 		}
-		if r.Sid == "Images" {
-			in = []any{"*"} // framework images are of Amazon's own accounts
-		}
-		service = append(service, map[string]any{"Sid": r.Sid, "Effect": r.Effect, "Action": r.Action, "Resource": in})
+		service = append(service, r)
 	}
 	bucket, prefix, _ := strings.Cut(strings.TrimPrefix(outputOf(options{}, s.Store), "s3://"), "/")
 	service = append(service, map[string]any{"Sid": "Output", "Effect": "Allow", "Action": []string{"s3:PutObject", "s3:AbortMultipartUpload"}, "Resource": stack.Sub("arn:${AWS::Partition}:s3:::" + bucket + "/" + strings.ReplaceAll(prefix, "${", "${!") + "/*")})

@@ -8,7 +8,9 @@ package stack
 
 import (
 	"encoding/json"
+	"strings"
 
+	"github.com/drover-run/drover/cloud/amazon/policy"
 	"github.com/drover-run/drover/driver"
 )
 
@@ -53,6 +55,19 @@ func Att(id, attribute string) map[string]any {
 
 // Sub is a text in a property with ${...} for names of resources and ${AWS::Partition}.
 func Sub(text string) map[string]any { return map[string]any{"Fn::Sub": text} }
+
+// Statements are those of a policy in a property, without their conditions: ARNs are of the stack's own partition, region and account.
+func Statements(all []policy.Statement) (list []map[string]any) {
+	own := strings.NewReplacer("arn:aws:", "arn:${AWS::Partition}:", ":*:*:", ":${AWS::Region}:${AWS::AccountId}:")
+	for _, s := range all {
+		var in []any
+		for _, resource := range s.Resource {
+			in = append(in, Sub(own.Replace(resource)))
+		}
+		list = append(list, map[string]any{"Sid": s.Sid, "Effect": s.Effect, "Action": s.Action, "Resource": in})
+	}
+	return list
+}
 
 // text is the resource in a template.
 func (r Resource) text() json.RawMessage {

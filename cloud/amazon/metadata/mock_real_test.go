@@ -38,7 +38,8 @@ func TestRealAmazonsOwnMockAnnouncesTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a := <-Watch(t.Context(), service, 50*time.Millisecond, Spot)
+	var a Announcement
+	Watch(t.Context(), service, 50*time.Millisecond, func(said Announcement) { a = said }, Spot)
 	if !strings.HasPrefix(a.Why, "AWS takes the machine away at ") || a.Left < 100*time.Second || a.Left > 2*time.Minute {
 		t.Errorf("%+v", a)
 	}

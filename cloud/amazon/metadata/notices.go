@@ -46,32 +46,25 @@ const (
 // New is the client of this machine's service.
 func New() *imds.Client { return imds.New(imds.Options{Retryer: aws.NopRetryer{}}) }
 
-// Watch gives the first announcement. It asks every look, and ends with ctx, or where there is no service.
-func Watch(ctx context.Context, service *imds.Client, look time.Duration, all ...Question) <-chan Announcement {
-	announced := make(chan Announcement)
-	go func() { // ends as said
-		for silent := 0; silent < mostSilent; {
-			a, told, err := askAll(ctx, service, all)
-			switch {
-			case told:
-				select {
-				case announced <- a:
-				case <-ctx.Done():
-				}
-				return
-			case err != nil:
-				silent++
-			default:
-				silent = 0
-			}
-			select {
-			case <-time.After(look):
-			case <-ctx.Done():
-				return
-			}
+// Watch calls announce for the first announcement. It asks every look, and returns after that, with ctx, or where there is no service.
+func Watch(ctx context.Context, service *imds.Client, look time.Duration, announce func(Announcement), all ...Question) {
+	for silent := 0; silent < mostSilent; {
+		a, told, err := askAll(ctx, service, all)
+		switch {
+		case told:
+			announce(a)
+			return
+		case err != nil:
+			silent++
+		default:
+			silent = 0
 		}
-	}()
-	return announced
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func askAll(ctx context.Context, service *imds.Client, all []Question) (a Announcement, told bool, err error) {

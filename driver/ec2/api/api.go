@@ -130,7 +130,6 @@ type Distribution struct {
 type GroupState struct {
 	AutoScalingGroupName     string
 	MaxSize, DesiredCapacity int
-	CreatedTime              time.Time
 	Status                   string         // that it is being deleted; "": it is not
 	Instances                []GroupMachine `xml:"Instances>member"`
 	Tags                     []Tag          `xml:"Tags>member"`
@@ -156,7 +155,7 @@ func (g GroupState) Tagged(key string) string {
 
 // Activity is what a group has done, or tried.
 type Activity struct {
-	StatusCode, StatusMessage, Cause string
+	StatusCode, StatusMessage string
 }
 
 // Instance is what EC2 says of a machine.

@@ -32,7 +32,6 @@ type Type struct {
 	Network string   `json:"network,omitempty"`
 	Spot    bool     `json:"spot,omitempty"`
 	Plain   bool     `json:"plain,omitempty"` // of the current generation, with all of its processor all the time, and no device but GPUs
-	EFA     bool     `json:"efa,omitempty"`
 	Zones   []string `json:"zones"`
 }
 
@@ -54,7 +53,6 @@ type item struct {
 	Memory    int      `xml:"memoryInfo>sizeInMiB"`
 	Disk      int      `xml:"instanceStorageInfo>totalSizeInGB"`
 	Network   string   `xml:"networkInfo>networkPerformance"`
-	EFA       bool     `xml:"networkInfo>efaSupported"`
 	GPUs      []struct {
 		Name   string `xml:"name"`
 		Maker  string `xml:"manufacturer"`
@@ -75,7 +73,7 @@ func (t item) asType() (m Type, ok bool) {
 	for _, a := range t.Archs {
 		m.Arch = cmp.Or(m.Arch, Architectures[a])
 	}
-	m.Name, m.CPUs, m.Memory, m.Disk, m.Network, m.EFA = t.Name, t.CPUs, t.Memory, t.Disk, t.Network, t.EFA
+	m.Name, m.CPUs, m.Memory, m.Disk, m.Network = t.Name, t.CPUs, t.Memory, t.Disk, t.Network
 	m.Spot = slices.Contains(t.Purchases, "spot")
 	m.Plain = t.Current && !t.Bare && !t.Burstable && t.FPGA == nil && t.Neuron == nil && t.Media == nil && t.Infer == nil
 	for _, g := range t.GPUs {
