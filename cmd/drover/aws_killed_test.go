@@ -27,13 +27,14 @@ type killer struct {
 	mu      sync.Mutex
 	command *exec.Cmd
 	left    int // requests until then; 0: never
-	killed  bool
+	killed  bool // or about to be
 }
 
 func (k *killer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.mu.Lock()
 	k.left--
 	now := k.left == 0 && k.command != nil
+	k.killed = k.killed || now
 	k.mu.Unlock()
 	if !now {
 		k.next.ServeHTTP(w, r)
@@ -41,9 +42,6 @@ func (k *killer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	k.next.ServeHTTP(httptest.NewRecorder(), r)
 	_ = k.command.Process.Kill() // that it has ended is as well
-	k.mu.Lock()
-	k.killed = true
-	k.mu.Unlock()
 	panic(http.ErrAbortHandler)
 }
 
@@ -52,10 +50,10 @@ func (k *killer) run(t *testing.T, h home, n int, args ...string) bool {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(built.dir, "drover"), args...)
 	cmd.Dir, cmd.Env = h.work, h.environ
+	k.mu.Lock() // its first request waits until it is counted
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	k.mu.Lock()
 	k.command, k.left, k.killed = cmd, n, false
 	k.mu.Unlock()
 	_ = cmd.Wait() // by a signal, or well

@@ -82,32 +82,35 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		g.next.ServeHTTP(w, r)
 		return
 	}
+	// A request counts from its head on: a body that still arrives when its client is killed does not pass later.
+	g.mu.Lock()
+	p := g.at(filepath.Base(r.URL.Path))
+	count := &p.passing
+	if p.left == 0 {
+		count = &p.waiting
+	} else if p.left > 0 {
+		p.left--
+	}
+	*count++
+	g.mu.Unlock()
+	defer func() {
+		g.mu.Lock()
+		*count--
+		g.mu.Unlock()
+	}()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	g.mu.Lock()
-	p := g.at(filepath.Base(r.URL.Path))
-	if p.left == 0 {
-		p.waiting++
-		g.mu.Unlock()
+	if count == &p.waiting {
 		<-r.Context().Done() // its client has gone
-		g.mu.Lock()
-		p.waiting--
-		g.mu.Unlock()
 		panic(http.ErrAbortHandler)
 	}
-	if p.left > 0 {
-		p.left--
-	}
-	p.passing++
-	g.mu.Unlock()
 	out := &weighed{ResponseWriter: w}
 	g.next.ServeHTTP(out, r)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p.passing--
 	if out.status < 300 {
 		p.bytes += max(out.n, int64(len(body)))
 	}
