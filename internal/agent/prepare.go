@@ -19,6 +19,7 @@ import (
 	"github.com/drover-run/drover/internal/env/programs"
 	"github.com/drover-run/drover/internal/env/requirements"
 	"github.com/drover-run/drover/internal/ledger/protocol"
+	"github.com/drover-run/drover/internal/ledger/removal"
 	"github.com/drover-run/drover/internal/ledger/runagent"
 	"github.com/drover-run/drover/internal/ledger/states"
 	"github.com/drover-run/drover/job"
@@ -233,7 +234,7 @@ func (a *agent) setUpAttempt(ctx context.Context, o runagent.Order) error {
 // restoreRank takes the rank's state over and lays out what it begins with.
 func (a *agent) restoreRank(ctx context.Context, o runagent.Order) error {
 	me := protocol.Restored{Job: a.Job.ID, Submission: a.Place, Attempt: o.Attempt, Agent: a.ID}
-	complete := func(s protocol.Saved) (bool, error) { return a.state.allBlobsExist(ctx, s) }
+	complete := removal.Lasting(ctx, a.World, func(s protocol.Saved) ([]store.Digest, bool, error) { return a.state.allBlobsExist(ctx, s) })
 	gens, saved, err := states.RestoreState(ctx, a.World, a.Path, o.Rank, me, a.Job.Since, complete)
 	if errors.Is(err, states.ErrFenced) {
 		a.fenced = true
@@ -327,21 +328,22 @@ func whose(s protocol.Saved) string {
 	return fmt.Sprintf("saved by attempt %d of job %s", s.Attempt, s.Job[:min(job.MinShort, len(s.Job))])
 }
 
-// allBlobsExist says whether every blob of a generation is there.
-func (s *rankState) allBlobsExist(ctx context.Context, saved protocol.Saved) (bool, error) {
+// allBlobsExist says whether every blob of a generation is there, and which are needed.
+func (s *rankState) allBlobsExist(ctx context.Context, saved protocol.Saved) (need []store.Digest, whole bool, err error) {
 	for _, d := range saved.Lists() {
 		listing, err := tree.LoadTree(ctx, s.World.Store, d)
 		if errors.Is(err, store.ErrNotExist) {
-			return false, nil
+			return nil, false, nil
 		}
 		if err != nil {
-			return false, err
+			return nil, false, err
 		}
 		if gone, err := tree.Missing(ctx, s.World.Store, listing); err != nil || len(gone) > 0 {
-			return false, err
+			return nil, false, err
 		}
+		need = append(append(need, d), listing.Blobs()...)
 	}
-	return true, nil
+	return need, true, nil
 }
 
 // setupExit is the exit of a rank with a program that never started.

@@ -35,7 +35,7 @@ func (s *rankState) sharedState(ctx context.Context, o runagent.Order) (protocol
 		return d, listing.Bytes(), err
 	}
 	me := protocol.Begun{Job: s.Job.ID, Submission: s.Place, Attempt: o.Attempt, Agent: s.ID, Own: contract.Own(s.Job.Spec.Nodes)}
-	complete := func(saved protocol.Saved) (bool, error) { return s.allBlobsExist(ctx, saved) }
+	complete := removal.Lasting(ctx, s.World, func(saved protocol.Saved) ([]store.Digest, bool, error) { return s.allBlobsExist(ctx, saved) })
 	b, err := states.BeginShared(ctx, s.World, s.Path, me, s.stateSince(), complete, unite)
 	if err != nil || b.State == "" {
 		return protocol.Saved{}, err

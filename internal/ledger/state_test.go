@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,6 +68,37 @@ func TestTheNewestCompleteGenerationIsOffered(t *testing.T) {
 	}
 	if _, _, err := states.NewestGeneration(entries, func(protocol.Saved) (bool, error) { return false, broken }); !errors.Is(err, broken) {
 		t.Errorf("a look that failed: %v", err)
+	}
+}
+
+// A generation that gc takes between the look at it and the entry that names it is not offered: the agent chooses again.
+func TestWhatIsTornOnceItIsNamedIsNotOffered(t *testing.T) {
+	d := newDesk(t)
+	p := job.Path{Project: "demo", Task: "digits", Job: "j"}
+	me := protocol.Restored{Job: "j", Submission: 4, Attempt: 1, Agent: "a"}
+	one, _, err := states.RestoreState(t.Context(), d.World, p, 0, me, 0, all)
+	d.check(err)
+	d.check(one.Save(t.Context(), protocol.Saved{State: "old"}))
+	d.check(one.Save(t.Context(), protocol.Saved{State: "new"}))
+	var asked []store.Digest
+	me.Attempt, me.Agent = 2, "b"
+	two, saved, err := states.RestoreState(t.Context(), d.World, p, 0, me, 0, func(s protocol.Saved) (bool, error) {
+		asked = append(asked, s.State)
+		return s.State == "old" || len(asked) < 2, nil
+	})
+	if d.check(err); saved == nil || saved.State != "old" || !slices.Equal(asked, []store.Digest{"new", "new", "new", "old", "old"}) {
+		t.Errorf("it begins with %+v, and looked at %s", saved, asked)
+	}
+	if from := states.BeginsWith(two.Log.Entries); from == nil || from.State != "old" {
+		t.Errorf("the log says that it begins with %+v", from)
+	}
+	d.check(two.Save(t.Context(), protocol.Saved{State: "newest"}))
+	if from := states.BeginsWith(two.Log.Entries); from != nil {
+		t.Errorf("it has saved one of its own, and a gc keeps %+v for it", from)
+	}
+	s, err := states.ReadState(t.Context(), d.World, p, 0, all)
+	if d.check(err); s.State != "newest" {
+		t.Errorf("the newest is %+v", s)
 	}
 }
 

@@ -121,6 +121,11 @@ func (n *names) addTaskNames(ctx context.Context, t *removal.CountedTask) error 
 		if err := n.addStateNames(ctx, t.Generations[rank]); err != nil {
 			return fmt.Errorf("read state of task %s, node %d: %w", t.Path.Task, rank, err)
 		}
+		for _, d := range t.Restoring[rank].Lists() { // the newest whole one may be another by now
+			if _, err := n.addListNames(ctx, d); err != nil {
+				return fmt.Errorf("read state of task %s, node %d: %w", t.Path.Task, rank, err)
+			}
+		}
 	}
 	// What ranks that share a state began with: the newest that is whole, by the
 	// same rule. What they have saved since were named above.

@@ -257,6 +257,7 @@ func (r *room) watch(a *actor, key string, text []byte) {
 	case e.Submitted != nil || e.Removed != nil:
 		r.look = r.now + time.Second
 	case e.Sweep != nil && !r.calm:
+		r.sweeper = a
 		r.snare(a)
 	}
 	if e.Removed != nil {
@@ -425,7 +426,7 @@ func (r *room) work(ctx context.Context, a *actor, w protocol.World, sweeps *rem
 	}
 	place, _ := task.PlaceOf(p.Job)
 	me := protocol.Restored{Job: p.Job, Submission: place, Attempt: o.Attempt, Agent: m.ID}
-	gens, saved, err := states.RestoreState(ctx, w, p, o.Rank, me, 0, r.whole(ctx, w))
+	gens, saved, err := states.RestoreState(ctx, w, p, o.Rank, me, 0, r.lasting(ctx, a, w))
 	if errors.Is(err, states.ErrFenced) {
 		return nil
 	}
@@ -495,6 +496,12 @@ func (r *room) save(ctx context.Context, a *actor, w protocol.World, sweeps *rem
 	if err := gens.Save(ctx, saved); err != nil {
 		return err
 	}
+	if gc := r.sweeper; gc != nil && !gc.dead && !r.calm && r.chance(60) {
+		r.logf("%s dies before it has looked for gc, and %s sleeps", a.name, gc.name)
+		r.seen["saved and died while a gc swept"]++
+		gc.until = r.now + r.upTo(5*time.Minute)
+		panic(errKilled)
+	}
 	if err := r.assure(ctx, a, sweeps, need, again); err != nil {
 		return err
 	}
@@ -522,6 +529,35 @@ func (r *room) whole(ctx context.Context, w protocol.World) func(protocol.Saved)
 		}
 		return err == nil, err
 	}
+}
+
+// lasting says whether all of a generation is there, and stays, as package agent does.
+func (r *room) lasting(ctx context.Context, a *actor, w protocol.World) func(protocol.Saved) (bool, error) {
+	whole := r.whole(ctx, w)
+	return removal.Lasting(ctx, w, func(s protocol.Saved) (need []store.Digest, ok bool, err error) {
+		ok, err = whole(s)
+		for _, list := range s.Lists() {
+			if !ok || err != nil {
+				return nil, false, err
+			}
+			t, err := tree.LoadTree(ctx, w.Store, list)
+			if err != nil {
+				return nil, false, ignoreAbsence(err)
+			}
+			need = append(append(need, list), t.Blobs()...)
+		}
+		if gc := r.sweeper; gc != nil && !gc.dead {
+			a.doze(40)
+		}
+		return need, ok, err
+	})
+}
+
+func ignoreAbsence(err error) error {
+	if errors.Is(err, store.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // reader gets what jobs have left, again and again.

@@ -30,24 +30,25 @@ import (
 // One of them goes on at a time, from one request to the next; each may die before
 // any request, and some are paused. The same seed gives the same history.
 type room struct {
-	seed   uint64
-	rng    *rand.Rand
-	now    time.Duration
-	bucket *storemem.Bucket
-	way    store.Bucket // to the bucket: it may lose replies
-	lag    time.Duration
-	actors []*actor
-	pid    int
-	broken []string
-	trace  []string
-	loud   bool
-	agents map[job.Path]int // alive
-	look   time.Duration    // when to look after them next
-	rest   time.Duration    // until when none is started
-	said   truth
-	calm   bool // no more deaths and pauses
-	seen   map[string]int
-	reborn map[string]bool // keys that were deleted once
+	seed    uint64
+	rng     *rand.Rand
+	now     time.Duration
+	bucket  *storemem.Bucket
+	way     store.Bucket // to the bucket: it may lose replies
+	lag     time.Duration
+	actors  []*actor
+	pid     int
+	broken  []string
+	trace   []string
+	loud    bool
+	agents  map[job.Path]int // alive
+	look    time.Duration    // when to look after them next
+	rest    time.Duration    // until when none is started
+	said    truth
+	calm    bool   // no more deaths and pauses
+	sweeper *actor // the gc that has announced the newest sweep
+	seen    map[string]int
+	reborn  map[string]bool // keys that were deleted once
 }
 
 // truth is what users were promised.
@@ -363,6 +364,9 @@ func TestGCSimulation(t *testing.T) {
 		r.loud = true
 		r.history()
 		t.Logf("seed %d: %q\n%s", *gcSeed, r.broken, strings.Join(r.trace, "\n"))
+		if len(r.broken) > 0 {
+			t.Fail()
+		}
 		return
 	}
 	if raceOn {
@@ -397,7 +401,8 @@ func TestGCSimulation(t *testing.T) {
 	t.Log(total)
 	// A quiet room proves nothing.
 	for _, what := range []string{"blob deleted", "job removed", "submit removed", "killed gc", "killed agent", "killed cli", "stored again",
-		"state restored", "outputs read", "chained", "succeeded", "failed", "waited for a sweep", "kept for another"} {
+		"state restored", "outputs read", "chained", "succeeded", "failed", "waited for a sweep", "kept for another",
+		"saved and died while a gc swept"} {
 		if total[what] == 0 {
 			t.Errorf("it never happened: %s", what)
 		}

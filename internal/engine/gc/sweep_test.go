@@ -1,14 +1,19 @@
 package gc
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/drover-run/drover/internal/ledger/protocol"
 	"github.com/drover-run/drover/internal/ledger/removal"
+	"github.com/drover-run/drover/internal/ledger/states"
+	"github.com/drover-run/drover/internal/ledger/tasks"
+	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 	"github.com/drover-run/drover/store/mem"
 )
@@ -85,5 +90,66 @@ func TestASaverWaitsForASweepThatBeganWhileItsListWasGone(t *testing.T) {
 		if has, err := w.Store.HasBlob(ctx, d); !has || err != nil {
 			t.Errorf("%s is there: %v, %v", d, has, err)
 		}
+	}
+}
+
+// An agent begins with a generation, as a newer one misses a file. That file is stored again by another saver, so the newer
+// one is whole; what the agent restores stays until it has saved one of its own.
+func TestGCKeepsWhatAnAgentBeginsWith(t *testing.T) {
+	ctx := t.Context()
+	w := protocol.World{Store: store.New(mem.New(), store.Options{}), Rand: rand.Reader, Gone: func(protocol.Host) (bool, bool) { return false, false }}
+	ok := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec, err := job.Spec{Project: "p", Task: "t", Program: "train.py"}.Normal()
+	ok(err)
+	j := job.Job{V: job.Format, Spec: spec, At: w.Store.Clock().Now()}
+	ok(tasks.NameJob(ctx, w, &j))
+	ok(tasks.ProposeJob(ctx, w, j))
+	_, _, err = tasks.SubmitJob(ctx, w, j, "cli")
+	ok(err)
+	p := j.Path()
+	put := func(text string) (folder, store.Digest) {
+		list, _, err := folder{[]byte(text)}.put(ctx, w.Store)
+		ok(err)
+		return folder{[]byte(text)}, list
+	}
+	whole := (&room{}).whole(ctx, w)
+	me := protocol.Restored{Job: j.ID, Attempt: 1, Agent: "a"}
+	g, _, err := states.RestoreState(ctx, w, p, 0, me, 0, whole)
+	ok(err)
+	_, older := put("older")
+	ok(g.Save(ctx, protocol.Saved{State: older}))
+	torn, newer := put("newer")
+	ok(g.Save(ctx, protocol.Saved{State: newer}))
+	tornFile, _, err := w.Store.PutBlob(ctx, bytes.NewReader(torn[0]))
+	ok(err)
+	ok(w.Store.Delete(ctx, "blobs/"+string(tornFile)))
+
+	me.Attempt, me.Agent = 2, "b"
+	g, from, err := states.RestoreState(ctx, w, p, 0, me, 0, whole)
+	if ok(err); from == nil || from.State != older {
+		t.Fatalf("it begins with %+v", from)
+	}
+	_, _ = put("newer")
+	collect := func() {
+		r := &Remover{World: w, By: "gc"}
+		left, err := r.Leftovers(ctx, Options{MinAge: -time.Minute})
+		ok(err)
+		_, err = r.Collect(ctx, left, nil)
+		ok(err)
+	}
+	collect()
+	if err := read(ctx, w.Store, older); err != nil {
+		t.Errorf("what an agent restores was taken: %v", err)
+	}
+	_, next := put("next")
+	ok(g.Save(ctx, protocol.Saved{State: next}))
+	collect()
+	if err := read(ctx, w.Store, older); !errors.Is(err, store.ErrNotExist) {
+		t.Errorf("what no agent restores any more is kept: %v", err)
 	}
 }

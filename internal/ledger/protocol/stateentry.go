@@ -62,6 +62,17 @@ func (s Saved) Lists() (all []store.Digest) {
 	return all
 }
 
+// By says whether a generation was saved by the writer that r names.
+func (s Saved) By(r Restored) bool {
+	return s.Submission == r.Submission && s.Attempt == r.Attempt && s.Agent == r.Agent
+}
+
+// Replaces says whether r counts once it stands behind h, which counted: of a newer attempt, or as the same agent has chosen
+// again what it begins with.
+func (r Restored) Replaces(h Restored) bool {
+	return h.Before(r) || r.Submission == h.Submission && r.Attempt == h.Attempt && r.Agent == h.Agent
+}
+
 // Before orders writers: by their job's place, then by attempt.
 func (r Restored) Before(o Restored) bool {
 	if r.Submission != o.Submission {

@@ -94,6 +94,8 @@ type CountedTask struct {
 	Task tasks.Task
 	// Generations are those of each rank that count, newest first.
 	Generations map[int][]protocol.Saved
+	// Restoring is what a rank's holder begins with, of those that have saved nothing yet.
+	Restoring map[int]protocol.Saved
 	// Begun are the states that attempts with one shared state began with, newest first.
 	Begun []protocol.Begun
 	// Bad says why its logs cannot be read; nil: they can.
@@ -253,7 +255,7 @@ func (c *Inventory) readTask(ctx context.Context, t *CountedTask) error {
 			t.ranks[rank] = c.w.StateLog(t.Path, rank, "")
 		}
 	}
-	t.Generations, t.Begun = map[int][]protocol.Saved{}, nil
+	t.Generations, t.Restoring, t.Begun = map[int][]protocol.Saved{}, map[int]protocol.Saved{}, nil
 	for _, rank := range slices.Sorted(maps.Keys(t.ranks)) {
 		l := t.ranks[rank]
 		if err := l.Read(ctx); err != nil {
@@ -261,6 +263,9 @@ func (c *Inventory) readTask(ctx context.Context, t *CountedTask) error {
 		}
 		for _, n := range slices.Backward(states.CountedGenerations(l.Entries)) {
 			t.Generations[rank] = append(t.Generations[rank], *l.Entries[n].Saved)
+		}
+		if from := states.BeginsWith(l.Entries); from != nil {
+			t.Restoring[rank] = *from
 		}
 		if rank == 0 {
 			t.Begun = states.FoldBegun(l.Entries)

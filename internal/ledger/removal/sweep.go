@@ -281,6 +281,35 @@ func (s *Sweeps) waitForSweeps(ctx context.Context, now int, digests []store.Dig
 	return now, s.judge.waitForEnd(ctx, s.log, n)
 }
 
+// Lasting makes of look, which says whether all blobs of a generation are there and which it needs, a check for
+// states.RestoreState that holds: the saver may have died before its own Assure, and a gc that was about then has perhaps
+// not seen the generation. One that RestoreState has named since is looked at again only if a sweep has begun. It costs one
+// request a check where no gc has ever run.
+func Lasting(ctx context.Context, w protocol.World, look func(protocol.Saved) (need []store.Digest, whole bool, err error)) func(protocol.Saved) (bool, error) {
+	var sweeps *Sweeps
+	var last, need []store.Digest // the lists of the generation that was looked at last, and what it needs if it was whole
+	return func(s protocol.Saved) (whole bool, err error) {
+		if sweeps == nil {
+			if sweeps, err = ReadSweeps(ctx, w); err != nil {
+				return false, err
+			}
+		}
+		if need == nil || !slices.Equal(last, s.Lists()) {
+			if need, whole, err = look(s); err != nil || !whole {
+				need = nil
+				return false, err
+			}
+			last = s.Lists()
+		}
+		err = sweeps.Assure(ctx, func() ([]store.Digest, error) { return need, nil }, func(context.Context, []store.Digest) error { return ErrSwept })
+		if errors.Is(err, ErrSwept) {
+			need = nil
+			return false, nil
+		}
+		return err == nil, err
+	}
+}
+
 // missingBlobs names the blobs that are not there.
 func missingBlobs(ctx context.Context, w protocol.World, digests []store.Digest) (gone []store.Digest, err error) {
 	for _, d := range digests {

@@ -29,11 +29,25 @@ func CurrentHolder(entries []protocol.StateEntry) (protocol.Restored, bool) {
 	var h protocol.Restored
 	found := false
 	for _, e := range entries {
-		if e.Restored != nil && (!found || h.Before(*e.Restored)) {
+		if e.Restored != nil && (!found || e.Restored.Replaces(h)) {
 			h, found = *e.Restored, true
 		}
 	}
 	return h, found
+}
+
+// BeginsWith is the generation that the holder begins with, as long as it has saved none of its own; nil: none. A gc keeps it.
+func BeginsWith(entries []protocol.StateEntry) *protocol.Saved {
+	h, ok := CurrentHolder(entries)
+	if !ok || h.Generation < 0 || h.Generation >= len(entries) {
+		return nil
+	}
+	for _, e := range entries[h.Generation+1:] {
+		if e.Saved != nil && e.Saved.By(h) {
+			return nil
+		}
+	}
+	return entries[h.Generation].Saved
 }
 
 // CountedGenerations lists, oldest first, the numbers of those `saved` entries that
@@ -44,9 +58,9 @@ func CountedGenerations(entries []protocol.StateEntry) []int {
 	var counted []int
 	for n, e := range entries {
 		switch {
-		case e.Restored != nil && (!found || h.Before(*e.Restored)):
+		case e.Restored != nil && (!found || e.Restored.Replaces(h)):
 			h, found = *e.Restored, true
-		case e.Saved != nil && found && e.Saved.Submission == h.Submission && e.Saved.Attempt == h.Attempt && e.Saved.Agent == h.Agent:
+		case e.Saved != nil && found && e.Saved.By(h):
 			counted = append(counted, n)
 		}
 	}
@@ -56,10 +70,12 @@ func CountedGenerations(entries []protocol.StateEntry) []int {
 // RestoreState takes the state of a rank over for the attempt that me names, and
 // returns the newest generation that complete accepts, nil when there is none.
 // Checkpoints and files of jobs before place since are not offered; state always is.
+// complete is asked again once the choice is named (E7), and another generation chosen if that is torn by then.
 // It returns ErrFenced when a newer attempt already has it.
 func RestoreState(ctx context.Context, w protocol.World, p job.Path, rank int, me protocol.Restored, since int, complete func(protocol.Saved) (bool, error)) (*Generations, *protocol.Saved, error) {
 	g := &Generations{Log: w.StateLog(p, rank, me.Agent), me: me}
 	// The first attempt of a task's first job finds nothing, or else its append does.
+	named := false
 	for read := me.Submission > 0 || me.Attempt > 1; ; read = true {
 		if read {
 			if err := g.Log.Read(ctx); err != nil {
@@ -67,10 +83,12 @@ func RestoreState(ctx context.Context, w protocol.World, p job.Path, rank int, m
 			}
 		}
 		if h, ok := CurrentHolder(g.Log.Entries); ok && !h.Before(g.me) {
-			if h.Agent == me.Agent && h.Attempt == me.Attempt && h.Submission == me.Submission {
+			switch ours := g.me.Replaces(h); {
+			case !ours:
+				return nil, nil, ErrFenced
+			case !named:
 				return g, nil, nil // ours already: nothing has run in between
 			}
-			return nil, nil, ErrFenced
 		}
 		number, saved, err := NewestGeneration(g.Log.Entries, complete)
 		if err != nil {
@@ -81,12 +99,23 @@ func RestoreState(ctx context.Context, w protocol.World, p job.Path, rank int, m
 		if err != nil {
 			return nil, nil, err
 		}
-		if mine {
-			if saved != nil && saved.Submission < since {
-				saved.Checkpoints, saved.Files = "", ""
-			}
-			return g, saved, nil
+		if !mine {
+			continue
 		}
+		named = true
+		if saved == nil {
+			return g, nil, nil
+		}
+		// From its name on no gc takes it; one that looked before may have.
+		if whole, err := complete(*saved); err != nil {
+			return nil, nil, err
+		} else if !whole {
+			continue
+		}
+		if saved.Submission < since {
+			saved.Checkpoints, saved.Files = "", ""
+		}
+		return g, saved, nil
 	}
 }
 
