@@ -38,7 +38,7 @@ export PYTHON
 GOFILES = $$(find . -name '.?*' -prune -o -name '*.go' -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help build programs demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real test-kube kube-scale bench bench-kube bench-peers scale scale-real chaos chaos-net fuzz pictures clean
+.PHONY: help build programs demo train whole check toolchain fmt vet policy cross lean generated shell test test-long test-real test-kube kube-scale bench bench-kube bench-peers scale scale-real chaos chaos-ec2 chaos-net fuzz pictures clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -219,6 +219,9 @@ chaos: build ## kill, stop and starve real jobs at random for CHAOSTIME (10m), t
 	$(BUILD),chaos -ldflags '$(LDFLAGS)' -o bin/drover-chaos ./cmd/drover
 	s3=$$(sh store/testdata/servers.sh versitygw) && \
 	$(GO) run ./chaos -drover bin/drover -flaky bin/drover-chaos -python $(PYTHON) -s3 "$$s3" -for $(CHAOSTIME) $(CHAOSFLAGS)
+
+chaos-ec2: ## maps on machines of EC2's fake that are taken, crash and are cut off, for CHAOSTIME (10m); needs root
+	DROVER_TEST_REAL=1 $(GO) test ./cmd/drover -count=1 -v -timeout 0 -run '^TestRealMachinesOfEC2BearChaos$$' -args -ec2chaos $(CHAOSTIME) $(CHAOSFLAGS)
 
 chaos-net: build ## maps over a real S3 server that fails, and without a net for two minutes
 	s3=$$(sh store/testdata/servers.sh versitygw) && \

@@ -26,7 +26,7 @@ type killer struct {
 
 	mu      sync.Mutex
 	command *exec.Cmd
-	left    int // requests until then; 0: never
+	left    int  // requests until then; 0: never
 	killed  bool // or about to be
 }
 

@@ -58,28 +58,28 @@ func nothingIsLeft(t *testing.T, fake *ec2test.Server, h home) {
 	}
 }
 
-// While no command is attached two machines go with a notice and one without: others come in their place, each item is counted once, no retry is
+// While no command is attached three machines go with a notice and one without: others come in their place, each item is counted once, no retry is
 // spent, and no machine is left.
 func TestRealMachinesOfEC2GoOnByThemselves(t *testing.T) {
 	fake, h, running := ec2InContainers(t)
-	h.drover(t, 0, "map", "--detach", "--image", dockerd.Debian, "--cpus", "1", "--workers", "4", "--slots", "1", "--secret", "TOKEN=env:CANARY", "--from", "1-120", "--", "sh", "-c", `sleep 0.5; [ ${#TOKEN} = 11 ]`, "x", "{}")
-	drivertest.Until(t, "four containers run", func() bool { return len(running()) == 4 })
+	h.drover(t, 0, "map", "--detach", "--image", dockerd.Debian, "--cpus", "1", "--workers", "8", "--slots", "2", "--secret", "TOKEN=env:CANARY", "--from", "1-10000", "--", "sh", "-c", `sleep 0.05; [ ${#TOKEN} = 11 ]`, "x", "{}")
+	drivertest.Until(t, "eight containers run", func() bool { return len(running()) == 8 })
 	first := fake.Machines()
 	asked := fake.Requests("DescribeAutoScalingGroups")
-	for _, id := range first[:2] {
+	for _, id := range first[:3] {
 		fake.Warn(id)
 	}
-	fake.Take(first[2])
+	fake.Take(first[3])
 	drivertest.Until(t, "the map has ended", func() bool {
 		return len(fake.Machines()) == 0
 	})
 	if n := fake.Requests("DescribeAutoScalingGroups") - asked; n > 0 {
 		t.Errorf("%d requests were sent while no command was attached", n)
 	}
-	if n := fake.Launched(); n != 7 {
-		t.Errorf("%d machines were launched, want four, and three in the place of those that went", n)
+	if n := fake.Launched(); n != 12 {
+		t.Errorf("%d machines were launched, want eight, and four in the place of those that went", n)
 	}
-	if v := h.verified(t); v.State != "SUCCEEDED" || v.Tally.Succeeded != 120 || v.Extra.Retries != 0 {
+	if v := h.verified(t); v.State != "SUCCEEDED" || v.Tally.Succeeded != 10_000 || v.Extra.Retries != 0 {
 		t.Errorf("%+v", v)
 	}
 	nothingIsLeft(t, fake, h)
@@ -176,7 +176,7 @@ func TestRealAgentsHaveMachinesOfEC2AsTheyAre(t *testing.T) {
 	onlyReal(t)
 	t.Parallel() // as above
 	fake := ec2test.New(t)
-	fake.UseOwnFolders(t, "test", "testtest")
+	fake.UseOwnFiles(t, "test", "testtest")
 	fake.Stacks.Hurry()
 	h := newHome(t)
 	for name, value := range fake.Environ() {
@@ -194,6 +194,33 @@ func TestRealAgentsHaveMachinesOfEC2AsTheyAre(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 	if n := fake.Launched(); n != 2 {
+		t.Errorf("%d machines were launched", n)
+	}
+	nothingIsLeft(t, fake, h)
+}
+
+// Nodes on machines of EC2 meet by a launcher: torch's variables, and Open MPI's own remote shells. Each trains the model that one node trains.
+func TestRealNodesOfEC2AreLaunched(t *testing.T) {
+	onlyReal(t)
+	t.Parallel() // as above
+	fake := ec2test.New(t)
+	fake.UseOwnFiles(t, "test", "testtest")
+	fake.Stacks.Hurry()
+	alone := withTorch(t)
+	h := withTorch(t)
+	alone.bring(t, "mpi")
+	h.bring(t, "mpi")
+	for name, value := range fake.Environ() {
+		h.environ = append(h.environ, name+"="+value)
+	}
+	h.environ = append(h.environ, "DROVER_STORE=s3://facts/launched?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=ec2/ami")
+	h.drover(t, 0, "target", "up", "ec2", "--yes")
+	torch := h.train(t, 2, "ddp/train.py", "--nodes", "2", "--launcher", "torch")
+	sameLoss(t, alone.train(t, 1, "ddp/train.py")[0], torch...)
+	mpi := h.train(t, 2, "mpi/train.py", "--nodes", "2", "--procs-per-node", "2", "--launcher", "mpi")
+	fourRanks(t, mpi[0])
+	sameLoss(t, alone.train(t, 1, "mpi/train.py")[0], mpi[0])
+	if n := fake.Launched(); n != 4 {
 		t.Errorf("%d machines were launched", n)
 	}
 	nothingIsLeft(t, fake, h)

@@ -34,6 +34,7 @@ const (
 	variableGPUs   = "DROVER_EC2_GPUS"   // how many the container gets
 	variableShm    = "DROVER_EC2_SHM"    // bytes of /dev/shm
 	variableUntil  = "DROVER_EC2_UNTIL"  // as tagUntil
+	variableNodes  = "DROVER_EC2_NODES"  // how many machines work together; "": each works by itself
 	variableSecret = "DROVER_EC2_SECRET" // the secret's name in Secrets Manager, where there is one
 )
 
@@ -70,6 +71,9 @@ func userData(ctx context.Context, s remote.Submission, at site, region string, 
 		}
 		variables = append(variables, variableImage+"="+image, variableGPUs+"="+strconv.Itoa(gpusOf(s.Request.Needs, k)), variableShm+"="+strconv.FormatInt(s.Request.Needs.Place.Shm, 10))
 		b.WriteString("systemctl mask --now ecs >/dev/null 2>&1\nsystemctl start docker\n") // the agent of ECS is of no use; an AMI without Docker is found out later
+	}
+	if n := s.Request.Needs.Place.Nodes; n > 1 {
+		variables = append(variables, variableNodes+"="+strconv.Itoa(n))
 	}
 	if len(s.Secrets) > 0 {
 		variables = append(variables, variableSecret+"="+secretName(s.Handle))

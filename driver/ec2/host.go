@@ -61,7 +61,7 @@ func adopt(p driver.AgentProcess) (*driver.Allocation, error) {
 		m.Notices, m.Command, m.Beside, m.Leave = h.notices, h.command, h.keepAlive, h.leave
 	}
 	a, err := remote.Adopt(Name, p, m)
-	for _, v := range []string{variableGroup, variableImage, variableGPUs, variableShm, variableUntil, variableSecret} {
+	for _, v := range []string{variableGroup, variableImage, variableGPUs, variableShm, variableUntil, variableNodes, variableSecret} {
 		os.Unsetenv(v) // a process below this one must not take them for its own
 	}
 	return a, err
@@ -72,6 +72,7 @@ type host struct {
 	client *client
 	group  string
 	id     string // the machine's
+	nodes  int    // how many machines work together; below 2: each works by itself
 }
 
 // newHost asks the machine which it is.
@@ -84,7 +85,8 @@ func newHost(ctx context.Context, group string) (*host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &host{newClient(account, amazon.Patience, 0), group, string(id)}, nil
+	nodes, _ := strconv.Atoi(os.Getenv(variableNodes)) // absent: 0
+	return &host{newClient(account, amazon.Patience, 0), group, string(id), nodes}, nil
 }
 
 // notices are what AWS announces.
@@ -172,11 +174,18 @@ func (h *host) keepAlive(ctx context.Context, p *remote.Placement) {
 	}
 }
 
-// moveEnd moves the end of the group's machines on, unless another machine has in this third of an hour.
+// moveEnd moves the end of the group's machines on, unless another machine has in this third of an hour. Nodes that wait for
+// missing ones do not: they cost what they cost, and where no command follows the job the end comes.
 func (h *host) moveEnd(ctx context.Context, p *remote.Placement, now time.Time) {
-	mine, err := p.Turn(ctx, int(now.Unix()/int64(moveTime/time.Second)))
+	k := int(now.Unix() / int64(moveTime/time.Second))
+	if h.nodes > 1 {
+		if n, err := p.Present(ctx, k, h.id); err != nil || n < h.nodes {
+			return // a later look comes before the end
+		}
+	}
+	mine, err := p.Turn(ctx, k)
 	if err != nil || !mine {
-		return // a later turn comes before the end
+		return // as above
 	}
 	if err := h.client.EndAt(ctx, h.group, later(now.Add(aliveTime), os.Getenv(variableUntil))); err != nil {
 		fmt.Fprintln(os.Stderr, "drover:", err)

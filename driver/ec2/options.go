@@ -16,17 +16,19 @@ type options struct {
 	subnets []string      // where machines are; empty: those of the set-up
 	groups  []string      // their security groups
 	zones   string        // names of zones, or "all"; "": one for nodes that must reach each other, and else all
+	cluster string        // a placement group of machines that are near each other; "": none
 	wait    time.Duration // how long machines are waited for while no command is attached
 }
 
 // optionNames are the names that --target-arg knows, with a value that shows the form.
-var optionNames = map[string]string{"ami": "ami-0123456789abcdef0", "profile": "NAME", "subnets": "subnet-0a1b,subnet-2c3d", "security-groups": "sg-0a1b", "zones": "all", "wait": "12h"}
+var optionNames = map[string]string{"ami": "ami-0123456789abcdef0", "profile": "NAME", "subnets": "subnet-0a1b,subnet-2c3d", "security-groups": "sg-0a1b", "zones": "all", "placement-group": "NAME", "wait": "12h"}
 
 // optionForms are the forms of their values.
 var optionForms = map[string]*regexp.Regexp{
 	"ami": regexp.MustCompile(`^ami-[0-9a-f]{8,17}$`), "profile": regexp.MustCompile(`^[\w+=,.@-]{1,128}$`),
 	"subnets": regexp.MustCompile(`^subnet-[0-9a-z]+(,subnet-[0-9a-z]+)*$`), "security-groups": regexp.MustCompile(`^sg-[0-9a-z]+(,sg-[0-9a-z]+)*$`),
-	"zones": regexp.MustCompile(`^(all|[a-z0-9-]+(,[a-z0-9-]+)*)$`), "wait": regexp.MustCompile(`^[0-9a-z.]+$`),
+	"placement-group": regexp.MustCompile(`^[ -~]{1,255}$`),
+	"zones":           regexp.MustCompile(`^(all|[a-z0-9-]+(,[a-z0-9-]+)*)$`), "wait": regexp.MustCompile(`^[0-9a-z.]+$`),
 }
 
 // mostWait is the most that wait may say: what is waited for may begin, and cost, at any time.
@@ -51,6 +53,8 @@ func parseOptions(args []string) (o options, err error) {
 			o.groups = list
 		case "zones":
 			o.zones = value
+		case "placement-group":
+			o.cluster = value
 		case "wait":
 			o.wait, err = time.ParseDuration(value)
 			ok = err == nil && o.wait > 0

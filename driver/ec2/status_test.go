@@ -336,6 +336,20 @@ func TestTheEndIsMovedOn(t *testing.T) {
 	if _, endAt := l.Group(name); l.Requests("PutScheduledUpdateGroupAction") != before+1 || !endAt.After(first) {
 		t.Errorf("machines have moved the end to %s by %d requests", endAt, l.Requests("PutScheduledUpdateGroupAction")-before)
 	}
+	// Two nodes move it once both have been seen, and no more when one of them has been silent for two turns.
+	nodes := []*host{{client: c, group: name, id: "i-1", nodes: 2}, {client: c, group: name, id: "i-2", nodes: 2}}
+	for turn, row := range []struct {
+		present []*host
+		moves   int
+	}{{nodes[:1], 0}, {nodes, 1}, {nodes[1:], 1}, {nodes[1:], 0}, {nodes, 1}} {
+		before := l.Requests("PutScheduledUpdateGroupAction")
+		for _, h := range row.present {
+			h.moveEnd(t.Context(), p, l.Now().Add(24*time.Hour+time.Duration(turn)*moveTime))
+		}
+		if n := l.Requests("PutScheduledUpdateGroupAction") - before; n != row.moves {
+			t.Errorf("in turn %d of two nodes %d requests move the end, want %d", turn, n, row.moves)
+		}
+	}
 	if got := later(time.Unix(100, 0), "200"); got != time.Unix(200, 0) {
 		t.Error(got)
 	}

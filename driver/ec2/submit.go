@@ -61,7 +61,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	until := e.now().Add(max(o.wait, aliveTime))
 	steps := []func() error{
 		func() error { return c.CreateTemplate(ctx, in) },
-		func() error { return c.CreateGroup(ctx, newGroup(s, b, k, until, spot)) },
+		func() error { return c.CreateGroup(ctx, newGroup(s, o, b, k, until, spot)) },
 		func() error {
 			return c.Change(ctx, "keep the group from moving machines that work", "SuspendProcesses", struct {
 				AutoScalingGroupName string
@@ -114,7 +114,7 @@ func (u *unsure) Error() string { return u.cause.Error() }
 func isSpot(n driver.Needs) bool { return n.Spot != job.SpotNever }
 
 // newGroup is the request for a group without machines.
-func newGroup(s remote.Submission, b base, k instancetype.Choice, until time.Time, spot bool) api.Group {
+func newGroup(s remote.Submission, o options, b base, k instancetype.Choice, until time.Time, spot bool) api.Group {
 	zero, yes, no := 0, true, false
 	g := api.Group{AutoScalingGroupName: groupName(s.Handle), MinSize: &zero, MaxSize: &zero, DesiredCapacity: &zero, CapacityRebalance: &no, NewInstancesProtectedFromScaleIn: &no}
 	var in []string
@@ -123,7 +123,7 @@ func newGroup(s remote.Submission, b base, k instancetype.Choice, until time.Tim
 			in = append(in, n.id)
 		}
 	}
-	g.VPCZoneIdentifier = strings.Join(in, ",")
+	g.VPCZoneIdentifier, g.PlacementGroup = strings.Join(in, ","), o.cluster
 	share := 100
 	if spot {
 		share = 0

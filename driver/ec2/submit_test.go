@@ -12,6 +12,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/ec2/ec2test"
 	"github.com/drover-run/drover/driver/ec2/instancetype"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
@@ -300,6 +301,24 @@ func TestAForeignGroupIsSpared(t *testing.T) {
 	}
 	if !slices.Equal(l.Groups(), []string{name}) || len(l.Templates()) != 0 {
 		t.Errorf("left: %s, %s", l.Groups(), l.Templates())
+	}
+}
+
+func TestMachinesMayBeInAPlacementGroup(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.BreakAMI()
+	r := l.request(t, 1, 2)
+	r.Needs.Args = []string{"placement-group=far"}
+	if _, err := l.Start(t.Context(), r); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "The placement group 'far' does not exist") {
+		t.Error(err)
+	}
+	if left := slices.Concat(l.Groups(), l.Templates()); len(left) > 0 {
+		t.Errorf("left: %s", left)
+	}
+	r.Placement, r.Needs.Args = 2, []string{"placement-group=" + ec2test.PlacementGroup}
+	if _, err := l.Start(t.Context(), r); err != nil || len(l.Machines()) != 2 {
+		t.Errorf("%v, machines %s", err, l.Machines())
 	}
 }
 

@@ -2,7 +2,9 @@ package remote
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
+	"path"
 
 	"github.com/drover-run/drover/fault"
 )
@@ -86,6 +88,24 @@ func (p *Placement) claimNumber(ctx context.Context, n int, c Claimant) (ok bool
 func (p *Placement) Turn(ctx context.Context, k int) (mine bool, err error) {
 	_, mine, err = createJSON(ctx, p.store, p.key("turn", k), asked{version, nonce()})
 	return mine, err
+}
+
+// Present notes that a process takes part in turn k, and gives how many have noted that in this turn or the one before: a
+// process of which neither has a word may be gone.
+func (p *Placement) Present(ctx context.Context, k int, process string) (n int, err error) {
+	if _, _, err := createJSON(ctx, p.store, fmt.Sprintf("%s%d/%s", p.prefix+"present/", k, process), asked{version, nonce()}); err != nil {
+		return 0, err
+	}
+	seen := map[string]bool{}
+	for _, turn := range []int{k - 1, k} {
+		for o, err := range p.store.List(ctx, fmt.Sprintf("%spresent/%d/", p.prefix, turn)) {
+			if err != nil {
+				return 0, err
+			}
+			seen[path.Base(o.Key)] = true
+		}
+	}
+	return len(seen), nil
 }
 
 // Ended records how an agent ended. The first record stands.

@@ -79,6 +79,7 @@ const (
 //	remove       everything goes once no agent is left
 //	up/I         which process of the engine is agent I
 //	turn/K       the K-th time that an agent did what one does for all (Turn)
+//	present/K/P  that process P took part in turn K (Present)
 //	end/I        how agent I ended
 //
 // The nonce keeps a placement apart from one of the same name that was removed before it. The

@@ -204,6 +204,8 @@ var testedMutants = []testedMutant{
 		"return slices.Index(names, aws.ToString(a.ComputeEnvironmentArn)) - slices.Index(names, aws.ToString(b.ComputeEnvironmentArn))", "_ = a\n\t\t_ = b\n\t\treturn 0"}, batchTests, "TestAJobGetsTheQueueOfItsSetup"},
 	{mutant{"driver", "an answer that is cut off is the last one", "cloud/amazon/answer.go",
 		" || a.cutOff()\n}", "\n}"}, batchTests, "TestAnAnswerThatIsCutOffIsAskedForAgain"},
+	{mutant{"EC2", "nodes that wait for missing ones move the end of their machines on", "driver/ec2/host.go",
+		"err != nil || n < h.nodes {", "err != nil || n < 0 {"}, ec2Tests, "TestTheEndIsMovedOn"},
 	{mutant{"driver", "machines are asked for before their end is set", "driver/ec2/submit.go",
 		"MaxSize: &zero, DesiredCapacity: &zero, CapacityRebalance", "MaxSize: &s.Request.Agents, DesiredCapacity: &s.Request.Agents, CapacityRebalance"}, ec2Tests, "TestAStartThatWasCutOffGoesOn"},
 	{mutant{"driver", "a group that was never raised counts as started", "driver/ec2/stop.go",

@@ -85,7 +85,7 @@ type BlockDevice struct {
 type Group struct {
 	AutoScalingGroupName              string
 	MinSize, MaxSize, DesiredCapacity *int
-	VPCZoneIdentifier                 string
+	VPCZoneIdentifier, PlacementGroup string
 	CapacityRebalance                 *bool
 	NewInstancesProtectedFromScaleIn  *bool
 	MixedInstancesPolicy              *MixedPolicy

@@ -15,7 +15,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -33,6 +32,9 @@ import (
 // Region is that of the fake.
 const Region = "eu-west-1"
 
+// PlacementGroup is the one placement group of an account.
+const PlacementGroup = "near"
+
 // roleKey is the key of machines' credentials, where a test says none.
 const roleKey = "ASIAROLE"
 
@@ -46,7 +48,7 @@ type Server struct {
 	bin    string         // the programs that machines see
 	all    sync.WaitGroup // processes
 	docker []string       // variables that lead to a real Docker for machines; empty: the stand-in
-	own    []string       // what begins a machine with folders of its own; empty: it has those of the machine below
+	own    []string       // programs that give a machine files of its own; empty: it has those of the machine below
 	role   [2]string      // key and secret of machines' credentials
 
 	mu        sync.Mutex
@@ -289,23 +291,11 @@ func (s *Server) UseDocker(t *testing.T, host, key, secret string) {
 	s.docker, s.role = []string{"DOCKER=" + path, "DOCKER_HOST=" + host}, [2]string{key, secret}
 }
 
-// ownFolders are those that a machine's agent empties, or keeps its files in.
-var ownFolders = []string{"/opt", "/state", "/var/lib/drover"}
-
-// UseOwnFolders gives machines folders of their own where an agent takes the whole machine for its own, as with ec2/ami, and credentials that
-// a real store knows. It needs root.
-func (s *Server) UseOwnFolders(t *testing.T, key, secret string) {
+// UseOwnFiles gives each machine the files of the machine below for its own, where an agent takes the whole machine, as with ec2/ami: what it changes
+// is seen by no other. Machines have credentials that a real store knows. It needs root.
+func (s *Server) UseOwnFiles(t *testing.T, key, secret string) {
 	t.Helper()
-	for _, dir := range ownFolders {
-		if _, err := os.Stat(dir); err == nil {
-			continue
-		}
-		if err := os.MkdirAll(dir, 0o755); err != nil { // there has to be something to mount on
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = os.Remove(dir) }) // others may use it
-	}
-	for _, tool := range []string{"unshare", "mount"} {
+	for _, tool := range []string{"unshare", "mount", "chroot"} {
 		path, err := exec.LookPath(tool)
 		if err != nil {
 			t.Fatal(err)

@@ -19,7 +19,7 @@ type operation struct {
 
 // operations are all of both services.
 var operations = map[string]operation{
-	"CreateAutoScalingGroup": {"AutoScalingGroupName MinSize MaxSize DesiredCapacity VPCZoneIdentifier CapacityRebalance NewInstancesProtectedFromScaleIn Tags.Key Tags.Value Tags.PropagateAtLaunch " +
+	"CreateAutoScalingGroup": {"AutoScalingGroupName MinSize MaxSize DesiredCapacity VPCZoneIdentifier PlacementGroup CapacityRebalance NewInstancesProtectedFromScaleIn Tags.Key Tags.Value Tags.PropagateAtLaunch " +
 		"MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification.LaunchTemplateName MixedInstancesPolicy.LaunchTemplate.LaunchTemplateSpecification.Version MixedInstancesPolicy.LaunchTemplate.Overrides.InstanceType " +
 		"MixedInstancesPolicy.InstancesDistribution.OnDemandAllocationStrategy MixedInstancesPolicy.InstancesDistribution.OnDemandBaseCapacity MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity MixedInstancesPolicy.InstancesDistribution.SpotAllocationStrategy", createGroup},
 	"UpdateAutoScalingGroup":              {"AutoScalingGroupName MinSize MaxSize DesiredCapacity MixedInstancesPolicy.InstancesDistribution.OnDemandPercentageAboveBaseCapacity", updateGroup},
@@ -100,6 +100,9 @@ func createGroup(s *Server, form url.Values) (string, error) {
 	}
 	if len(g.types) == 0 || len(g.types) > 40 {
 		return "", refuse("ValidationError", "There are %d overrides", len(g.types))
+	}
+	if near := form.Get("PlacementGroup"); near != "" && near != PlacementGroup {
+		return "", refuse("ValidationError", "The placement group '%s' does not exist", near)
 	}
 	for _, id := range strings.Split(form.Get("VPCZoneIdentifier"), ",") {
 		zone, known := subnetZone(id)

@@ -234,7 +234,7 @@ func launch(s *Server, g *group) error {
 	metadata := httptest.NewServer(http.HandlerFunc(m.serveMetadata))
 	words := []string{filepath.Join(s.bin, "sh"), filepath.Join(s.bin, "machine")}
 	if len(s.own) > 0 {
-		words = append([]string{s.own[0], "-m", words[0], words[1], s.own[1]}, ownFolders...)
+		words = []string{s.own[0], "-m", words[0], words[1], s.own[1], s.own[2]}
 	}
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.SysProcAttr = m.dir, &syscall.SysProcAttr{Setsid: true}
