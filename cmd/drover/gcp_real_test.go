@@ -1,0 +1,121 @@
+//go:build linux
+
+package main_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/drover-run/drover/driver/docker/dockerd"
+	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/gcpbatch/gcpbatchtest"
+	"github.com/drover-run/drover/store/gcs/gcstest"
+)
+
+// Scripts with Google Batch as their target, each with a project of its own: a fake, of which nothing is claimed about Google. The store is fake-gcs-server. Jobs stay
+// queued.
+func TestRealScriptsOnAFakeOfGoogleBatch(t *testing.T) {
+	onlyReal(t)
+	scriptsOnAFake(t, "gcp", func(t *testing.T) fakeTarget {
+		fake := gcpbatchtest.New(t)
+		fake.Hold("CODE_GCE_QUOTA_EXCEEDED: the quota CPUS of region europe-west1 is used up.")
+		environ := fake.Environ()
+		environ["DROVER_STORE"] = "gs://facts/" + filepath.Base(t.Name()) + "?endpoint=" + bucket(t)
+		return fakeTarget{environ, map[string]func(*testscript.TestScript, bool, []string){
+			// gcp jobs N: fails unless there are N jobs
+			"gcp": func(ts *testscript.TestScript, neg bool, args []string) {
+				need(ts, neg, args, 2, "gcp jobs N")
+				if n := len(fake.Jobs()); strconv.Itoa(n) != args[1] {
+					ts.Fatalf("there are %d jobs", n)
+				}
+			},
+		}}
+	})
+}
+
+// bucket starts fake-gcs-server with the bucket facts, and gives its address.
+func bucket(t *testing.T) (endpoint string) {
+	t.Helper()
+	endpoint = gcstest.Real(t)
+	gcstest.Make(t, endpoint, "facts")
+	return endpoint
+}
+
+// gcpInContainers is a project of which Google Batch and Secret Manager are a fake; what machines run, and fetch from fake-gcs-server, is real, and agents run in
+// containers of a real Docker. running are the names of these.
+func gcpInContainers(t *testing.T) (fake *gcpbatchtest.Server, h home, running func() []string) {
+	t.Helper()
+	onlyReal(t)
+	host := dockerd.Use(t)
+	docker := dockerAt(t, host)
+	fake = gcpbatchtest.New(t)
+	fake.UseDocker(host)
+	h = newHome(t)
+	for name, value := range fake.Environ() {
+		h.environ = append(h.environ, name+"="+value)
+	}
+	h.environ = append(h.environ, "DROVER_STORE=gs://facts/"+t.Name()+"?endpoint="+bucket(t), "DROVER_ON=gcp", "CANARY=canaryvalue")
+	return fake, h, func() (names []string) {
+		for _, name := range strings.Fields(docker("ps", "--format", "{{.Names}}")) {
+			if id, _, _ := strings.Cut(name, "."); slices.Contains(fake.Jobs(), id) {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+}
+
+// While no command is attached three machines go with a notice and one without: Google Batch starts others in their place, each item is counted once, no
+// retry is spent, and nothing is left.
+func TestRealMachinesOfGoogleBatchGoOnByThemselves(t *testing.T) {
+	fake, h, running := gcpInContainers(t)
+	h.drover(t, 0, "map", "--detach", "--image", dockerd.Debian, "--workers", "8", "--slots", "2", "--target-arg", "service-account="+gcpbatchtest.Account, "--secret", "TOKEN=env:CANARY",
+		"--from", "1-10000", "--", "sh", "-c", `sleep 0.05; [ ${#TOKEN} = 11 ]`, "x", "{}")
+	drivertest.Until(t, "eight containers run", func() bool { return len(running()) == 8 })
+	id, asked := fake.Jobs()[0], fake.Requests("jobs.get")
+	for n := range 3 {
+		fake.Warn(id, n)
+	}
+	fake.Take(id, 3)
+	drivertest.Until(t, "the map has ended", func() bool { return len(running()) == 0 })
+	if n := fake.Requests("jobs.get") - asked; n > 0 {
+		t.Errorf("%d requests were sent while no command was attached", n)
+	}
+	if v := h.verified(t); v.State != "SUCCEEDED" || v.Tally.Succeeded != 10_000 || v.Extra.Retries != 0 {
+		t.Errorf("%+v", v)
+	}
+	h.drover(t, 0, "down", "gcp", "--yes")
+	if left := fake.Jobs(); len(left) > 0 || fake.Secrets() > 0 {
+		t.Errorf("left: %s, %d secrets", left, fake.Secrets())
+	}
+}
+
+// A machine is told that it goes: its program saves, another machine comes in its place and goes on from there, and the model comes back; it is one
+// interruption, and no retry is spent. So it is with two nodes.
+func TestRealAProgramOnGoogleBatchGoesOnFromWhatItHasSaved(t *testing.T) {
+	fake, h, running := gcpInContainers(t)
+	put(t, filepath.Join(h.work, "train.py"), []byte(savingProgram))
+	for _, nodes := range []int{1, 2} {
+		c := h.begin(t, "run", "-t", "train-"+strconv.Itoa(nodes), "--image", dockerd.Debian, "--nodes", strconv.Itoa(nodes), "train.py")
+		for n := range nodes {
+			if c.says(t, "waits"); nodes > 1 {
+				c.says(t, "["+strconv.Itoa(n)+"] waits")
+			}
+		}
+		drivertest.Until(t, "its containers run", func() bool { return len(running()) == nodes })
+		fake.Warn(fake.Jobs()[len(fake.Jobs())-1], 0)
+		c.says(t, "went on from 7")
+		c.sound(t)
+		var status struct{ Interruptions, Failures int }
+		out, _ := h.drover(t, 0, "status", "--json", "last")
+		if err := json.Unmarshal([]byte(out), &status); err != nil || status.Interruptions != 1 || status.Failures != 0 {
+			t.Errorf("%s, %v", out, err)
+		}
+	}
+}

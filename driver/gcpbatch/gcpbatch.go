@@ -1,0 +1,127 @@
+// Package gcpbatch is the target of Google Batch: agents are tasks of a job in the user's project, on machines that Google Batch brings up for them
+// and takes away, in the user's image.
+//
+// A placement is one job, with a task for each agent; of more than 5,000 agents it is several. Its name follows from the placement's handle,
+// so that a request without an answer is sent again. Records lie in the store (package remote). Each task fetches drover's program from there by its
+// machine's service account, checks its digest, and runs it as the supervisor of an agent in the image. Google Batch starts again what lost its spot
+// capacity, while no command is attached.
+//
+// It refuses to know what agents do. drivertest proves it, over a fake of Google Batch (gcpbatchtest) that is held to Google's discovery document.
+package gcpbatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/drover-run/drover/cloud/google"
+	"github.com/drover-run/drover/cloud/google/rest"
+	"github.com/drover-run/drover/cloud/google/secretmanager"
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
+	"github.com/drover-run/drover/driver/remote"
+)
+
+// Name is the target in the handles of this driver.
+const Name = "gcp"
+
+// Target is Google Batch as a place to run.
+var Target = driver.Target{Name: Name, Adopt: adopt, Policy: writePolicy,
+	New: func(f driver.Config) driver.Driver { return New(f.State, f.Store, remote.Options{}) },
+	Properties: func(driver.Config) driver.Properties {
+		return driver.Properties{Apart: true, Containers: true, Pulls: true, Stores: []string{"gs"}, Identity: "the service account of its machines", TimeLimit: true}
+	}}
+
+// Driver starts agents by Google Batch.
+type Driver struct {
+	*remote.Driver
+	engine *engine
+}
+
+var _ driver.Driver = (*Driver)(nil)
+
+// New makes the driver of this machine's account. It remembers in the folder state in which regions
+// it has started something, and sends nothing.
+func New(state string, open driver.OpenStore, o remote.Options) *Driver {
+	e := &engine{state: state, caller: sync.OnceValue(func() *rest.Caller { return rest.New(google.Source{}) }), look: lookTime, seen: map[string]seenJob{}}
+	return &Driver{remote.New(Name, e, open, o), e}
+}
+
+// lookTime is how long what Google Batch said of a job is believed.
+const lookTime = 10 * time.Second
+
+// engine is Google Batch as package remote asks it.
+type engine struct {
+	state  string
+	caller func() *rest.Caller
+	look   time.Duration // such as lookTime
+
+	mu   sync.Mutex
+	seen map[string]seenJob // by site and name
+}
+
+// seenJob is what Google Batch said of a job, and when.
+type seenJob struct {
+	job   batchapi.Job
+	tasks []batchapi.Task
+	at    time.Time
+}
+
+var _ remote.Engine = (*engine)(nil)
+
+// client asks Google Batch in a region of a project.
+func (e *engine) client(at site) *batchapi.Client {
+	return &batchapi.Client{Caller: e.caller(), Project: at.project, Region: at.region}
+}
+
+// secrets are those of a project.
+func (e *engine) secrets(at site) secretmanager.Manager {
+	return secretmanager.Manager{Caller: e.caller(), Project: at.project}
+}
+
+// siteOf is where a handle's jobs run.
+func siteOf(h driver.Handle) (site, error) {
+	at, err := parseSite(h.Detail)
+	if err == nil && (at.project == "" || at.region == "") {
+		at, err = at.complete()
+	}
+	return at, err
+}
+
+// forget drops what is known of a placement's jobs: this process changes them.
+func (e *engine) forget(at site, names []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, name := range names {
+		delete(e.seen, at.String()+" "+name)
+	}
+}
+
+// find gives a job and its tasks, unless what is known of it is new enough, or is its end.
+func (e *engine) find(ctx context.Context, at site, name string) (seenJob, error) {
+	key := at.String() + " " + name
+	e.mu.Lock()
+	known, ok := e.seen[key]
+	e.mu.Unlock()
+	if ok && (time.Since(known.at) < e.look || ended(known.job)) {
+		return known, nil
+	}
+	c := e.client(at)
+	var err error
+	if known.job, err = c.Get(ctx, name); err != nil {
+		return known, err
+	}
+	if known.tasks, err = c.Tasks(ctx, name); err != nil {
+		return known, err
+	}
+	known.at = time.Now()
+	e.mu.Lock()
+	e.seen[key] = known
+	e.mu.Unlock()
+	return known, nil
+}
+
+// ended says whether a job changes no more.
+func ended(j batchapi.Job) bool {
+	return j.Status != nil && (j.Status.State == batchapi.JobSucceeded || j.Status.State == batchapi.JobFailed || j.Status.State == batchapi.JobCancelled)
+}

@@ -1,0 +1,105 @@
+package gcpbatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/drover-run/drover/cloud/google"
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
+)
+
+// Offer holds needs against what Google Batch has, and changes nothing. Without an account in this machine's configuration it sends nothing; else one
+// request, which says whether the caller may use Google Batch there.
+func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err error) {
+	if ctx.Err() != nil {
+		return o, context.Cause(ctx)
+	}
+	opts, err := parseOptions(n.Args)
+	if err != nil {
+		return o, err
+	}
+	at, err := parseSite(n.Detail)
+	if err != nil {
+		return o, err
+	}
+	if have := (google.Source{}).Configured(); !have.OK() {
+		o.Reason, o.Hint = have.Missing, have.Fix
+		return o, nil
+	}
+	if at, err = at.complete(); err != nil {
+		o.Reason, o.Hint = err.Error(), fault.Hint(err)
+		return o, nil
+	}
+	o.Detail, o.Machine, o.System = at.String(), "Google Batch in "+at.region, "linux/amd64"
+	o.Identity = "the default service account of Compute Engine in project " + at.project
+	if opts.account != "" {
+		o.Identity = "the service account " + opts.account
+	}
+	if err := d.engine.check(ctx, at); err != nil {
+		if fault.KindOf(err) != fault.Denied && fault.KindOf(err) != fault.Missing && fault.KindOf(err) != fault.Invalid {
+			return o, err
+		}
+		o.Reason, o.Hint = err.Error(), fault.Hint(err)
+		return o, nil
+	}
+	if n.Agents == 0 {
+		o.Fits = true
+		return o, nil
+	}
+	m, err := chooseMachine(n, at.region)
+	if err == nil {
+		err = check(n, opts, at, m)
+	}
+	if err != nil {
+		o.Reason, o.Hint = err.Error(), fault.Hint(err)
+		return o, nil
+	}
+	if m.arch != "" {
+		o.System = "linux/" + m.arch
+	}
+	o.Machine, o.Spot, o.Fits = "Google Batch in "+at.region+", "+m.words(), isSpot(n), true
+	o.Cores, o.Memory = m.cpus*n.Agents, int64(m.memory)<<20*int64(n.Agents)
+	o.Notes = notes(n, m)
+	return o, nil
+}
+
+// check asks for a job that no user has: the answer says whether the region is there and the caller may ask.
+func (e *engine) check(ctx context.Context, at site) error {
+	_, err := e.client(at).List(ctx, `labels.drover="none"`)
+	return err
+}
+
+// check holds needs against what Google Batch has. Its errors are refusals in words for the plan.
+func check(n driver.Needs, o options, at site, m machine) error {
+	for _, z := range o.zones {
+		if !strings.HasPrefix(z, at.region+"-") {
+			return fault.New(fault.Invalid, "Name zones of "+at.region+", or use `--on gcp/REGION`.", "read --target-arg zones=%s: %s is no zone of %s", strings.Join(o.zones, ","), z, at.region)
+		}
+	}
+	switch {
+	case n.Spot == job.SpotFirst:
+		return fault.New(fault.Invalid, "Use `--spot` or `--on-demand`.", "Google Batch has spot capacity or on-demand machines for a job, and not one after the other")
+	case len(n.Place.Mounts) > 0:
+		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`.", "containers on Google Batch see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)
+	case n.Time > longTime-saveTime:
+		return fault.New(fault.Invalid, "Give it less: `--timeout`.", "a job of Google Batch ends after %d days", int(longTime.Hours()/24))
+	}
+	return nil
+}
+
+// notes are what a user may not expect of the offer.
+func notes(n driver.Needs, m machine) (all []string) {
+	if m.name != "" || n.Place.Nodes > 1 {
+		all = append(all, "each agent has a machine alone")
+	}
+	if n.Time == 0 {
+		all = append(all, fmt.Sprintf("Google Batch ends it after %d days: --timeout says otherwise", int(longTime.Hours()/24)))
+	}
+	if isSpot(n) {
+		all = append(all, fmt.Sprintf("Google Batch starts an agent again %d times: what is taken more often a command that follows the job places anew", mostRetries))
+	}
+	return all
+}

@@ -1,0 +1,169 @@
+package gcpbatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/drover-run/drover/cloud/google/rest"
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
+	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/fault"
+)
+
+// Processes gives the tasks of the jobs, each start of them apart. A job that Google Batch has forgotten has none. One that is missing while
+// another of its placement goes on was never made, as the command that made them has died in between: it is made now.
+func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, up []remote.Claimant) (all []remote.Process, err error) {
+	at, err := siteOf(h)
+	if err != nil {
+		return nil, err
+	}
+	var living batchapi.Job
+	var missing []string
+	for _, id := range ids {
+		j, err := e.find(ctx, at, id)
+		if errors.Is(err, rest.ErrNotFound) {
+			missing = append(missing, id)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if leaving(j.job) {
+			continue
+		}
+		if !ended(j.job) && j.job.Status.State != batchapi.JobCancelling {
+			living = j.job
+		}
+		all = append(all, processesOf(id, j, up)...)
+	}
+	for _, id := range missing {
+		if living.Name == "" || !slices.Contains(jobNames(h, agentsOf(living)), id) || id == jobName(h) ||
+			slices.ContainsFunc(up, func(c remote.Claimant) bool { return c.ID == id }) { // it was there, and a user has deleted it
+			continue
+		}
+		in := part(living, id)
+		if err := create(ctx, e.client(at), id, in); err != nil {
+			return nil, err
+		}
+		in.Status = &batchapi.JobStatus{State: batchapi.JobQueued}
+		all = append(all, processesOf(id, seenJob{job: in}, up)...)
+	}
+	return all, nil
+}
+
+// processesOf are the starts of a job's tasks. up are those that have become agents: Google Batch may not yet show a start of which the agent is up.
+func processesOf(id string, j seenJob, up []remote.Claimant) (all []remote.Process) {
+	_, first, ok := parseJobName(id)
+	if !ok || len(j.job.TaskGroups) == 0 || j.job.Status == nil {
+		return nil
+	}
+	begun := map[int]int{} // by index: the newest start that has become an agent
+	for _, c := range up {
+		if c.ID == id {
+			begun[c.Index] = max(begun[c.Index], c.Attempt)
+		}
+	}
+	tasks := map[int]batchapi.TaskStatus{}
+	for _, t := range j.tasks {
+		if n, err := strconv.Atoi(t.Name[strings.LastIndexByte(t.Name, '/')+1:]); err == nil {
+			tasks[n] = t.Status
+		}
+	}
+	for n := range int(j.job.TaskGroups[0].TaskCount) {
+		all = append(all, startsOf(remote.Claimant{ID: id, Index: first + n}, j.job, tasks[n], begun[first+n])...)
+	}
+	return all
+}
+
+// startsOf are the starts of a task, as its events tell them: each that has ended has an event with an exit code, but for one that ended with 0.
+func startsOf(c remote.Claimant, j batchapi.Job, t batchapi.TaskStatus, begun int) (all []remote.Process) {
+	where := ""
+	if group := j.Status.TaskGroups["group0"]; len(group.Instances) > 0 {
+		where = strings.TrimSpace(group.Instances[0].MachineType + " " + strings.ToLower(group.Instances[0].ProvisioningModel))
+	}
+	for _, event := range t.StatusEvents {
+		if event.TaskExecution == nil || event.TaskExecution.ExitCode == 0 {
+			continue
+		}
+		c.Attempt++
+		p := remote.Process{Claimant: c, Where: where}
+		judge(&p, event.TaskExecution.ExitCode, event.Description)
+		all = append(all, p)
+	}
+	over := t.State == batchapi.TaskFailed && len(all) > 0
+	for c.Attempt+1 < begun { // their ends are not shown yet
+		c.Attempt++
+		all = append(all, remote.Process{Claimant: c, Where: where, State: driver.Lost, Code: -1, Reason: "its machine is gone: Google Batch has started its task again"})
+	}
+	if over && begun <= c.Attempt {
+		return all
+	}
+	c.Attempt++
+	now := remote.Process{Claimant: c, Code: -1, Where: where}
+	switch {
+	case j.Status.State == batchapi.JobCancelled && t.State != batchapi.TaskSucceeded, t.State == batchapi.TaskUnexecuted:
+		now.State, now.Reason = driver.Ended, "cancelled in Google Batch"
+	case t.State == batchapi.TaskSucceeded:
+		now.State, now.Code, now.Reason = driver.Ended, 0, "its task has ended"
+	case t.State == batchapi.TaskFailed:
+		now.State, now.Reason = driver.Ended, cmp.Or(newest(t.StatusEvents), newest(j.Status.StatusEvents), "its task has failed, and Google Batch says no more")
+	case ended(j):
+		now.State, now.Reason = driver.Ended, "its job has ended"
+	case t.State == batchapi.TaskRunning:
+		now.State, now.Reason = driver.Running, "its task runs"
+		if begun < c.Attempt {
+			now.Reason = "its agent comes up"
+		}
+	case t.State == batchapi.TaskAssigned:
+		now.State, now.Reason = driver.Waiting, "its machine boots"
+	default:
+		now.State = driver.Waiting
+		now.Reason, now.Hint = waitingWords(newest(j.Status.StatusEvents))
+	}
+	return append(all, now)
+}
+
+// newest is what Google Batch has said last.
+func newest(events []batchapi.StatusEvent) string {
+	if len(events) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(events[len(events)-1].Description, ".")
+}
+
+// waitingWords say what a task waits for, and what can be done.
+func waitingWords(said string) (reason, hint string) {
+	switch {
+	case strings.Contains(said, "QUOTA_EXCEEDED"):
+		return "a quota of the project is used up: " + said, "Ask Google for more at https://console.cloud.google.com/iam-admin/quotas, or use another region: --on gcp/REGION."
+	case strings.Contains(said, "ZONE_RESOURCE_POOL_EXHAUSTED"):
+		return "Google has none of its machines now: " + said, "Allow other types or regions, with --machine or --on gcp/REGION, or use --on-demand."
+	case said == "":
+		return "its job is queued in Google Batch", ""
+	}
+	return said, ""
+}
+
+// judge says how a start of a task has ended, by its exit code.
+func judge(p *remote.Process, code int, said string) {
+	p.Code, p.Reason = code, cmp.Or(strings.TrimSuffix(said, "."), "exit code "+strconv.Itoa(code))
+	switch {
+	case code == codePreempted:
+		p.State, p.Code, p.Reason = driver.Taken, -1, "Google has taken its machine away: spot capacity"
+	case code == codeOverTime:
+		p.State, p.Code, p.Reason, p.Hint = driver.Taken, -1, "its time limit at Google Batch is over", "Give it longer: --timeout."
+	case code == fault.ExitLater:
+		p.State = driver.Taken
+	case code >= 50000:
+		p.State, p.Code = driver.Lost, -1
+	case code >= 128:
+		p.State = driver.Lost
+	default:
+		p.State = driver.Ended
+	}
+}

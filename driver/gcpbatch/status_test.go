@@ -1,0 +1,131 @@
+package gcpbatch
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/drivertest"
+	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
+	"github.com/drover-run/drover/driver/remote"
+)
+
+// Facts of Google Batch, each with its source, and what drover says of them. None was seen at Google by drover.
+func TestWhatGoogleSaysOfTasks(t *testing.T) {
+	exit := func(code int, words string) batchapi.StatusEvent {
+		return batchapi.StatusEvent{Description: words, TaskExecution: &batchapi.TaskExecution{ExitCode: code}}
+	}
+	change := func(words string) batchapi.StatusEvent { return batchapi.StatusEvent{Description: words} }
+	const preempted = "Task state is updated from RUNNING to PENDING on zones/europe-west1-b/instances/1 due to Spot VM preemption with exit code 50001."
+	for name, row := range map[string]struct {
+		source string
+		job    string
+		events []batchapi.StatusEvent // the job's
+		task   batchapi.TaskStatus
+		begun  int
+		want   []string // state, code, reason, hint
+	}{
+		"it waits": {"JobStatus.state in the discovery document", batchapi.JobQueued, nil, batchapi.TaskStatus{}, 0,
+			[]string{"waiting -1 its job is queued in Google Batch"}},
+		"a quota is used up": {"dsub#303: the job alone says so, and waits for ever", batchapi.JobQueued, []batchapi.StatusEvent{change("CODE_GCE_QUOTA_EXCEEDED: quota 'CPUS' exceeded.")}, batchapi.TaskStatus{State: batchapi.TaskPending}, 0,
+			[]string{"waiting -1 a quota of the project is used up: CODE_GCE_QUOTA_EXCEEDED: quota 'CPUS' exceeded; Ask Google for more at https://console.cloud.google.com/iam-admin/quotas, or use another region: --on gcp/REGION."}},
+		"no capacity": {"no record of the words: they are those of managed instance groups", batchapi.JobScheduled, []batchapi.StatusEvent{change("CODE_GCE_ZONE_RESOURCE_POOL_EXHAUSTED")}, batchapi.TaskStatus{State: batchapi.TaskPending}, 0,
+			[]string{"waiting -1 Google has none of its machines now: CODE_GCE_ZONE_RESOURCE_POOL_EXHAUSTED; Allow other types or regions, with --machine or --on gcp/REGION, or use --on-demand."}},
+		"it boots":         {"TaskStatus.state in the discovery document", batchapi.JobRunning, nil, batchapi.TaskStatus{State: batchapi.TaskAssigned}, 0, []string{"waiting -1 its machine boots"}},
+		"it comes up":      {"as above", batchapi.JobRunning, nil, batchapi.TaskStatus{State: batchapi.TaskRunning}, 0, []string{"running -1 its agent comes up"}},
+		"it runs":          {"as above", batchapi.JobRunning, nil, batchapi.TaskStatus{State: batchapi.TaskRunning}, 1, []string{"running -1 its task runs"}},
+		"it has ended":     {"nextflow#6977: its events have no exit code", batchapi.JobSucceeded, nil, batchapi.TaskStatus{State: batchapi.TaskSucceeded, StatusEvents: []batchapi.StatusEvent{change("SUCCEEDED")}}, 1, []string{"ended 0 its task has ended"}},
+		"it was preempted": {"50001; the words are Google's", batchapi.JobRunning, nil, batchapi.TaskStatus{State: batchapi.TaskPending, StatusEvents: []batchapi.StatusEvent{exit(codePreempted, preempted)}}, 1, []string{"taken -1 Google has taken its machine away: spot capacity", "waiting -1 its job is queued in Google Batch"}},
+		"it was preempted, and its successor is up before Google shows it": {"lists may lag", batchapi.JobRunning, nil, batchapi.TaskStatus{State: batchapi.TaskRunning}, 2, []string{"lost -1 its machine is gone: Google Batch has started its task again", "running -1 its task runs"}},
+		"it left early":            {"75 is drover's own", batchapi.JobRunning, nil, batchapi.TaskStatus{State: batchapi.TaskRunning, StatusEvents: []batchapi.StatusEvent{exit(75, "with exit code 75.")}}, 2, []string{"taken 75 with exit code 75", "running -1 its task runs"}},
+		"it was silent":            {"50002, cromwell#7783", batchapi.JobRunning, nil, batchapi.TaskStatus{State: batchapi.TaskPending, StatusEvents: []batchapi.StatusEvent{exit(codeNoReport, "VM reporting timeout.")}}, 1, []string{"lost -1 VM reporting timeout", "waiting -1 its job is queued in Google Batch"}},
+		"it took too long":         {"50005", batchapi.JobRunning, nil, batchapi.TaskStatus{State: batchapi.TaskPending, StatusEvents: []batchapi.StatusEvent{exit(codeOverTime, "")}}, 1, []string{"taken -1 its time limit at Google Batch is over; Give it longer: --timeout.", "waiting -1 its job is queued in Google Batch"}},
+		"its image is not there":   {"125 is docker's", batchapi.JobFailed, nil, batchapi.TaskStatus{State: batchapi.TaskFailed, StatusEvents: []batchapi.StatusEvent{exit(125, "with exit code 125.")}}, 0, []string{"ended 125 with exit code 125"}},
+		"it was killed":            {"137 is of SIGKILL", batchapi.JobFailed, nil, batchapi.TaskStatus{State: batchapi.TaskFailed, StatusEvents: []batchapi.StatusEvent{exit(137, "")}}, 1, []string{"lost 137 exit code 137"}},
+		"it failed without a code": {"permissions and images that are refused", batchapi.JobFailed, []batchapi.StatusEvent{change("Batch Error: code - CODE_VM_ACCESS, description - the agent has no permission.")}, batchapi.TaskStatus{State: batchapi.TaskFailed}, 0, []string{"ended -1 Batch Error: code - CODE_VM_ACCESS, description - the agent has no permission"}},
+		"it failed without a word": {"as above", batchapi.JobFailed, nil, batchapi.TaskStatus{State: batchapi.TaskFailed}, 0, []string{"ended -1 its task has failed, and Google Batch says no more"}},
+		"it was cancelled":         {"what cancelled tasks show is written nowhere", batchapi.JobCancelled, nil, batchapi.TaskStatus{State: batchapi.TaskFailed}, 1, []string{"ended -1 cancelled in Google Batch"}},
+		"it never ran":             {"UNEXECUTED in the discovery document", batchapi.JobFailed, nil, batchapi.TaskStatus{State: batchapi.TaskUnexecuted}, 0, []string{"ended -1 cancelled in Google Batch"}},
+		"its job is over":          {"a task that Google does not list", batchapi.JobFailed, nil, batchapi.TaskStatus{}, 0, []string{"ended -1 its job has ended"}},
+	} {
+		j := batchapi.Job{Status: &batchapi.JobStatus{State: row.job, StatusEvents: row.events}}
+		var got []string
+		for _, p := range startsOf(remote.Claimant{ID: "drover-a-1"}, j, row.task, row.begun) {
+			text := strings.TrimSpace(string(p.State) + " " + strconv.Itoa(p.Code) + " " + p.Reason)
+			if p.Hint != "" {
+				text += "; " + p.Hint
+			}
+			got = append(got, text)
+		}
+		if diff := cmp.Diff(row.want, got); diff != "" {
+			t.Errorf("%s (%s) (-want +got):\n%s", name, row.source, diff)
+		}
+	}
+}
+
+// The eleventh loss of one task is the end of it and of its job; the other agents go on.
+func TestTheEleventhLossIsTheLast(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	h, err := l.Start(t.Context(), l.request(t, 1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := "drover-" + jobID + "-1"
+	for k := range mostRetries + 1 {
+		number := k * 2 // task 0 has these numbers
+		drivertest.Until(t, "its agent is up", func() bool {
+			all, err := l.Status(t.Context(), h)
+			return err == nil && len(all) > 0 && runs(all, number) && runs(all, 1)
+		})
+		l.Take(id, 0)
+	}
+	drivertest.Until(t, "it is not started again", func() bool {
+		all, err := l.Status(t.Context(), h)
+		return err == nil && count(all, driver.Taken) == mostRetries+1 && count(all, driver.Running) == 1 && count(all, driver.Waiting) == 0
+	})
+	l.remove(t, h)
+}
+
+func runs(all []driver.Member, number int) bool {
+	for _, m := range all {
+		if m.Index == number && m.State == driver.Running {
+			return true
+		}
+	}
+	return false
+}
+
+func count(all []driver.Member, s driver.State) (n int) {
+	for _, m := range all {
+		if m.State == s {
+			n++
+		}
+	}
+	return n
+}
+
+// A job that is deleted by hand is forgotten: its agents are lost.
+func TestAJobThatWasDeletedIsForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	h, err := l.Start(t.Context(), l.request(t, 1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Until(t, "it runs", func() bool {
+		all, err := l.Status(t.Context(), h)
+		return err == nil && runs(all, 0)
+	})
+	if err := l.engine.client(site{"europe-west1", "demo-project"}).Delete(context.Background(), "drover-"+jobID+"-1"); err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Until(t, "its agent is lost", func() bool {
+		all, err := l.Status(t.Context(), h)
+		return err == nil && count(all, driver.Lost) == 1
+	})
+}

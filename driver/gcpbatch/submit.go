@@ -1,0 +1,190 @@
+package gcpbatch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/drover-run/drover/cloud/google/rest"
+	"github.com/drover-run/drover/driver"
+	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
+	"github.com/drover-run/drover/driver/remote"
+	"github.com/drover-run/drover/fault"
+)
+
+// Submit creates the jobs of a placement.
+func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string, err error) {
+	at, err := siteOf(s.Handle)
+	if err != nil {
+		return nil, err
+	}
+	o, err := parseOptions(s.Request.Needs.Args)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Secrets) > 0 && o.account == "" {
+		return nil, fault.New(fault.Invalid, "Name it: `--target-arg service-account=NAME@PROJECT.iam.gserviceaccount.com`.", "hand over secrets: it is not said which service account may read them")
+	}
+	in, err := newJob(ctx, s, at, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.notePlace(at); err != nil {
+		return nil, err
+	}
+	if len(s.Secrets) > 0 {
+		until := time.Now().Add(cmpTime(s.Request.Needs.Time) + secretTime)
+		if err := e.secrets(at).Store(ctx, secretName(s.Handle), s.Secrets, until, o.account); err != nil {
+			return nil, err
+		}
+	}
+	c := e.client(at)
+	for k, name := range jobNames(s.Handle, s.Request.Agents) {
+		err := create(ctx, c, name, part(in, name))
+		if err != nil && k > 0 {
+			return nil, &unsure{err} // the jobs before it are there
+		}
+		if err != nil {
+			return nil, errors.Join(err, e.takeSecretBack(ctx, s, at, err))
+		}
+		ids = append(ids, name)
+	}
+	return ids, nil
+}
+
+// takeSecretBack deletes the secret of a Submit that was refused.
+func (e *engine) takeSecretBack(ctx context.Context, s remote.Submission, at site, cause error) error {
+	kind := fault.KindOf(cause)
+	if len(s.Secrets) == 0 || kind != fault.Full && kind != fault.Denied && kind != fault.Invalid {
+		return nil
+	}
+	if err := e.secrets(at).Remove(ctx, secretName(s.Handle)); err != nil {
+		return &unsure{err}
+	}
+	return nil
+}
+
+// create creates a job, or finds that it is there.
+func create(ctx context.Context, c *batchapi.Client, name string, in batchapi.Job) error {
+	_, err := c.Create(ctx, name, requestID(c.Project, c.Region, name), in)
+	if !errors.Is(err, rest.ErrExists) {
+		return err
+	}
+	there, err := c.Get(ctx, name)
+	if err != nil {
+		return &unsure{err}
+	}
+	if there.Labels["drover"] != in.Labels["drover"] || there.Labels["drover-job"] != in.Labels["drover-job"] {
+		return fault.New(fault.Invalid, "Delete it, or use another region.", "start agents: job %s of Google Batch is one that drover did not make", name)
+	}
+	return nil
+}
+
+// unsure is an error after which the request may have been done.
+type unsure struct{ cause error }
+
+func (u *unsure) Error() string { return u.cause.Error() }
+
+// Find gives the jobs of a handle's name. Where one is there, all count as there: what is missing of them is made by Processes.
+func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err error) {
+	at, err := siteOf(h)
+	if err != nil {
+		return nil, err
+	}
+	all, err := e.client(at).List(ctx, `labels.drover-job="`+labelText(h.Job)+`"`)
+	for _, j := range all {
+		id := idOf(j)
+		of, _, ok := parseJobName(id)
+		if !ok || jobName(of) != jobName(h) || leaving(j) {
+			continue
+		}
+		for _, name := range append(jobNames(h, agentsOf(j)), id) {
+			if !slices.Contains(ids, name) {
+				ids = append(ids, name)
+			}
+		}
+	}
+	return ids, err
+}
+
+// idOf is the last part of a job's name.
+func idOf(j batchapi.Job) string { return j.Name[strings.LastIndexByte(j.Name, '/')+1:] }
+
+// leaving says whether a job is being deleted.
+func leaving(j batchapi.Job) bool { return j.Status != nil && j.Status.State == batchapi.JobDeleting }
+
+// Held names what there is where this machine has started something.
+func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
+	for _, at := range e.readPlaces() {
+		jobs, err := e.client(at).List(ctx, `labels.drover="agents"`)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range jobs {
+			h, _, ok := parseJobName(idOf(j))
+			if h.Detail = at.String(); ok && !leaving(j) && !slices.Contains(all, h) {
+				all = append(all, h)
+			}
+		}
+	}
+	return all, nil
+}
+
+// Remove deletes a placement's jobs and its secret.
+func (e *engine) Remove(ctx context.Context, h driver.Handle, ids []string) error {
+	at, err := siteOf(h)
+	if err != nil {
+		return err
+	}
+	e.forget(at, ids)
+	c := e.client(at)
+	for _, id := range ids {
+		if err := c.Delete(ctx, id); err != nil && !errors.Is(err, rest.ErrNotFound) {
+			return err
+		}
+	}
+	return e.secrets(at).Remove(ctx, secretName(h))
+}
+
+// Terminate cancels the jobs of which all that lives is to end: Google Batch cancels no single task. An agent of another one reads the order to
+// stop, also when it begins.
+func (e *engine) Terminate(ctx context.Context, h driver.Handle, end []remote.Process) error {
+	at, err := siteOf(h)
+	if err != nil {
+		return err
+	}
+	ending := map[string]map[int]bool{}
+	for _, p := range end {
+		if p.State.Alive() {
+			if ending[p.ID] == nil {
+				ending[p.ID] = map[int]bool{}
+			}
+			ending[p.ID][p.Index] = true
+		}
+	}
+	c := e.client(at)
+	for id, which := range ending {
+		e.forget(at, []string{id})
+		j, err := e.find(ctx, at, id)
+		if errors.Is(err, rest.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		all := true
+		for _, p := range processesOf(id, j, nil) {
+			all = all && (!p.State.Alive() || which[p.Index])
+		}
+		if !all || ended(j.job) {
+			continue
+		}
+		if err := c.Cancel(ctx, id); err != nil {
+			return err
+		}
+		e.forget(at, []string{id})
+	}
+	return nil
+}
