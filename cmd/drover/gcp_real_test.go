@@ -4,10 +4,12 @@ package main_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -52,6 +54,7 @@ func bucket(t *testing.T) (endpoint string) {
 func gcpInContainers(t *testing.T) (fake *gcpbatchtest.Server, h home, running func() []string) {
 	t.Helper()
 	onlyReal(t)
+	t.Parallel() // with others that wait for most of their time
 	host := dockerd.Use(t)
 	docker := dockerAt(t, host)
 	fake = gcpbatchtest.New(t)
@@ -118,4 +121,29 @@ func TestRealAProgramOnGoogleBatchGoesOnFromWhatItHasSaved(t *testing.T) {
 			t.Errorf("%s, %v", out, err)
 		}
 	}
+}
+
+// Each command of a job's life is killed after its n-th request to Google Batch or Secret Manager and typed again: it goes on, agents start once, and nothing is left.
+func TestRealCommandsThatAreKilledAfterARequestToGoogleGoOn(t *testing.T) {
+	onlyReal(t)
+	t.Parallel() // most wait, for a request that Google may have got
+	endpoint := bucket(t)
+	var all sync.WaitGroup
+	for n := 1; n <= 10; n++ {
+		all.Go(func() {
+			t.Run(strconv.Itoa(n), func(t *testing.T) {
+				fake := gcpbatchtest.New(t)
+				fake.Hold("held")
+				environ := fake.Environ()
+				environ["DROVER_STORE"] = "gs://facts/" + strconv.Itoa(n) + "?endpoint=" + endpoint
+				killAfter(t, account{fake, strings.TrimSuffix(fake.At(""), "/"), environ, true, func() int { return len(fake.Jobs()) }, func() string {
+					if jobs, secrets := fake.Jobs(), fake.Secrets(); len(jobs) > 0 || secrets > 0 {
+						return fmt.Sprintf("jobs %s, %d secrets", jobs, secrets)
+					}
+					return ""
+				}}, "gcp", n, []string{"--target-arg", "service-account=" + gcpbatchtest.Account})
+			})
+		})
+	}
+	all.Wait()
 }

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 			return store.New(b, store.Options{}), err
 		}
 		return adopt(p)
-	})
+	}, programs)
 }
 
 const role = "job-role=arn:aws:iam::123456789012:role/train"

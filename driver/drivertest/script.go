@@ -166,10 +166,16 @@ func markName(placement, index int) string { return fmt.Sprintf("%d-%d", placeme
 // adopt is the target's Adopt, which an agent of drover calls when it begins; nil: the target
 // has none. Its process has no Open: a target that opens the store gives a function that fills
 // it in.
-func Main(m *testing.M, adopt func(driver.AgentProcess) (*driver.Allocation, error)) {
+//
+// Folders are removed once all tests have run.
+func Main(m *testing.M, adopt func(driver.AgentProcess) (*driver.Allocation, error), folders ...string) {
 	text, ok := os.LookupEnv(variable)
 	if !ok {
-		os.Exit(m.Run())
+		code := m.Run()
+		for _, dir := range folders {
+			_ = os.RemoveAll(dir) // what is left is the temporary folder's
+		}
+		os.Exit(code)
 	}
 	s, ok := ScriptOf(driver.Boot{Env: []string{variable + "=" + text}})
 	if !ok {

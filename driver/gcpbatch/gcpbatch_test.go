@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 			return store.New(b, store.Options{}), err
 		}
 		return adopt(p)
-	})
+	}, programs)
 }
 
 // patience is how long a request is sent again here.

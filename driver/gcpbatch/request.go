@@ -29,7 +29,7 @@ const (
 	saveTime = 15 * time.Minute
 	// secretTime is how long a secret stays after the longest that its job may run.
 	secretTime = 3 * 24 * time.Hour
-	// usualDisk is a machine's disk in MiB, beside the program's.
+	// usualDisk is what each task adds to its machine's boot disk, in MiB, beside the program's own: for images and inputs.
 	usualDisk = 40 << 10
 )
 
@@ -73,7 +73,7 @@ func newJob(ctx context.Context, s remote.Submission, at site, o options) (in ba
 	boot.Binary = programFile
 	argv := boot.Argv(s.Handle.Placement, 0)
 	folder := path.Dir(programFile)
-	container := batchapi.Container{ImageURI: image, Entrypoint: argv[0], Commands: argv[1:], Volumes: []string{folder + ":" + folder + ":ro"}, Options: dockerOptions(n, m)}
+	container := batchapi.Container{ImageURI: image, Entrypoint: argv[0], Commands: argv[1:], Volumes: []string{folder + ":" + folder + ":ro"}, Options: dockerOptions(n)}
 	variables := map[string]string{variableProject: at.project, variableGPUs: strconv.Itoa(m.gpus)}
 	for _, v := range s.Request.Run.Env {
 		name, value, _ := strings.Cut(v, "=")
@@ -132,17 +132,15 @@ func part(in batchapi.Job, name string) batchapi.Job {
 	return in
 }
 
-// dockerOptions are those of docker run. Nodes have the machine's network, so that they reach each other.
-func dockerOptions(n driver.Needs, m machine) string {
+// dockerOptions are those of docker run. Nodes have the machine's network, so that they reach each other. Google Batch gives containers the GPUs of machines on which it
+// installs their drivers (nextflow PR 5406), and --gpus has failed there (nextflow#3273).
+func dockerOptions(n driver.Needs) string {
 	all := []string{"--user 0"}
 	if n.Place.Nodes > 1 {
 		all = append(all, "--network host")
 	}
 	if n.Place.Shm > 0 {
 		all = append(all, "--shm-size "+strconv.FormatInt(n.Place.Shm, 10))
-	}
-	if m.gpus > 0 {
-		all = append(all, "--gpus all")
 	}
 	return strings.Join(all, " ")
 }

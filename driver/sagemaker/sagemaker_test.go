@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 			return store.New(b, store.Options{}), err
 		}
 		return adopt(p)
-	})
+	}, programs)
 }
 
 // patience is how long a request is sent again here.

@@ -28,6 +28,7 @@ const (
 	batchTests     = "driver/batch"
 	sagemakerTests = "driver/sagemaker"
 	ec2Tests       = "driver/ec2"
+	gcpTests       = "driver/gcpbatch"
 )
 
 var testedMutants = []testedMutant{
@@ -206,6 +207,28 @@ var testedMutants = []testedMutant{
 		" || a.cutOff()\n}", "\n}"}, batchTests, "TestAnAnswerThatIsCutOffIsAskedForAgain"},
 	{mutant{"EC2", "nodes that wait for missing ones move the end of their machines on", "driver/ec2/host.go",
 		"err != nil || n < h.nodes {", "err != nil || n < 0 {"}, ec2Tests, "TestTheEndIsMovedOn"},
+	{mutant{"driver", "a job of another maker's counts as drover's", "driver/gcpbatch/submit.go",
+		"if there.Labels[\"drover\"] != in.Labels[\"drover\"] || there", "if false && there"}, gcpTests, "TestAForeignJobIsSpared"},
+	{mutant{"driver", "a Start that Google refuses leaves its secret", "driver/gcpbatch/submit.go",
+		"if len(s.Secrets) == 0 || kind", "if true || kind"}, gcpTests, "TestWhatGoogleRefusesLeavesNothing"},
+	{mutant{"driver", "a secret is in the request for a job", "driver/gcpbatch/request.go",
+		"variables[variableSecret] = secretName(s.Handle)", "variables[variableSecret] = secretName(s.Handle)\n\t\tvariables[\"TOKEN\"] = s.Secrets[\"TOKEN\"]"}, gcpTests, "TestSecretsAreInSecretManagerAlone"},
+	{mutant{"driver", "Google does not start again what was preempted", "driver/gcpbatch/request.go",
+		"fault.ExitLater, codePreempted, codeNoReport", "fault.ExitLater, codeNoReport"}, gcpTests, "TestTheRequestIsAsItWasLookedAt"},
+	{mutant{"driver", "a preempted machine is lost", "driver/gcpbatch/status.go",
+		"case code == codePreempted:\n\t\tp.State", "case code == codePreempted:\n\t\tdefer func() { p.State = driver.Lost }()\n\t\tp.State"}, gcpTests, "TestWhatGoogleSaysOfTasks"},
+	{mutant{"driver", "the successor of a preempted machine has its number", "driver/gcpbatch/adopt.go",
+		"Attempt: retries + 1", "Attempt: 1"}, gcpTests, "TestATaskIsAnAgent"},
+	{mutant{"driver", "the agents of a second job have the numbers of the first", "driver/gcpbatch/names.go",
+		"first = (k - 1) * mostTasks", "first = 0 * k"}, gcpTests, "TestNamesAreReadAsTheyWereMade"},
+	{mutant{"driver", "a job that a command did not come to make is never made", "driver/gcpbatch/status.go",
+		"if living.Name == \"\" ||", "if living.Name != \"\" ||"}, gcpTests, "TestAJobThatWasNeverMadeIsMade"},
+	{mutant{"driver", "a second job has all agents of the placement", "driver/gcpbatch/request.go",
+		"count := min(mostTasks, agentsOf(in)-first)", "count := min(mostTasks, agentsOf(in))\n\t_ = first"}, gcpTests, "TestManyAgentsAreSeveralJobs"},
+	{mutant{"driver", "a machine that does not go is announced, and one that goes is not", "driver/gcpbatch/adopt.go",
+		"value == \"TRUE\"", "value == \"FALSE\""}, gcpTests, "TestAMachineThatIsPreemptedIsAnnounced"},
+	{mutant{"driver", "what is cancelled in Google Batch goes on", "driver/gcpbatch/status.go",
+		"case j.Status.State == batchapi.JobCancelled && t.State", "case false && t.State"}, gcpTests, "TestWhatGoogleSaysOfTasks"},
 	{mutant{"driver", "machines are asked for before their end is set", "driver/ec2/submit.go",
 		"MaxSize: &zero, DesiredCapacity: &zero, CapacityRebalance", "MaxSize: &s.Request.Agents, DesiredCapacity: &s.Request.Agents, CapacityRebalance"}, ec2Tests, "TestAStartThatWasCutOffGoesOn"},
 	{mutant{"driver", "a group that was never raised counts as started", "driver/ec2/stop.go",
