@@ -57,6 +57,9 @@ func (l located) remove(t *testing.T, h driver.Handle) {
 	})
 }
 
+//go:embed testdata/job.golden
+var goldenJob string
+
 var update = flag.Bool("update", false, "write testdata/job.golden anew")
 
 func TestTheRequestIsAsItWasLookedAt(t *testing.T) {
@@ -82,17 +85,13 @@ func TestTheRequestIsAsItWasLookedAt(t *testing.T) {
 	for _, folder := range []string{filepath.Dir(programFile), l.facts} {
 		text = bytes.ReplaceAll(text, []byte(folder), []byte("/FOLDER"))
 	}
-	file := filepath.Join("testdata", "job.golden")
 	if *update {
-		if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		goldenJob = string(text) + "\n"
+		if err := os.WriteFile(filepath.Join("testdata", "job.golden"), []byte(goldenJob), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	golden, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(golden), string(text)+"\n"); diff != "" {
+	if diff := cmp.Diff(goldenJob, string(text)+"\n"); diff != "" {
 		t.Errorf("run with -update (-want +got):\n%s", diff)
 	}
 }
