@@ -101,9 +101,17 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, remote.Undo(err, func() error { return c.removeSecret(ctx, s) })
 	}
 	return []string{aws.ToString(out.JobId)}, nil
+}
+
+// removeSecret deletes the secret of a Submit that was refused.
+func (c *client) removeSecret(ctx context.Context, s remote.Submission) error {
+	if len(s.Secrets) == 0 {
+		return nil
+	}
+	return c.secrets.Remove(ctx, secretName(s.Handle))
 }
 
 // jobInput is the request for a job, without its definition.

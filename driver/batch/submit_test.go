@@ -257,6 +257,18 @@ func TestSecretsThatCannotBeReachedAreSaid(t *testing.T) {
 	}
 }
 
+func TestARefusedStartLeavesNoSecret(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.Hold()
+	a.Deny("submitjob")
+	r := a.request(t, 1)
+	r.Run.Secrets = map[string]string{"TOKEN": "file:/proc/version"}
+	if _, err := a.driver(t).Start(t.Context(), r); fault.KindOf(err) != fault.Denied || a.Secrets() != 0 {
+		t.Errorf("%v, %d secrets", err, a.Secrets())
+	}
+}
+
 // Each request that the user may not make is named, and has certainly not been made.
 func TestARightThatIsLackingIsNamed(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -73,42 +74,31 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
-			return nil, c.undo(ctx, s.Handle, i, err)
+			return nil, remote.Undo(err, func() error { return c.takeBack(ctx, s.Handle, i) })
 		}
 	}
 	return []string{name}, nil
 }
 
-// undo takes away what a refused Submit has made in so many steps: a refusal says that nothing was done.
-func (c *client) undo(ctx context.Context, h driver.Handle, steps int, cause error) error {
-	if kind := fault.KindOf(cause); kind != fault.Full && kind != fault.Denied && kind != fault.Invalid {
-		return cause
-	}
+// takeBack takes away what a refused Submit has made in so many steps.
+func (c *client) takeBack(ctx context.Context, h driver.Handle, steps int) error {
 	name := groupName(h)
 	if steps > 1 {
 		g, err := c.Group(ctx, name)
-		if err != nil || g != nil && g.Raised() { // by another command
-			return &unsure{cause}
+		if err != nil || g != nil && g.Raised() {
+			return errors.Join(err, errors.New("another command has started it"))
 		}
 		if err := c.RemoveGroup(ctx, name); err != nil {
-			return &unsure{cause}
+			return err
 		}
 	}
 	if steps > 0 {
 		if err := c.RemoveTemplate(ctx, name); err != nil {
-			return &unsure{cause}
+			return err
 		}
 	}
-	if err := c.secrets.Remove(ctx, secretName(h)); err != nil {
-		return &unsure{cause}
-	}
-	return cause
+	return c.secrets.Remove(ctx, secretName(h))
 }
-
-// unsure is an error after which the request may have been done.
-type unsure struct{ cause error }
-
-func (u *unsure) Error() string { return u.cause.Error() }
 
 // isSpot says whether machines are spot capacity: they are where nothing was said.
 func isSpot(n driver.Needs) bool { return n.Spot != job.SpotNever }

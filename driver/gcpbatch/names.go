@@ -63,13 +63,13 @@ const (
 	mostLabelLength = 63
 )
 
-// labels are those of a job as Google takes them: lower-case letters, digits, - and _. Those of drover begin with drover-.
+// labels are those of a job as Google takes them: lower-case letters, digits, - and _. Those of drover begin with drover_: a filter names no label with a hyphen for certain.
 func labels(of map[string]string) map[string]string {
 	all := map[string]string{"drover": "agents"}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		key := labelText(name)
 		if name == "project" || name == "task" || name == "job" || key == "" || key[0] < 'a' || key[0] > 'z' {
-			key = labelText("drover-" + name)
+			key = labelText("drover_" + name)
 		}
 		if _, there := all[key]; !there && len(all) < mostLabels {
 			all[key] = labelText(of[name])

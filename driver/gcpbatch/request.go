@@ -105,13 +105,13 @@ func newJob(ctx context.Context, s remote.Submission, at site, o options) (in ba
 		in.AllocationPolicy.ServiceAccount = &batchapi.ServiceAccount{Email: o.account}
 	}
 	in.Labels = labels(n.Labels)
-	in.Labels["drover-job"], in.Labels[labelAgents] = labelText(s.Handle.Job), strconv.Itoa(s.Request.Agents)
+	in.Labels["drover_job"], in.Labels[labelAgents] = labelText(s.Handle.Job), strconv.Itoa(s.Request.Agents)
 	in.LogsPolicy = &batchapi.LogsPolicy{Destination: "CLOUD_LOGGING"}
 	return in, nil
 }
 
 // labelAgents is the label of a job that says how many agents its placement has, in all of its jobs.
-const labelAgents = "drover-agents"
+const labelAgents = "drover_agents"
 
 // agentsOf is how many agents the placement of a job has; 0: it does not say.
 func agentsOf(j batchapi.Job) int {

@@ -44,26 +44,22 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 	for k, name := range jobNames(s.Handle, s.Request.Agents) {
 		err := create(ctx, c, name, part(in, name))
 		if err != nil && k > 0 {
-			return nil, &unsure{err} // the jobs before it are there
+			return nil, remote.Unsure(err) // the jobs before it are there
 		}
 		if err != nil {
-			return nil, errors.Join(err, e.takeSecretBack(ctx, s, at, err))
+			return nil, remote.Undo(err, func() error { return e.removeSecret(ctx, s, at) })
 		}
 		ids = append(ids, name)
 	}
 	return ids, nil
 }
 
-// takeSecretBack deletes the secret of a Submit that was refused.
-func (e *engine) takeSecretBack(ctx context.Context, s remote.Submission, at site, cause error) error {
-	kind := fault.KindOf(cause)
-	if len(s.Secrets) == 0 || kind != fault.Full && kind != fault.Denied && kind != fault.Invalid {
+// removeSecret deletes the secret of a Submit that was refused.
+func (e *engine) removeSecret(ctx context.Context, s remote.Submission, at site) error {
+	if len(s.Secrets) == 0 {
 		return nil
 	}
-	if err := e.secrets(at).Remove(ctx, secretName(s.Handle)); err != nil {
-		return &unsure{err}
-	}
-	return nil
+	return e.secrets(at).Remove(ctx, secretName(s.Handle))
 }
 
 // create creates a job, or finds that it is there.
@@ -74,18 +70,13 @@ func create(ctx context.Context, c *batchapi.Client, name string, in batchapi.Jo
 	}
 	there, err := c.Get(ctx, name)
 	if err != nil {
-		return &unsure{err}
+		return remote.Unsure(err)
 	}
-	if there.Labels["drover"] != in.Labels["drover"] || there.Labels["drover-job"] != in.Labels["drover-job"] {
+	if there.Labels["drover"] != in.Labels["drover"] || there.Labels["drover_job"] != in.Labels["drover_job"] {
 		return fault.New(fault.Invalid, "Delete it, or use another region.", "start agents: job %s of Google Batch is one that drover did not make", name)
 	}
 	return nil
 }
-
-// unsure is an error after which the request may have been done.
-type unsure struct{ cause error }
-
-func (u *unsure) Error() string { return u.cause.Error() }
 
 // Find gives the jobs of a handle's name. Where one is there, all count as there: what is missing of them is made by Processes.
 func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err error) {
@@ -93,7 +84,7 @@ func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err e
 	if err != nil {
 		return nil, err
 	}
-	all, err := e.client(at).List(ctx, `labels.drover-job="`+labelText(h.Job)+`"`)
+	all, err := e.client(at).List(ctx, `labels.drover_job="`+labelText(h.Job)+`"`)
 	for _, j := range all {
 		id := idOf(j)
 		of, _, ok := parseJobName(id)

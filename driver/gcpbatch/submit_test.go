@@ -362,7 +362,7 @@ func TestNamesAreReadAsTheyWereMade(t *testing.T) {
 		}
 	}
 	got := labels(map[string]string{"project": "Digits", "job": "x", "Größe": strings.Repeat("é", 80), "": "y", "9": "z"})
-	want := map[string]string{"drover": "agents", "drover-project": "digits", "drover-job": "x", "gr--e": strings.Repeat("-", 63), "drover-": "y", "drover-9": "z"}
+	want := map[string]string{"drover": "agents", "drover_project": "digits", "drover_job": "x", "gr--e": strings.Repeat("-", 63), "drover_": "y", "drover_9": "z"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}

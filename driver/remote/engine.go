@@ -67,3 +67,19 @@ type Process struct {
 	// Terminated is true when Terminate has ended the process, and nothing else has.
 	Terminated bool
 }
+
+// Unsure is an error after which a Submit may have been done, with the words of cause.
+func Unsure(cause error) error { return &unsure{cause} }
+
+type unsure struct{ cause error }
+
+func (u *unsure) Error() string { return u.cause.Error() }
+
+// Undo is the error of a Submit that has failed with cause. Where the engine has refused it, undo first takes away what Submit had made: a
+// refusal says that nothing was done. Where that fails, it may have been.
+func Undo(cause error, undo func() error) error {
+	if notDone(cause) && undo() != nil {
+		return Unsure(cause)
+	}
+	return cause
+}

@@ -58,11 +58,22 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 				e.noteRefusal(s.Handle, err)
 				break
 			}
-			return nil, err
+			if len(ids) > 0 {
+				return nil, err
+			}
+			return nil, remote.Undo(err, func() error { return c.removeSecret(ctx, s) })
 		}
 		ids = append(ids, name)
 	}
 	return names, nil
+}
+
+// removeSecret deletes the secret of a Submit that was refused.
+func (c *client) removeSecret(ctx context.Context, s remote.Submission) error {
+	if len(s.Secrets) == 0 {
+		return nil
+	}
+	return c.secrets.Remove(ctx, secretName(s.Handle))
 }
 
 // Find gives the jobs of a handle's name, oldest first.

@@ -669,6 +669,17 @@ func TestARightThatIsLackingIsNamed(t *testing.T) {
 	}
 }
 
+func TestARefusedStartLeavesNoSecret(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	a.Deny("CreateTrainingJob")
+	r := a.request(t, 1, 1)
+	r.Run.Secrets = map[string]string{"TOKEN": "file:/proc/version"}
+	if _, err := a.driver(t).Start(t.Context(), r); fault.KindOf(err) != fault.Denied || a.Secrets() != 0 {
+		t.Errorf("%v, %d secrets", err, a.Secrets())
+	}
+}
+
 func TestWithoutARegionNoneIsAsked(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")

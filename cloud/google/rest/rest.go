@@ -42,7 +42,7 @@ func (c *Caller) Address(service string) string {
 }
 
 // Patience is how long a request is sent again that a service has not taken.
-const Patience = time.Minute
+const Patience = 30 * time.Second
 
 // New makes a caller as source, over connections of its own. It sends nothing.
 func New(source google.Source) *Caller {

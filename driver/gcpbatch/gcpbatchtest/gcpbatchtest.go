@@ -164,7 +164,7 @@ func serveToken(w http.ResponseWriter, r *http.Request, token string) {
 
 var (
 	jobsPath   = regexp.MustCompile(`^/v1/projects/([^/]+)/locations/([^/]+)/jobs(?:/([^/:]+))?(:cancel|/taskGroups/group0/tasks)?$`)
-	filterForm = regexp.MustCompile(`^labels\.([a-z-]+)="([a-z0-9_-]*)"$`)
+	filterForm = regexp.MustCompile(`^labels\.([a-z_]+)="([a-z0-9_-]*)"$`)
 )
 
 // batch serves Google Batch.
