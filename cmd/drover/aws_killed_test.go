@@ -68,7 +68,6 @@ type account struct {
 	http.Handler
 	url     string
 	environ map[string]string
-	bare    bool          // the target has no set-up
 	made    func() int    // jobs
 	left    func() string // what is left of it all; "": nothing
 }
@@ -78,7 +77,7 @@ func inBatch(t *testing.T) account {
 	fake := batchtest.New(t)
 	fake.Hold()
 	fake.Stacks.Hurry()
-	return account{fake, fake.URL(), fake.Environ(), false, fake.Submitted, func() string {
+	return account{fake, fake.URL(), fake.Environ(), fake.Submitted, func() string {
 		if stacks, definitions, secrets := fake.Stacks.Names(), fake.Definitions(), fake.Secrets(); len(stacks) > 0 || len(definitions) > 0 || secrets > 0 {
 			return fmt.Sprintf("stacks %s, definitions %s, %d secrets", stacks, definitions, secrets)
 		}
@@ -91,7 +90,7 @@ func inSageMaker(t *testing.T) account {
 	fake := sagemakertest.New(t)
 	fake.Hold()
 	fake.Stacks.Hurry()
-	return account{fake, fake.URL(), fake.Environ(), false, func() int { return len(fake.Jobs()) }, func() string {
+	return account{fake, fake.URL(), fake.Environ(), func() int { return len(fake.Jobs()) }, func() string {
 		if stacks, alive, secrets := fake.Stacks.Names(), fake.Alive(), fake.Secrets(); len(stacks) > 0 || alive > 0 || secrets > 0 {
 			return fmt.Sprintf("stacks %s, %d jobs that go on, %d secrets", stacks, alive, secrets)
 		}
@@ -104,7 +103,7 @@ func inEC2(t *testing.T) account {
 	fake := ec2test.New(t)
 	fake.BreakAMI()
 	fake.Stacks.Hurry()
-	return account{fake, fake.URL(), fake.Environ(), false, fake.Launched, func() string {
+	return account{fake, fake.URL(), fake.Environ(), fake.Launched, func() string {
 		if stacks, groups, templates, machines, secrets := fake.Stacks.Names(), fake.Groups(), fake.Templates(), fake.Machines(), fake.Secrets(); len(stacks)+len(groups)+len(templates)+len(machines)+secrets > 0 {
 			return fmt.Sprintf("stacks %s, groups %s, launch templates %s, machines %s, %d secrets", stacks, groups, templates, machines, secrets)
 		}
@@ -165,9 +164,6 @@ func killAfter(t *testing.T, in account, on string, n int, submit []string) {
 		{"cancel", "last"},
 		{"down", on, "--yes"},
 	} {
-		if in.bare && words[0] == "target" {
-			continue
-		}
 		killed = k.run(t, h, n, words...) || killed
 		h.drover(t, 0, words...)
 		if words[0] == "run" && in.made() != 1 {

@@ -30,11 +30,12 @@ func TestRealScriptsOnAFakeOfGoogleBatch(t *testing.T) {
 		environ := fake.Environ()
 		environ["DROVER_STORE"] = "gs://facts/" + filepath.Base(t.Name()) + "?endpoint=" + bucket(t)
 		return fakeTarget{environ, map[string]func(*testscript.TestScript, bool, []string){
-			// gcp jobs N: fails unless there are N jobs
+			// gcp jobs N, gcp accounts N: fails unless there are N jobs, or service accounts that drover has made
 			"gcp": func(ts *testscript.TestScript, neg bool, args []string) {
-				need(ts, neg, args, 2, "gcp jobs N")
-				if n := len(fake.Jobs()); strconv.Itoa(n) != args[1] {
-					ts.Fatalf("there are %d jobs", n)
+				need(ts, neg, args, 2, "gcp jobs|accounts N")
+				n := map[string]int{"jobs": len(fake.Jobs()), "accounts": len(fake.Accounts())}[args[0]]
+				if strconv.Itoa(n) != args[1] {
+					ts.Fatalf("there are %d %s", n, args[0])
 				}
 			},
 		}}
@@ -78,7 +79,8 @@ func gcpInContainers(t *testing.T) (fake *gcpbatchtest.Server, h home, running f
 // retry is spent, and nothing is left.
 func TestRealMachinesOfGoogleBatchGoOnByThemselves(t *testing.T) {
 	fake, h, running := gcpInContainers(t)
-	h.drover(t, 0, "map", "--detach", "--image", dockerd.Debian, "--workers", "8", "--slots", "2", "--target-arg", "service-account="+gcpbatchtest.Account, "--secret", "TOKEN=env:CANARY",
+	h.drover(t, 0, "target", "up", "gcp", "--yes")
+	h.drover(t, 0, "map", "--detach", "--image", dockerd.Debian, "--workers", "8", "--slots", "2", "--secret", "TOKEN=env:CANARY",
 		"--from", "1-10000", "--", "sh", "-c", `sleep 0.05; [ ${#TOKEN} = 11 ]`, "x", "{}")
 	drivertest.Until(t, "eight containers run", func() bool { return len(running()) == 8 })
 	id, asked := fake.Jobs()[0], fake.Requests("jobs.get")
@@ -94,7 +96,7 @@ func TestRealMachinesOfGoogleBatchGoOnByThemselves(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	h.drover(t, 0, "down", "gcp", "--yes")
-	if left := fake.Jobs(); len(left) > 0 || fake.Secrets() > 0 {
+	if left := slices.Concat(fake.Jobs(), fake.Accounts()); len(left) > 0 || fake.Secrets() > 0 {
 		t.Errorf("left: %s, %d secrets", left, fake.Secrets())
 	}
 }
@@ -136,12 +138,12 @@ func TestRealCommandsThatAreKilledAfterARequestToGoogleGoOn(t *testing.T) {
 				fake.Hold("held")
 				environ := fake.Environ()
 				environ["DROVER_STORE"] = "gs://facts/" + strconv.Itoa(n) + "?endpoint=" + endpoint
-				killAfter(t, account{fake, strings.TrimSuffix(fake.At(""), "/"), environ, true, func() int { return len(fake.Jobs()) }, func() string {
-					if jobs, secrets := fake.Jobs(), fake.Secrets(); len(jobs) > 0 || secrets > 0 {
-						return fmt.Sprintf("jobs %s, %d secrets", jobs, secrets)
+				killAfter(t, account{fake, strings.TrimSuffix(fake.At(""), "/"), environ, func() int { return len(fake.Jobs()) }, func() string {
+					if jobs, secrets, accounts := fake.Jobs(), fake.Secrets(), fake.Accounts(); len(jobs) > 0 || secrets > 0 || len(accounts) > 0 {
+						return fmt.Sprintf("jobs %s, %d secrets, accounts %s", jobs, secrets, accounts)
 					}
 					return ""
-				}}, "gcp", n, []string{"--target-arg", "service-account=" + gcpbatchtest.Account})
+				}}, "gcp", n, nil)
 			})
 		})
 	}

@@ -101,7 +101,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 		return err
 	})
 	if err != nil {
-		return nil, remote.Undo(err, func() error { return c.removeSecret(ctx, s) })
+		return nil, remote.Undo(err, func() bool { return c.removeSecret(ctx, s) == nil })
 	}
 	return []string{aws.ToString(out.JobId)}, nil
 }

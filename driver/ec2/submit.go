@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -74,30 +73,29 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {
-			return nil, remote.Undo(err, func() error { return c.takeBack(ctx, s.Handle, i) })
+			return nil, remote.Undo(err, func() bool { return c.takeBack(ctx, s.Handle, i) })
 		}
 	}
 	return []string{name}, nil
 }
 
-// takeBack takes away what a refused Submit has made in so many steps.
-func (c *client) takeBack(ctx context.Context, h driver.Handle, steps int) error {
+// takeBack takes away what a refused Submit has made in so many steps, unless another command has started the placement. It says whether nothing is left.
+func (c *client) takeBack(ctx context.Context, h driver.Handle, steps int) bool {
 	name := groupName(h)
 	if steps > 1 {
-		g, err := c.Group(ctx, name)
-		if err != nil || g != nil && g.Raised() {
-			return errors.Join(err, errors.New("another command has started it"))
+		if g, err := c.Group(ctx, name); err != nil || g != nil && g.Raised() {
+			return false
 		}
 		if err := c.RemoveGroup(ctx, name); err != nil {
-			return err
+			return false
 		}
 	}
 	if steps > 0 {
 		if err := c.RemoveTemplate(ctx, name); err != nil {
-			return err
+			return false
 		}
 	}
-	return c.secrets.Remove(ctx, secretName(h))
+	return c.secrets.Remove(ctx, secretName(h)) == nil
 }
 
 // isSpot says whether machines are spot capacity: they are where nothing was said.

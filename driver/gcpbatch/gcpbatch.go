@@ -27,7 +27,8 @@ const Name = "gcp"
 
 // Target is Google Batch as a place to run.
 var Target = driver.Target{Name: Name, Adopt: adopt, Policy: writePolicy,
-	New: func(f driver.Config) driver.Driver { return New(f.State, f.Store, remote.Options{}) },
+	New:   func(f driver.Config) driver.Driver { return New(f.State, f.Store, remote.Options{}) },
+	Setup: func(f driver.Config) driver.Setup { return &Setup{New(f.State, f.Store, remote.Options{}).engine} },
 	Properties: func(driver.Config) driver.Properties {
 		return driver.Properties{Apart: true, Containers: true, Pulls: true, Stores: []string{"gs"}, Identity: "the service account of its machines", TimeLimit: true}
 	}}
@@ -36,6 +37,7 @@ var Target = driver.Target{Name: Name, Adopt: adopt, Policy: writePolicy,
 type Driver struct {
 	*remote.Driver
 	engine *engine
+	stores driver.OpenStore
 }
 
 var _ driver.Driver = (*Driver)(nil)
@@ -44,7 +46,7 @@ var _ driver.Driver = (*Driver)(nil)
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
 	e := &engine{state: state, caller: sync.OnceValue(func() *rest.Caller { return rest.New(google.Source{}) }), look: lookTime, seen: map[string]seenJob{}}
-	return &Driver{remote.New(Name, e, open, o), e}
+	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
 // lookTime is how long what Google Batch said of a job is believed.

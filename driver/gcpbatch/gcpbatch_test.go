@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	orderLook, noticeLook = 20*time.Millisecond, 20*time.Millisecond
+	orderLook, noticeLook, enableLook = 20*time.Millisecond, 20*time.Millisecond, time.Millisecond
 	programs, err := os.MkdirTemp("", "drover-gcp-*")
 	if err != nil {
 		panic(err)

@@ -34,16 +34,25 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		return o, nil
 	}
 	o.Detail, o.Machine, o.System = at.String(), "Google Batch in "+at.region, "linux/amd64"
-	o.Identity = "the default service account of Compute Engine in project " + at.project
-	if opts.account != "" {
-		o.Identity = "the service account " + opts.account
-	}
 	if err := d.engine.check(ctx, at); err != nil {
 		if fault.KindOf(err) != fault.Denied && fault.KindOf(err) != fault.Missing && fault.KindOf(err) != fault.Invalid {
 			return o, err
 		}
 		o.Reason, o.Hint = err.Error(), fault.Hint(err)
 		return o, nil
+	}
+	if opts.account == "" && d.stores != nil {
+		s, err := d.stores(ctx)
+		if err == nil {
+			opts.account, err = d.engine.findAccount(ctx, at, n.Labels["project"], s.String())
+		}
+		if err != nil {
+			return o, err
+		}
+	}
+	o.Identity = "the default service account of Compute Engine in project " + at.project
+	if opts.account != "" {
+		o.Identity = "the service account " + opts.account
 	}
 	if n.Agents == 0 {
 		o.Fits = true

@@ -1,6 +1,7 @@
 package gcpbatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
 	"github.com/drover-run/drover/driver/remote"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
 )
 
 // Submit creates the jobs of a placement.
@@ -24,8 +26,13 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 	if err != nil {
 		return nil, err
 	}
+	if o.account == "" {
+		if o.account, err = e.findAccount(ctx, at, projectOf(s.Request), s.Request.Run.Store); err != nil {
+			return nil, err
+		}
+	}
 	if len(s.Secrets) > 0 && o.account == "" {
-		return nil, fault.New(fault.Invalid, "Name it: `--target-arg service-account=NAME@PROJECT.iam.gserviceaccount.com`.", "hand over secrets: it is not said which service account may read them")
+		return nil, fault.New(fault.Invalid, "Have one made: `drover target up gcp`; or name it: `--target-arg service-account=NAME@PROJECT.iam.gserviceaccount.com`.", "hand over secrets: it is not said which service account may read them")
 	}
 	in, err := newJob(ctx, s, at, o)
 	if err != nil {
@@ -47,11 +54,17 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 			return nil, remote.Unsure(err) // the jobs before it are there
 		}
 		if err != nil {
-			return nil, remote.Undo(err, func() error { return e.removeSecret(ctx, s, at) })
+			return nil, remote.Undo(err, func() bool { return e.removeSecret(ctx, s, at) == nil })
 		}
 		ids = append(ids, name)
 	}
 	return ids, nil
+}
+
+// projectOf is the project of a request.
+func projectOf(r driver.Request) string {
+	path, _ := job.ParsePath(r.Run.Job)
+	return cmp.Or(r.Needs.Labels["project"], path.Project)
 }
 
 // removeSecret deletes the secret of a Submit that was refused.

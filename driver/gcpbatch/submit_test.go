@@ -245,7 +245,7 @@ func TestSecretsAreInSecretManagerAlone(t *testing.T) {
 		t.Errorf("%d secrets are left", l.Secrets())
 	}
 	r.Placement, r.Needs.Args = 2, nil
-	if _, err := l.Driver.Start(t.Context(), r); fault.KindOf(err) != fault.Invalid || err.Error() != "hand over secrets: it is not said which service account may read them" || fault.Hint(err) != "Name it: --target-arg service-account=NAME@PROJECT.iam.gserviceaccount.com." {
+	if _, err := l.Driver.Start(t.Context(), r); fault.KindOf(err) != fault.Invalid || err.Error() != "hand over secrets: it is not said which service account may read them" || fault.Hint(err) != "Have one made: drover target up gcp; or name it: --target-arg service-account=NAME@PROJECT.iam.gserviceaccount.com." {
 		t.Error(err)
 	}
 }

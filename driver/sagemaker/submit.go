@@ -61,7 +61,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 			if len(ids) > 0 {
 				return nil, err
 			}
-			return nil, remote.Undo(err, func() error { return c.removeSecret(ctx, s) })
+			return nil, remote.Undo(err, func() bool { return c.removeSecret(ctx, s) == nil })
 		}
 		ids = append(ids, name)
 	}

@@ -238,7 +238,7 @@ var testedMutants = []testedMutant{
 	{mutant{"driver", "a group that was never raised counts as started", "driver/ec2/stop.go",
 		"if err != nil || g != nil && !g.Raised() {", "if err != nil {"}, ec2Tests, "TestAStartThatWasCutOffGoesOn"},
 	{mutant{"driver", "a refused Start leaves its group", "driver/ec2/submit.go",
-		"if err := c.RemoveGroup(ctx, name); err != nil {\n\t\t\treturn err", "if err := c.RemoveGroup(ctx, name+\"x\"); err != nil {\n\t\t\treturn err"}, ec2Tests, "TestARefusedStartLeavesNothing"},
+		"if err := c.RemoveGroup(ctx, name); err != nil {\n\t\t\treturn false", "if err := c.RemoveGroup(ctx, name+\"x\"); err != nil {\n\t\t\treturn false"}, ec2Tests, "TestARefusedStartLeavesNothing"},
 	{mutant{"driver", "a machine that was told to go takes one off its group", "driver/ec2/host.go",
 		"code != fault.ExitLater)", "code >= 0)"}, ec2Tests, "TestAnAgentThatWasToldToGoLeavesItsPlace"},
 	{mutant{"driver", "a machine that has done its work is replaced", "driver/ec2/host.go",

@@ -49,10 +49,11 @@ func New(source google.Source) *Caller {
 	return &Caller{Tokens: google.NewTokens(nil, func(ctx context.Context) (google.Token, error) { return source.Token(ctx, google.Platform) }), Over: google.Transport()}
 }
 
-// ErrNotFound and ErrExists are in the errors of requests for what is not there, and for what is there already.
+// These are in the errors of requests for what is not there, for what is there already, and for a change of what has changed meanwhile.
 var (
 	ErrNotFound = errors.New("it is not there")
 	ErrExists   = errors.New("it is there already")
+	ErrChanged  = errors.New("it has changed")
 )
 
 // Endpoint is the address of a service, as batch: the variable of gcloud's that overrides it, or Google's own.
@@ -154,9 +155,9 @@ type said struct {
 
 func (s *said) Error() string { return fmt.Sprintf("the server says %d: %s", s.code, s.words) }
 
-// Is has errors.Is find ErrNotFound and ErrExists.
+// Is has errors.Is find ErrNotFound, ErrExists and ErrChanged.
 func (s *said) Is(target error) bool {
-	return target == ErrNotFound && s.code == http.StatusNotFound || target == ErrExists && s.code == http.StatusConflict
+	return target == ErrNotFound && s.code == http.StatusNotFound || target == ErrExists && s.code == http.StatusConflict || target == ErrChanged && s.code == http.StatusPreconditionFailed
 }
 
 // refusal is the error of an answer that refuses.

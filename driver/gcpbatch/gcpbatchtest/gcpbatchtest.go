@@ -52,6 +52,9 @@ type Server struct {
 	jobs     map[string]*job // by id
 	order    []string        // ids, as they were created
 	secrets  map[string][]byte
+	accounts map[string]string // descriptions of service accounts that a user has made, by address
+	policies map[string]*policy
+	enabled  map[string]bool // interfaces
 	requests map[string]int
 	knobs    knobs
 }
@@ -62,6 +65,7 @@ type knobs struct {
 	lose     bool   // no answer to a create
 	throttle int    // requests that are refused
 	denied   string // what all requests are refused with
+	changes  int    // of the set-up that are still done; below 0: all
 }
 
 // New makes a fake, which ends with the test: so does all that it has started.
@@ -71,7 +75,7 @@ func New(t testing.TB) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, api: api, dir: t.TempDir(), jobs: map[string]*job{}, secrets: map[string][]byte{}, requests: map[string]int{}}
+	s := &Server{t: t, api: api, dir: t.TempDir(), jobs: map[string]*job{}, secrets: map[string][]byte{}, accounts: map[string]string{}, policies: map[string]*policy{}, enabled: map[string]bool{}, requests: map[string]int{}, knobs: knobs{changes: -1}}
 	s.http = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.mu.Lock()
@@ -97,8 +101,11 @@ func (s *Server) Token() string { return userToken }
 
 // Environ has a command find the project and the region.
 func (s *Server) Environ() map[string]string {
-	return map[string]string{"CLOUDSDK_API_ENDPOINT_OVERRIDES_BATCH": s.At("batch"), "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": s.At("secretmanager"),
-		"GCE_METADATA_HOST": strings.TrimPrefix(s.http.URL, "http://"), "GOOGLE_CLOUD_PROJECT": Project, "CLOUDSDK_COMPUTE_REGION": Region}
+	all := map[string]string{"GCE_METADATA_HOST": strings.TrimPrefix(s.http.URL, "http://"), "GOOGLE_CLOUD_PROJECT": Project, "CLOUDSDK_COMPUTE_REGION": Region}
+	for _, service := range []string{"batch", "secretmanager", "iam", "cloudresourcemanager", "serviceusage", "storage"} {
+		all["CLOUDSDK_API_ENDPOINT_OVERRIDES_"+strings.ToUpper(service)] = s.At(service)
+	}
+	return all
 }
 
 // refusal is an answer that refuses.
@@ -131,7 +138,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "secretmanager":
 		out, err = s.secret(r, body)
 	default:
-		err = refuse(404, "NOT_FOUND", "there is no service %s", service)
+		out, err = s.setup(service, r, body)
 	}
 	s.mu.Lock()
 	lost := s.knobs.lose && err == nil && r.Method == http.MethodPost && strings.HasSuffix(rest, "/jobs")

@@ -50,12 +50,13 @@ func (j *job) check() error {
 		return refuse(400, "INVALID_ARGUMENT", "there should be one task group")
 	}
 	g := j.in.TaskGroups[0]
+	_, made := j.s.accounts[accountOf(j.in)]
 	switch account := j.in.AllocationPolicy.ServiceAccount; {
 	case g.TaskCount < 1 || g.TaskCount > 100_000 || g.Parallelism > 5000:
 		return refuse(400, "INVALID_ARGUMENT", "task count %d, parallelism %d", g.TaskCount, g.Parallelism)
 	case g.TaskSpec.MaxRetryCount > 10:
 		return refuse(400, "INVALID_ARGUMENT", "max retry count %d is above 10", g.TaskSpec.MaxRetryCount)
-	case account != nil && account.Email != Account:
+	case account != nil && account.Email != Account && !made:
 		return refuse(403, "PERMISSION_DENIED", "The caller does not have permission to act as service account %s.", account.Email)
 	}
 	if m := j.in.AllocationPolicy.Instances[0].Policy.MachineType; strings.HasPrefix(m, "x9") {
