@@ -90,7 +90,7 @@ func (o *Observer) sightOfAgent(agent string, at time.Duration) *sight {
 // ReadHeartbeats reads the heartbeats that are due: an agent's at most once a HeartbeatEvery.
 func (o *Observer) ReadHeartbeats(ctx context.Context, agents []string) error {
 	for _, id := range agents {
-		sent := o.w.Clock().Boot() // a lease counts from when the request was sent
+		sent := o.w.Clock().Boot() // a counter that stands still has done so until then, at least
 		o.NoteReading(sent)
 		s := o.sightOfAgent(id, sent)
 		if s.gone || sent-s.looked < protocol.HeartbeatEvery {
@@ -102,7 +102,7 @@ func (o *Observer) ReadHeartbeats(ctx context.Context, agents []string) error {
 		}
 		s.looked = sent
 		if ok && (!s.beats || b.Counter != s.counter) {
-			s.counter, s.beats, s.moved = b.Counter, true, sent
+			s.counter, s.beats, s.moved = b.Counter, true, o.w.Clock().Boot() // it may have moved until the answer
 		}
 		if ok {
 			s.host, s.known, s.at = b.Host, true, b.At
