@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
@@ -54,7 +55,7 @@ func TestRealMotoTakesTheRequests(t *testing.T) {
 			return nil, "", err
 		}
 		account.Config.BaseEndpoint = aws.String("http://" + at)
-		c := newClient(account, patience, 0)
+		c := newClient(account, time.Minute, 0)
 		return c, c.region, nil
 	})
 	for _, detail := range []string{"eu-west-1/123456789012", "processing/eu-west-1/123456789012"} {
