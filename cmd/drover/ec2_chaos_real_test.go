@@ -61,7 +61,7 @@ func (c *chaosOnEC2) kill() {
 }
 
 // Maps run on machines of EC2's fake that are warned, taken, cut off and crash, while the service throttles, is late and loses answers, and the command is killed. Each
-// is brought to its end; each item counts once, and after the hour nothing is left. make chaos plays it for longer.
+// is brought to its end; each item counts once, and after the hour nothing is left. make chaos-ec2 plays it for longer.
 func TestRealMachinesOfEC2BearChaos(t *testing.T) {
 	onlyReal(t)
 	t.Parallel() // as above

@@ -101,17 +101,9 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 		return err
 	})
 	if err != nil {
-		return nil, remote.Undo(err, func() bool { return c.removeSecret(ctx, s) == nil })
+		return nil, remote.Undo(err, func() bool { return len(s.Secrets) == 0 || c.secrets.Remove(ctx, secretName(s.Handle)) == nil })
 	}
 	return []string{aws.ToString(out.JobId)}, nil
-}
-
-// removeSecret deletes the secret of a Submit that was refused.
-func (c *client) removeSecret(ctx context.Context, s remote.Submission) error {
-	if len(s.Secrets) == 0 {
-		return nil
-	}
-	return c.secrets.Remove(ctx, secretName(s.Handle))
 }
 
 // jobInput is the request for a job, without its definition.

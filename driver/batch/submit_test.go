@@ -346,7 +346,7 @@ func TestAnAttachedCommandAsksSeldom(t *testing.T) {
 			t.Fatal(err, len(all))
 		}
 	}
-	if n := a.Requests("describejobs"); n > 4 { // the array, and its children by hundreds
+	if n := a.Requests("describejobs"); n > 8 { // the array, and its children by hundreds; each may be sent again where a connection was closed
 		t.Errorf("%d requests", n)
 	}
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
 )
 
@@ -107,24 +106,7 @@ func chooseMachine(n driver.Needs, region string) (machine, error) {
 			return m, nil
 		}
 	}
-	return machine{}, fault.New(fault.Full, "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`.", "no machine of Compute Engine's that drover knows has what an agent needs: %s", needWords(n))
-}
-
-// needWords say what an agent needs.
-func needWords(n driver.Needs) string {
-	var all []string
-	add := func(is bool, text string) {
-		if is {
-			all = append(all, text)
-		}
-	}
-	add(n.CPUs > 0 || n.Slots > 0, strconv.FormatFloat(max(n.CPUs, float64(n.Slots)), 'g', -1, 64)+" cores")
-	add(n.Memory > 0, job.Bytes(n.Memory).Words()+" of memory")
-	add(n.GPUs == 1, "1 GPU")
-	add(n.GPUs > 1, strconv.Itoa(n.GPUs)+" GPUs")
-	add(len(n.Machine) > 0, "--machine "+strings.Join(n.Machine, ","))
-	add(n.Where.String() != "", n.Where.String())
-	return strings.Join(all, ", ")
+	return machine{}, fault.New(fault.Full, "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`.", "no machine of Compute Engine's that drover knows has what an agent needs: %s", n.Words())
 }
 
 const (

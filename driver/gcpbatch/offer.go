@@ -34,7 +34,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		return o, nil
 	}
 	o.Detail, o.Machine, o.System = at.String(), "Google Batch in "+at.region, "linux/amd64"
-	if err := d.engine.check(ctx, at); err != nil {
+	if err := d.engine.probe(ctx, at); err != nil {
 		if fault.KindOf(err) != fault.Denied && fault.KindOf(err) != fault.Missing && fault.KindOf(err) != fault.Invalid {
 			return o, err
 		}
@@ -75,8 +75,8 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	return o, nil
 }
 
-// check asks for a job that no user has: the answer says whether the region is there and the caller may ask.
-func (e *engine) check(ctx context.Context, at site) error {
+// probe asks for a job that no user has: the answer says whether the region is there and the caller may ask.
+func (e *engine) probe(ctx context.Context, at site) error {
 	_, err := e.client(at).List(ctx, `labels.drover="none"`)
 	return err
 }

@@ -43,8 +43,8 @@ const (
 	codeRecreated
 )
 
-// cmpTime is how long a job may run.
-func cmpTime(limit time.Duration) time.Duration {
+// timeLimit is how long a job may run.
+func timeLimit(limit time.Duration) time.Duration {
 	if limit == 0 {
 		return longTime
 	}
@@ -85,7 +85,7 @@ func newJob(ctx context.Context, s remote.Submission, at site, o options) (in ba
 	group := batchapi.TaskGroup{TaskSpec: batchapi.TaskSpec{
 		Runnables:       []batchapi.Runnable{{Script: &batchapi.Script{Text: "#!/bin/sh\n" + fetch}, DisplayName: "fetch drover"}, {Container: &container, DisplayName: "agent"}},
 		ComputeResource: batchapi.ComputeResource{CPUMilli: m.cpuMilli(n), MemoryMib: m.memoryMiB(n), BootDiskMib: usualDisk + (n.Disk+1<<20-1)>>20},
-		MaxRetryCount:   mostRetries, MaxRunDuration: fmt.Sprintf("%ds", int(cmpTime(n.Time).Seconds())),
+		MaxRetryCount:   mostRetries, MaxRunDuration: fmt.Sprintf("%ds", int(timeLimit(n.Time).Seconds())),
 		LifecyclePolicies: []batchapi.LifecyclePolicy{{Action: "RETRY_TASK", ActionCondition: batchapi.ActionCondition{
 			ExitCodes: []int{fault.ExitLater, codePreempted, codeNoReport, codeRebooted, codeStuck, codeOverTime, codeRecreated}}}},
 		Environment: &batchapi.Environment{Variables: variables}}}

@@ -42,7 +42,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 		return nil, err
 	}
 	if len(s.Secrets) > 0 {
-		until := time.Now().Add(cmpTime(s.Request.Needs.Time) + secretTime)
+		until := time.Now().Add(timeLimit(s.Request.Needs.Time) + secretTime)
 		if err := e.secrets(at).Store(ctx, secretName(s.Handle), s.Secrets, until, o.account); err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 			return nil, remote.Unsure(err) // the jobs before it are there
 		}
 		if err != nil {
-			return nil, remote.Undo(err, func() bool { return e.removeSecret(ctx, s, at) == nil })
+			return nil, remote.Undo(err, func() bool { return len(s.Secrets) == 0 || e.secrets(at).Remove(ctx, secretName(s.Handle)) == nil })
 		}
 		ids = append(ids, name)
 	}
@@ -65,14 +65,6 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 func projectOf(r driver.Request) string {
 	path, _ := job.ParsePath(r.Run.Job)
 	return cmp.Or(r.Needs.Labels["project"], path.Project)
-}
-
-// removeSecret deletes the secret of a Submit that was refused.
-func (e *engine) removeSecret(ctx context.Context, s remote.Submission, at site) error {
-	if len(s.Secrets) == 0 {
-		return nil
-	}
-	return e.secrets(at).Remove(ctx, secretName(s.Handle))
 }
 
 // create creates a job, or finds that it is there.

@@ -1,7 +1,6 @@
 package sagemaker
 
 import (
-	"cmp"
 	"path"
 	"slices"
 	"strconv"
@@ -131,25 +130,7 @@ func fittingMachines(n driver.Needs, region string, spot bool) (fitting []machin
 	if len(fitting) > 0 {
 		return fitting, nil
 	}
-	return nil, fault.New(fault.Full, "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name another type with `--machine`.", "no machine of SageMaker's has what an agent needs: %s", needWords(n))
-}
-
-// needWords say what an agent needs.
-func needWords(n driver.Needs) string {
-	var all []string
-	add := func(is bool, text string) {
-		if is {
-			all = append(all, text)
-		}
-	}
-	add(n.CPUs > 0 || n.Slots > 0, strconv.FormatFloat(max(n.CPUs, float64(n.Slots)), 'g', -1, 64)+" cores")
-	add(n.Memory > 0, job.Bytes(n.Memory).Words()+" of memory")
-	add(n.GPUs > 0, strconv.Itoa(n.GPUs)+" GPUs")
-	add(len(n.Machine) > 0, "--machine "+strings.Join(n.Machine, ","))
-	if text := n.Where.String(); text != "" {
-		all = append(all, text)
-	}
-	return cmp.Or(strings.Join(all, ", "), "nothing")
+	return nil, fault.New(fault.Full, "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name another type with `--machine`.", "no machine of SageMaker's has what an agent needs: %s", n.Words())
 }
 
 // words are the type and its size, for people.

@@ -61,19 +61,11 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 			if len(ids) > 0 {
 				return nil, err
 			}
-			return nil, remote.Undo(err, func() bool { return c.removeSecret(ctx, s) == nil })
+			return nil, remote.Undo(err, func() bool { return len(s.Secrets) == 0 || c.secrets.Remove(ctx, secretName(s.Handle)) == nil })
 		}
 		ids = append(ids, name)
 	}
 	return names, nil
-}
-
-// removeSecret deletes the secret of a Submit that was refused.
-func (c *client) removeSecret(ctx context.Context, s remote.Submission) error {
-	if len(s.Secrets) == 0 {
-		return nil
-	}
-	return c.secrets.Remove(ctx, secretName(s.Handle))
 }
 
 // Find gives the jobs of a handle's name, oldest first.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
 )
 
@@ -348,24 +347,7 @@ func noType(all []Type, n driver.Needs, region string) error {
 			return fault.New(fault.Invalid, hint, "no zone of %s has machines of type %s", region, glob)
 		}
 	}
-	return fault.New(fault.Full, "Ask for less, with `--cpus`, `--memory`, `--gpus` or `--where`, or name other types with `--machine`.", "no machine of EC2's in %s has what an agent needs: %s", region, needWords(n))
-}
-
-// needWords say what an agent needs.
-func needWords(n driver.Needs) string {
-	var all []string
-	add := func(is bool, text string) {
-		if is {
-			all = append(all, text)
-		}
-	}
-	add(n.CPUs > 0 || n.Slots > 0, strconv.FormatFloat(max(n.CPUs, float64(n.Slots)), 'g', -1, 64)+" cores")
-	add(n.Memory > 0, job.Bytes(n.Memory).Words()+" of memory")
-	add(n.GPUs == 1, "1 GPU")
-	add(n.GPUs > 1, strconv.Itoa(n.GPUs)+" GPUs")
-	add(len(n.Machine) > 0, "--machine "+strings.Join(n.Machine, ","))
-	add(n.Where.String() != "", n.Where.String())
-	return cmp.Or(strings.Join(all, ", "), "nothing")
+	return fault.New(fault.Full, "Ask for less, with `--cpus`, `--memory`, `--gpus` or `--where`, or name other types with `--machine`.", "no machine of EC2's in %s has what an agent needs: %s", region, n.Words())
 }
 
 // Words are the types and zones, for people.
