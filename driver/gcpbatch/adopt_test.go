@@ -81,15 +81,15 @@ func TestWhatIsDeniedIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	others := secretmanager.Manager{Caller: caller, Project: "demo-project"}
-	const signed, permitted = ": the server says 401: Request had invalid authentication credentials", ": the server says 403: Permission 'secretmanager' denied"
+	const signed, permitted = ": the server says 401: Request had invalid authentication credentials", ": the server says 403: Permission 'secretmanager.versions.access' denied on resource (or it may not exist)"
 	for want, do := range map[string]func() error{
 		"look at the job in Google Batch" + signed:                          func() error { _, err := c.Get(t.Context(), "it"); return err },
 		"list tasks of Google Batch" + signed:                               func() error { _, err := c.Tasks(t.Context(), "it"); return err },
 		"list jobs of Google Batch" + signed:                                func() error { _, err := c.List(t.Context(), ""); return err },
 		"cancel the job in Google Batch" + signed:                           func() error { return c.Cancel(t.Context(), "it") },
 		"delete the job in Google Batch" + signed:                           func() error { return c.Delete(t.Context(), "it") },
-		"make a secret in Secret Manager" + permitted:                       func() error { return others.Store(t.Context(), "new", nil, time.Now(), "") },
-		"delete the secret in Secret Manager" + permitted:                   func() error { return others.Remove(t.Context(), "there") },
+		"make a secret in Secret Manager" + signed:                          func() error { return others.Store(t.Context(), "new", nil, time.Now(), "") },
+		"delete the secret in Secret Manager" + signed:                      func() error { return others.Remove(t.Context(), "there") },
 		"read the job's secret in Secret Manager" + permitted:               func() error { _, err := mine.Read(t.Context(), "there"); return err },
 		"store a secret in Secret Manager: the server says 503: it is busy": func() error { return l.refusedAt(":addVersion") },
 		"let the agents read their secret: the server says 503: it is busy": func() error { return l.refusedAt(":setIamPolicy") },

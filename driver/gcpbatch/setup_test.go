@@ -171,7 +171,7 @@ func TestWhatASetUpMayNotDoIsSaid(t *testing.T) {
 	if err := u.Destroy(t.Context(), scope, func(driver.Piece) {}); err == nil || err.Error() != "delete the service account"+denied {
 		t.Error(err)
 	}
-	u.Deny("no")
+	u.Deny("", "no")
 	for want, do := range map[string]func() error{
 		"look for the service account: the server says 403: no": func() error { _, err := u.Describe(t.Context(), scope); return err },
 		"enable Google's interfaces: the server says 403: no": func() error {

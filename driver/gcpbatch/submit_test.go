@@ -190,7 +190,7 @@ func TestWhatGoogleRefusesLeavesNothing(t *testing.T) {
 		if name != "another project" && name != "another region" { // the secret would be of another one
 			r.Run.Secrets = map[string]string{"TOKEN": "env:CANARY"}
 		}
-		l.Deny(row.deny)
+		l.Deny("batch", row.deny)
 		_, err := l.Start(t.Context(), r)
 		if err == nil || fault.KindOf(err) != row.kind || err.Error() != row.want || fault.Hint(err) != row.hint {
 			t.Errorf("%s: %v (%s), hint %q", name, err, fault.KindOf(err), fault.Hint(err))

@@ -1,7 +1,8 @@
-// Package gcpbatchtest is a fake of Google Batch and Secret Manager in one project: jobs, tasks with their events, retries by lifecycle policies, and
-// machines that are taken. Tasks are processes, which begin with the script of their job; a container is the process that its image would begin.
+// Package gcpbatchtest is a fake of one project of Google Cloud: Google Batch with jobs, tasks with their events, retries by lifecycle policies, and
+// machines that are taken; and of Secret Manager, Cloud Logging, IAM and the others what drover asks. Tasks are processes, which begin with the script of
+// their job; a container is the process that its image would begin.
 //
-// Each request and each answer of Google Batch is held to Google's discovery document (package discovery). What that does not say is by recorded facts: a job
+// Each request and each answer is held to Google's discovery documents (package discovery). What these do not say is by recorded facts: a job
 // fails as soon as a task has failed for good; a task that ends well has no exit code in its events (nextflow#6977); a quota that is used up is told by an event
 // of the job alone, which waits (dsub#303); what has lost its machine ends with 50001 and the like (cromwell#7783). Nothing of it was seen at Google.
 package gcpbatchtest
@@ -42,21 +43,24 @@ const (
 type Server struct {
 	t    testing.TB
 	http *httptest.Server
-	api  *discovery.Document
+	apis map[string]*discovery.Document // by service
 	dir  string
 	all  sync.WaitGroup // processes
 	// docker is the socket of a Docker that runs containers; "": they are processes of this machine.
 	docker string
 
-	mu       sync.Mutex
-	jobs     map[string]*job // by id
-	order    []string        // ids, as they were created
-	secrets  map[string][]byte
-	accounts map[string]string // descriptions of service accounts that a user has made, by address
-	policies map[string]*policy
-	enabled  map[string]bool // interfaces
-	requests map[string]int
-	knobs    knobs
+	mu        sync.Mutex
+	jobs      map[string]*job // by id
+	order     []string        // ids, as they were created
+	secrets   map[string][]byte
+	accounts  map[string]string // descriptions of service accounts that a user has made, by address
+	policies  map[string]*policy
+	enabled   map[string]bool    // interfaces
+	quotas    map[string]float64 // of the region
+	requests  map[string]int     // by method
+	calls     []string
+	forbidden []string // permissions that the user does not have
+	knobs     knobs
 }
 
 // knobs are how the server misbehaves.
@@ -64,18 +68,22 @@ type knobs struct {
 	held     string // jobs stay queued, with this event; "": they do not
 	lose     bool   // no answer to a create
 	throttle int    // requests that are refused
-	denied   string // what all requests are refused with
+	denied   string // what requests are refused with
+	deniedOf string // which: those of a service, as batch
 	changes  int    // of the set-up that are still done; below 0: all
 }
 
 // New makes a fake, which ends with the test: so does all that it has started.
 func New(t testing.TB) *Server {
 	t.Helper()
-	api, err := discovery.Batch()
-	if err != nil {
-		t.Fatal(err)
+	s := &Server{t: t, apis: map[string]*discovery.Document{}, dir: t.TempDir(), jobs: map[string]*job{}, secrets: map[string][]byte{}, accounts: map[string]string{}, policies: map[string]*policy{}, enabled: map[string]bool{}, quotas: map[string]float64{}, requests: map[string]int{}, knobs: knobs{changes: -1}}
+	for _, service := range services {
+		api, err := discovery.Read(service)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.apis[service] = api
 	}
-	s := &Server{t: t, api: api, dir: t.TempDir(), jobs: map[string]*job{}, secrets: map[string][]byte{}, accounts: map[string]string{}, policies: map[string]*policy{}, enabled: map[string]bool{}, requests: map[string]int{}, knobs: knobs{changes: -1}}
 	s.http = httptest.NewServer(s)
 	t.Cleanup(func() {
 		s.mu.Lock()
@@ -102,7 +110,7 @@ func (s *Server) Token() string { return userToken }
 // Environ has a command find the project and the region.
 func (s *Server) Environ() map[string]string {
 	all := map[string]string{"GCE_METADATA_HOST": strings.TrimPrefix(s.http.URL, "http://"), "GOOGLE_CLOUD_PROJECT": Project, "CLOUDSDK_COMPUTE_REGION": Region}
-	for _, service := range []string{"batch", "secretmanager", "iam", "cloudresourcemanager", "serviceusage", "storage"} {
+	for _, service := range services {
 		all["CLOUDSDK_API_ENDPOINT_OVERRIDES_"+strings.ToUpper(service)] = s.At(service)
 	}
 	return all
@@ -133,12 +141,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "computeMetadata":
 		serveToken(w, r, userToken)
 		return
-	case "batch":
-		out, err = s.batch(r, body)
-	case "secretmanager":
-		out, err = s.secret(r, body)
 	default:
-		out, err = s.setup(service, r, body)
+		out, err = s.answer(service, r, body)
 	}
 	s.mu.Lock()
 	lost := s.knobs.lose && err == nil && r.Method == http.MethodPost && strings.HasSuffix(rest, "/jobs")
@@ -174,22 +178,8 @@ var (
 	filterForm = regexp.MustCompile(`^labels\.([a-z_]+)="([a-z0-9_-]*)"$`)
 )
 
-// batch serves Google Batch.
+// batch serves Google Batch. The caller holds mu.
 func (s *Server) batch(r *http.Request, body []byte) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	m, err := s.api.Find(r)
-	if err == nil {
-		err = s.api.CheckRequest(m, body)
-	}
-	if err != nil {
-		s.t.Errorf("a request is not as Google's document says: %v", err)
-		return nil, refuse(400, "INVALID_ARGUMENT", "%v", err)
-	}
-	s.requests[m.ID[strings.LastIndex(m.ID, "jobs"):]]++
-	if err := s.admit(r); err != nil {
-		return nil, err
-	}
 	at := jobsPath.FindStringSubmatch(r.URL.Path)
 	switch {
 	case at == nil:
@@ -199,36 +189,7 @@ func (s *Server) batch(r *http.Request, body []byte) (any, error) {
 	case at[2] != Region:
 		return nil, refuse(404, "NOT_FOUND", "Location %s is not found or access is unauthorized.", at[2])
 	}
-	out, err := s.serve(r, at[3], at[4], body)
-	if err != nil {
-		return nil, err
-	}
-	text, err := json.Marshal(out)
-	if err == nil {
-		err = s.api.CheckAnswer(m, text)
-	}
-	if err != nil {
-		s.t.Errorf("an answer of the fake is not as Google's document says: %v", err)
-	}
-	return json.RawMessage(text), err
-}
-
-// admit refuses a request that is not signed, and those that a knob refuses.
-func (s *Server) admit(r *http.Request) error {
-	switch {
-	case s.knobs.throttle > 0:
-		s.knobs.throttle--
-		return refuse(429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Mutate requests' and limit 'Mutate requests per minute' of service 'batch.googleapis.com'.")
-	case s.knobs.denied != "":
-		return refuse(403, "PERMISSION_DENIED", "%s", s.knobs.denied)
-	case r.Header.Get("Authorization") != "Bearer "+userToken:
-		return refuse(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
-	}
-	return nil
-}
-
-// serve does what a request asks for. The caller holds mu.
-func (s *Server) serve(r *http.Request, id, verb string, body []byte) (any, error) {
+	id, verb := at[3], at[4]
 	switch {
 	case r.Method == http.MethodPost && id == "":
 		return s.create(r.URL.Query().Get("jobId"), r.URL.Query().Get("requestId"), body)
@@ -298,12 +259,9 @@ func (s *Server) list(filter string) (any, error) {
 
 var secretsPath = regexp.MustCompile(`^/v1/projects/` + Project + `/secrets(?:/([A-Za-z0-9_-]+))?(:addVersion|:setIamPolicy|/versions/latest:access)?$`)
 
-// secret serves Secret Manager: machines alone may read what users alone may write.
+// secret serves Secret Manager: machines alone may read what users alone may write. The caller holds mu.
 func (s *Server) secret(r *http.Request, body []byte) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	at := secretsPath.FindStringSubmatch(r.URL.Path)
-	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if at == nil {
 		return nil, refuse(404, "NOT_FOUND", "the fake has no %s", r.URL.Path)
 	}
@@ -311,8 +269,6 @@ func (s *Server) secret(r *http.Request, body []byte) (any, error) {
 	_, there := s.secrets[name]
 	reads := at[2] == "/versions/latest:access"
 	switch {
-	case reads && token != machineToken, !reads && token != userToken:
-		return nil, refuse(403, "PERMISSION_DENIED", "Permission 'secretmanager' denied")
 	case name == "":
 		id := r.URL.Query().Get("secretId")
 		if _, there := s.secrets[id]; there {
@@ -364,8 +320,10 @@ func (s *Server) LoseCreate(lose bool) { s.turn(func(k *knobs) { k.lose = lose }
 // Throttle refuses the next n requests.
 func (s *Server) Throttle(n int) { s.turn(func(k *knobs) { k.throttle = n }) }
 
-// Deny refuses all requests with words; "": none.
-func (s *Server) Deny(words string) { s.turn(func(k *knobs) { k.denied = words }) }
+// Deny refuses all requests of a service, as batch, with words; "": none.
+func (s *Server) Deny(service, words string) {
+	s.turn(func(k *knobs) { k.deniedOf, k.denied = service, words })
+}
 
 // Jobs are the ids of jobs that there are.
 func (s *Server) Jobs() []string {
@@ -379,13 +337,6 @@ func (s *Server) Secrets() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.secrets)
-}
-
-// Requests is how many requests a method of jobs has had, as jobs.create.
-func (s *Server) Requests(method string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.requests[method]
 }
 
 // Asked is what a job was asked for with.

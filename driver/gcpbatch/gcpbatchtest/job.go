@@ -196,6 +196,9 @@ func (t *task) kill() {
 	}
 }
 
+// dir is the folder of a task's machine.
+func (t *task) dir() string { return filepath.Join(t.job.s.dir, t.container()) }
+
 // container is the name of a task's container.
 func (t *task) container() string {
 	return fmt.Sprintf("%s.%d.%d", t.job.id, t.index, t.retries)
@@ -223,7 +226,7 @@ func (t *task) dockerRun(c *batchapi.Container, env []string) []string {
 func (t *task) start() {
 	t.taken, t.preempted = false, make(chan struct{})
 	t.note(batchapi.TaskAssigned, "Task state is updated from PENDING to ASSIGNED on zones/"+Region+"-b/instances/1.", 0)
-	dir := filepath.Join(t.job.s.dir, fmt.Sprintf("%s.%d.%d", t.job.id, t.index, t.retries))
+	dir := t.dir()
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.job.s.t.Error(err)
 		return
@@ -277,22 +280,23 @@ func (t *task) start() {
 
 // run runs one runnable, and gives its exit code.
 func (t *task) run(dir string, env []string, n int, r batchapi.Runnable) int {
+	log, err := os.Create(filepath.Join(dir, "log"+strconv.Itoa(n)))
+	if err != nil {
+		return 1
+	}
+	defer log.Close()
 	words := []string{"sh", "-c"}
 	switch {
 	case r.Script != nil:
 		words = append(words, r.Script.Text)
 	case strings.Contains(r.Container.ImageURI, "/nowhere"):
+		fmt.Fprintf(log, "docker: Error response from daemon: manifest for %s not found: manifest unknown\n", r.Container.ImageURI)
 		return 125 // docker's own, for an image that is not there
 	case t.job.s.docker != "":
 		words = t.dockerRun(r.Container, env)
 	default:
 		words = append([]string{r.Container.Entrypoint}, r.Container.Commands...)
 	}
-	log, err := os.Create(filepath.Join(dir, "log"+strconv.Itoa(n)))
-	if err != nil {
-		return 1
-	}
-	defer log.Close()
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, env, log, log, &syscall.SysProcAttr{Setsid: true}
 	t.job.s.mu.Lock()

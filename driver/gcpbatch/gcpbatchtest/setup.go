@@ -1,12 +1,11 @@
 package gcpbatchtest
 
 import (
+	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
@@ -46,15 +45,10 @@ var (
 	bucketPath  = regexp.MustCompile(`^/storage/v1/b/([^/]+)/iam$`)
 )
 
-// setup serves what a set-up needs beside Google Batch: service accounts, policies, and the enabling of interfaces.
+// setup serves what a set-up needs beside Google Batch: service accounts, policies, and the enabling of interfaces. The caller holds mu.
 func (s *Server) setup(service string, r *http.Request, body []byte) (any, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.admit(r); err != nil {
-		return nil, err
-	}
 	account, bucket := accountPath.FindStringSubmatch(r.URL.Path), bucketPath.FindStringSubmatch(r.URL.Path)
-	changes := r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, ":getIamPolicy") && service != "serviceusage"
+	changes := r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, ":getIamPolicy") && !strings.HasSuffix(r.URL.Path, ":testIamPermissions") && service != "serviceusage"
 	if changes && s.knobs.changes == 0 {
 		return nil, refuse(403, "PERMISSION_DENIED", "no more changes")
 	}
@@ -77,6 +71,8 @@ func (s *Server) setup(service string, r *http.Request, body []byte) (any, error
 		return s.account(r, account[1], body)
 	case service == "cloudresourcemanager" && r.URL.Path == project+":getIamPolicy":
 		return s.policy(service), nil
+	case service == "cloudresourcemanager" && r.URL.Path == project+":testIamPermissions":
+		return s.held(body)
 	case service == "cloudresourcemanager" && r.URL.Path == project+":setIamPolicy":
 		var in struct{ Policy policy }
 		return s.set(service, body, &in, &in.Policy)
@@ -120,7 +116,10 @@ func (s *Server) account(r *http.Request, email string, body []byte) (any, error
 // policy is that of the project or a bucket: at first with what others have there.
 func (s *Server) policy(of string) *policy {
 	if s.policies[of] == nil {
-		s.policies[of] = &policy{Version: 1, Etag: "0", Bindings: []binding{{Role: "roles/owner", Members: []string{"user:owner@example.com"}}}, AuditConfigs: json.RawMessage(`[{"service":"allServices"}]`)}
+		s.policies[of] = &policy{Version: 1, Etag: nextEtag(""), Bindings: []binding{{Role: "roles/owner", Members: []string{"user:owner@example.com"}}}}
+		if of == "cloudresourcemanager" {
+			s.policies[of].AuditConfigs = json.RawMessage(`[{"service":"allServices"}]`)
+		}
 	}
 	return s.policies[of]
 }
@@ -131,7 +130,6 @@ func (s *Server) set(of string, body []byte, in any, p *policy) (any, error) {
 		return nil, refuse(400, "INVALID_ARGUMENT", "%v", err)
 	}
 	was := s.policy(of)
-	n, _ := strconv.Atoi(was.Etag) // it is a number
 	conditional := slices.ContainsFunc(p.Bindings, func(b binding) bool { return b.Condition != nil })
 	switch {
 	case p.Etag != was.Etag:
@@ -146,9 +144,15 @@ func (s *Server) set(of string, body []byte, in any, p *policy) (any, error) {
 			}
 		}
 	}
-	p.Etag = fmt.Sprint(n + 1)
+	p.Etag = nextEtag(was.Etag)
 	s.policies[of] = p
 	return p, nil
+}
+
+// nextEtag is that of a policy after another change: base64, as Google's are.
+func nextEtag(etag string) string {
+	text, _ := base64.StdEncoding.DecodeString(etag) // "": the first
+	return base64.StdEncoding.EncodeToString(append(text, '1'))
 }
 
 // CutOff lets n more changes of a set-up be made; below 0: all.
@@ -166,8 +170,7 @@ func (s *Server) Interfere(of string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.policy(of)
-	n, _ := strconv.Atoi(p.Etag) // it is a number
-	p.Etag = fmt.Sprint(n + 1)
+	p.Etag = nextEtag(p.Etag)
 }
 
 // Accounts are the service accounts that a user has made.

@@ -1,12 +1,13 @@
 // Package discovery holds requests and answers to what Google says of an interface in its discovery document: paths, parameters, members and their
 // types, enumerations and forms. A member that the document does not know is refused.
 //
-// batch-api.json is that of Google Batch, v1, revision 20260723, as google.golang.org/api v0.311.0 has it (BSD-3-Clause, Google LLC). Package gcpbatchtest
-// checks every request and answer of its fake by it.
+// The documents are those of google.golang.org/api v0.311.0 (BSD-3-Clause, Google LLC): that of Google Batch, v1, revision 20260723, as it is; of the
+// others the methods that drover sends with all schemas that these name, without the words of either. Package gcpbatchtest checks every request and
+// answer of its fake by them.
 package discovery
 
 import (
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -18,11 +19,12 @@ import (
 	"time"
 )
 
-//go:embed batch-api.json
-var batch []byte
+//go:embed *-api.json
+var documents embed.FS
 
 // Document is what Google says of an interface.
 type Document struct {
+	ServicePath string // begins the paths of its methods
 	Schemas    map[string]schema
 	Parameters map[string]schema
 	Resources  map[string]resource
@@ -54,16 +56,20 @@ type schema struct {
 	Items                           *schema
 }
 
-// Batch gives the document of Google Batch.
-func Batch() (*Document, error) {
+// Read gives the document of a service, as batch.
+func Read(service string) (*Document, error) {
+	text, err := documents.ReadFile(service + "-api.json")
+	if err != nil {
+		return nil, fmt.Errorf("read the discovery document of %s: there is none", service)
+	}
 	d := &Document{}
-	return d, json.Unmarshal(batch, d)
+	return d, json.Unmarshal(text, d)
 }
 
 // Find gives the method of a request, with the path's parameters held to their forms and those of its query to their names.
 func (d *Document) Find(r *http.Request) (m Method, err error) {
 	for _, m = range d.methods(d.Resources) {
-		values, ok := m.match(r)
+		values, ok := m.match(d.ServicePath, r)
 		if !ok {
 			continue
 		}
@@ -91,22 +97,30 @@ func (d *Document) methods(in map[string]resource) (all []Method) {
 		}
 		all = append(all, d.methods(r.Resources)...)
 	}
-	// the longer path first, as {+name} stands for any
+	// the longer path first, as {+name} stands for more than one part
 	slices.SortFunc(all, func(a, b Method) int { return len(b.Path) - len(a.Path) })
 	return all
 }
 
-var variable = regexp.MustCompile(`\\\{\\\+([a-zA-Z]+)\\\}`)
+// variable is a parameter in a path: {+name} is several of its parts, {name} is one.
+var variable = regexp.MustCompile(`\\\{(\\\+)?([a-zA-Z]+)\\\}`)
 
 // match gives the values of a path's parameters; ok is false for the path of another method.
-func (m Method) match(r *http.Request) (values map[string]string, ok bool) {
-	form := regexp.MustCompile("^/" + variable.ReplaceAllString(regexp.QuoteMeta(m.Path), `(?P<$1>.+?)`) + "$")
-	found := form.FindStringSubmatch(r.URL.Path)
+func (m Method) match(servicePath string, r *http.Request) (values map[string]string, ok bool) {
+	form := variable.ReplaceAllStringFunc(regexp.QuoteMeta(servicePath+m.Path), func(v string) string {
+		part := variable.FindStringSubmatch(v)
+		if part[1] == "" {
+			return "(?P<" + part[2] + ">[^/]+?)"
+		}
+		return "(?P<" + part[2] + ">.+?)"
+	})
+	path := regexp.MustCompile("^/" + form + "$")
+	found := path.FindStringSubmatch(r.URL.Path)
 	if r.Method != m.HTTPMethod || found == nil {
 		return nil, false
 	}
 	values = map[string]string{}
-	for i, name := range form.SubexpNames() {
+	for i, name := range path.SubexpNames() {
 		if name == "" {
 			continue
 		}
