@@ -45,7 +45,7 @@ var _ driver.Driver = (*Driver)(nil)
 // New makes the driver of this machine's account. It remembers in the folder state in which regions
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
-	e := &engine{state: state, caller: sync.OnceValue(func() *rest.Caller { return rest.New(google.Source{}) }), look: lookTime, seen: map[string]seenJob{}}
+	e := &engine{state: state, caller: sync.OnceValue(func() *rest.Caller { return rest.New(google.Source{}) }), look: lookTime, now: time.Now, seen: map[string]seenJob{}, tails: map[string]string{}}
 	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
@@ -57,9 +57,11 @@ type engine struct {
 	state  string
 	caller func() *rest.Caller
 	look   time.Duration // such as lookTime
+	now    func() time.Time
 
-	mu   sync.Mutex
-	seen map[string]seenJob // by site and name
+	mu    sync.Mutex
+	seen  map[string]seenJob // by site and name
+	tails map[string]string  // what tasks printed last
 }
 
 // seenJob is what Google Batch said of a job, and when.

@@ -3,6 +3,7 @@ package gcpbatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/drover-run/drover/cloud/google"
@@ -11,8 +12,8 @@ import (
 	"github.com/drover-run/drover/job"
 )
 
-// Offer holds needs against what Google Batch has, and changes nothing. Without an account in this machine's configuration it sends nothing; else one
-// request, which says whether the caller may use Google Batch there.
+// Offer holds needs against what Google Batch has, and changes nothing. Without an account in this machine's configuration it sends nothing; else it asks whether
+// Google Batch is there, for the caller's permissions, for the set-up's account and, where agents are wanted, for the region's quotas.
 func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err error) {
 	if ctx.Err() != nil {
 		return o, context.Cause(ctx)
@@ -41,6 +42,14 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 		o.Reason, o.Hint = err.Error(), fault.Hint(err)
 		return o, nil
 	}
+	must, may, grant := d.engine.lacks(ctx, at)
+	if o.Missing = slices.Concat(must, may); len(o.Missing) > 0 {
+		o.Hint = grant
+	}
+	if len(must) > 0 {
+		o.Reason = "you may not " + strings.Join(must, ", nor ") + " in project " + at.project
+		return o, nil
+	}
 	if opts.account == "" && d.stores != nil {
 		s, err := d.stores(ctx)
 		if err == nil {
@@ -62,6 +71,10 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	if err == nil {
 		err = check(n, opts, at, m)
 	}
+	var limits []string
+	if err == nil {
+		limits, err = d.engine.checkQuotas(ctx, at, n, opts, m)
+	}
 	if err != nil {
 		o.Reason, o.Hint = err.Error(), fault.Hint(err)
 		return o, nil
@@ -71,7 +84,7 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 	}
 	o.Machine, o.Spot, o.Fits = "Google Batch in "+at.region+", "+m.words(), isSpot(n), true
 	o.Cores, o.Memory = m.cpus*n.Agents, int64(m.memory)<<20*int64(n.Agents)
-	o.Notes = notes(n, m)
+	o.Notes = append(notes(n, opts, m), limits...)
 	return o, nil
 }
 
@@ -88,11 +101,21 @@ func check(n driver.Needs, o options, at site, m machine) error {
 			return fault.New(fault.Invalid, "Name zones of "+at.region+", or use `--on gcp/REGION`.", "read --target-arg zones=%s: %s is no zone of %s", strings.Join(o.zones, ","), z, at.region)
 		}
 	}
+	for _, v := range o.volumes {
+		if v.zone != "" && !strings.HasPrefix(v.zone, at.region+"-") {
+			return fault.New(fault.Invalid, "Use a disk of "+at.region+", or `--on gcp/REGION`.", "mount disk %s: its zone %s is none of %s", v.disk, v.zone, at.region)
+		}
+		if v.zone != "" && (len(o.zones) > 0 && !slices.Equal(o.zones, []string{v.zone}) || slices.ContainsFunc(o.volumes, func(w volume) bool { return w.zone != "" && w.zone != v.zone })) {
+			return fault.New(fault.Invalid, "Leave `zones` away, and use disks of one zone.", "mount disk %s: machines may be outside its zone %s", v.disk, v.zone)
+		}
+	}
 	switch {
 	case n.Spot == job.SpotFirst:
 		return fault.New(fault.Invalid, "Use `--spot` or `--on-demand`.", "Google Batch has spot capacity or on-demand machines for a job, and not one after the other")
 	case len(n.Place.Mounts) > 0:
-		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`.", "containers on Google Batch see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)
+		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`; or name a bucket, share or disk: `--target-arg volume=gs://bucket/folder:/data`.", "containers on Google Batch see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)
+	case o.patch != nil && n.Agents > mostTasks:
+		return fault.New(fault.Invalid, "Ask for fewer agents, with `--workers`.", "read --target-arg job: it is for the one job of %d agents at most", mostTasks)
 	case n.Time > longTime-saveTime:
 		return fault.New(fault.Invalid, "Give it less: `--timeout`.", "a job of Google Batch ends after %d days", int(longTime.Hours()/24))
 	}
@@ -100,12 +123,15 @@ func check(n driver.Needs, o options, at site, m machine) error {
 }
 
 // notes are what a user may not expect of the offer.
-func notes(n driver.Needs, m machine) (all []string) {
+func notes(n driver.Needs, o options, m machine) (all []string) {
 	if m.name != "" || n.Place.Nodes > 1 {
 		all = append(all, "each agent has a machine alone")
 	}
 	if n.Time == 0 {
 		all = append(all, fmt.Sprintf("Google Batch ends it after %d days: --timeout says otherwise", int(longTime.Hours()/24)))
+	}
+	if o.wait > 0 {
+		all = append(all, fmt.Sprintf("a command that looks after %s cancels what no machine has come for", o.wait))
 	}
 	if isSpot(n) {
 		all = append(all, fmt.Sprintf("Google Batch starts an agent again %d times: what is taken more often a command that follows the job places anew", mostRetries))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,7 +94,7 @@ func newJob(ctx context.Context, s remote.Submission, at site, o options) (in ba
 		group.TaskCountPerNode = 1
 	}
 	in.TaskGroups = []batchapi.TaskGroup{group}
-	policy := batchapi.InstancePolicy{MachineType: m.name, ProvisioningModel: "STANDARD"}
+	policy := batchapi.InstancePolicy{MachineType: m.name, ProvisioningModel: "STANDARD", Reservation: o.reserved}
 	if isSpot(n) {
 		policy.ProvisioningModel = "SPOT"
 	}
@@ -101,17 +102,27 @@ func newJob(ctx context.Context, s remote.Submission, at site, o options) (in ba
 	if o.network != "" || o.subnetwork != "" || o.noExternal {
 		in.AllocationPolicy.Network = &batchapi.Network{NetworkInterfaces: []batchapi.NetworkInterface{{Network: longName(at, "global/networks/", o.network), Subnetwork: longName(at, "regions/"+at.region+"/subnetworks/", o.subnetwork), NoExternalIPAddress: o.noExternal}}}
 	}
+	if o.near {
+		in.AllocationPolicy.Placement = &batchapi.PlacementPolicy{Collocation: "COLLOCATED"}
+	}
+	addVolumes(&in, at, o.volumes)
 	if o.account != "" {
 		in.AllocationPolicy.ServiceAccount = &batchapi.ServiceAccount{Email: o.account}
 	}
 	in.Labels = labels(n.Labels)
+	if o.wait > 0 {
+		in.Labels[labelWait] = strconv.Itoa(int(o.wait.Seconds()))
+	}
 	in.Labels["drover_job"], in.Labels[labelAgents] = labelText(s.Handle.Job), strconv.Itoa(s.Request.Agents)
 	in.LogsPolicy = &batchapi.LogsPolicy{Destination: "CLOUD_LOGGING"}
 	return in, nil
 }
 
-// labelAgents is the label of a job that says how many agents its placement has, in all of its jobs.
-const labelAgents = "drover_agents"
+// The labels of a job that say how many agents its placement has, in all of its jobs, and for how many seconds it waits for machines.
+const (
+	labelAgents = "drover_agents"
+	labelWait   = "drover_wait"
+)
 
 // agentsOf is how many agents the placement of a job has; 0: it does not say.
 func agentsOf(j batchapi.Job) int {
@@ -123,7 +134,7 @@ func agentsOf(j batchapi.Job) int {
 func part(in batchapi.Job, name string) batchapi.Job {
 	_, first, _ := parseJobName(name)
 	count := min(mostTasks, agentsOf(in)-first)
-	in.Name, in.UID, in.Status, in.CreateTime = "", "", nil, nil
+	in.Name, in.UID, in.Status, in.CreateTime, in.UpdateTime = "", "", nil, nil, nil
 	group := in.TaskGroups[0]
 	group.TaskCount, group.Parallelism = int64(count), int64(count)
 	group.TaskSpec.Environment = &batchapi.Environment{Variables: maps.Clone(group.TaskSpec.Environment.Variables)}
@@ -158,6 +169,11 @@ func imageOf(p driver.Place) (string, error) {
 func locations(at site, o options) (all []string) {
 	for _, z := range o.zones {
 		all = append(all, "zones/"+z)
+	}
+	for _, v := range o.volumes { // a disk is in its zone alone
+		if v.zone != "" && !slices.Contains(all, "zones/"+v.zone) {
+			all = append(all, "zones/"+v.zone)
+		}
 	}
 	if len(all) == 0 {
 		all = []string{"regions/" + at.region}

@@ -15,9 +15,11 @@ var roles = map[driver.Party][]struct{ role, why string }{
 		{"roles/artifactregistry.reader", "images of Artifact Registry"},
 	},
 	driver.Submitters: {
-		{"roles/batch.jobsEditor", "jobs"},
+		{editorRole, "jobs"},
 		{"roles/iam.serviceAccountUser", "jobs of the agents' service account"},
-		{"roles/secretmanager.admin", "the secrets of jobs: helps"},
+		{secretsRole, "the secrets of jobs: helps"},
+		{"roles/logging.viewer", "what agents printed that never came up: helps"},
+		{"roles/compute.viewer", "quotas in the plan: helps"},
 	},
 }
 

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/drover-run/drover/cloud/google/rest"
 	"github.com/drover-run/drover/driver"
@@ -24,6 +26,7 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 	}
 	var living batchapi.Job
 	var missing []string
+	tails := mostTails
 	for _, id := range ids {
 		j, err := e.find(ctx, at, id)
 		if errors.Is(err, rest.ErrNotFound) {
@@ -39,7 +42,15 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 		if !ended(j.job) && j.job.Status.State != batchapi.JobCancelling {
 			living = j.job
 		}
-		all = append(all, processesOf(id, j, up)...)
+		if overdue(j.job, e.now()) {
+			if err := e.client(at).Cancel(ctx, id); err != nil {
+				return nil, err
+			}
+			e.forget(at, []string{id})
+		}
+		starts := processesOf(id, j, up)
+		e.addTails(ctx, at, j, starts, up, &tails)
+		all = append(all, starts...)
 	}
 	for _, id := range missing {
 		if living.Name == "" || !slices.Contains(jobNames(h, agentsOf(living)), id) || id == jobName(h) ||
@@ -47,7 +58,7 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 			continue
 		}
 		in := part(living, id)
-		if err := create(ctx, e.client(at), id, in); err != nil {
+		if err := create(ctx, e.client(at), id, in, nil); err != nil {
 			return nil, err
 		}
 		in.Status = &batchapi.JobStatus{State: batchapi.JobQueued}
@@ -106,6 +117,8 @@ func startsOf(c remote.Claimant, j batchapi.Job, t batchapi.TaskStatus, begun in
 	c.Attempt++
 	now := remote.Process{Claimant: c, Code: -1, Where: where}
 	switch {
+	case gaveUp(j, t):
+		now.State, now.Reason, now.Hint = driver.Ended, fmt.Sprintf("no machine has come for it within %s", waitOf(j)), "Wait for longer, with --target-arg wait=, or allow other machines, with --machine or --on-demand."
 	case j.Status.State == batchapi.JobCancelled && t.State != batchapi.TaskSucceeded, t.State == batchapi.TaskUnexecuted:
 		now.State, now.Reason = driver.Ended, "cancelled in Google Batch"
 	case t.State == batchapi.TaskSucceeded:
@@ -128,6 +141,23 @@ func startsOf(c remote.Claimant, j batchapi.Job, t batchapi.TaskStatus, begun in
 	return append(all, now)
 }
 
+// waitOf is how long a job waits for machines; 0: for as long as Google Batch lets it.
+func waitOf(j batchapi.Job) time.Duration {
+	seconds, _ := strconv.Atoi(j.Labels[labelWait]) // absent: 0
+	return time.Duration(seconds) * time.Second
+}
+
+// overdue says whether a job has waited for machines for longer than it is to.
+func overdue(j batchapi.Job, now time.Time) bool {
+	waits := j.Status.State == batchapi.JobQueued || j.Status.State == batchapi.JobScheduled
+	return waits && waitOf(j) > 0 && j.CreateTime != nil && now.Sub(*j.CreateTime) >= waitOf(j)
+}
+
+// gaveUp says whether a job was cancelled as no machine had come for a task in time.
+func gaveUp(j batchapi.Job, t batchapi.TaskStatus) bool {
+	return j.Status.State == batchapi.JobCancelled && waitOf(j) > 0 && len(t.StatusEvents) == 0 && j.CreateTime != nil && j.UpdateTime != nil && j.UpdateTime.Sub(*j.CreateTime) >= waitOf(j)
+}
+
 // newest is what Google Batch has said last.
 func newest(events []batchapi.StatusEvent) string {
 	if len(events) == 0 {
@@ -140,7 +170,7 @@ func newest(events []batchapi.StatusEvent) string {
 func waitingWords(said string) (reason, hint string) {
 	switch {
 	case strings.Contains(said, "QUOTA_EXCEEDED"):
-		return "a quota of the project is used up: " + said, "Ask Google for more at https://console.cloud.google.com/iam-admin/quotas, or use another region: --on gcp/REGION."
+		return "a quota of the project is used up: " + said, quotaHint
 	case strings.Contains(said, "ZONE_RESOURCE_POOL_EXHAUSTED"):
 		return "Google has none of its machines now: " + said, "Allow other types or regions, with --machine or --on gcp/REGION, or use --on-demand."
 	case said == "":

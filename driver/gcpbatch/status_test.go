@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -128,4 +129,78 @@ func TestAJobThatWasDeletedIsForgotten(t *testing.T) {
 		all, err := l.Status(t.Context(), h)
 		return err == nil && count(all, driver.Lost) == 1
 	})
+}
+
+// What never came up is told by what its task printed, of the first that are looked at; a caller that may not read it is told the rest.
+func TestTheLogOfWhatNeverCameUpIsShown(t *testing.T) {
+	t.Parallel()
+	for _, denied := range []bool{false, true} {
+		l := newLocated(t)
+		if denied {
+			l.Forbid("logging.logEntries.list")
+		}
+		r := l.request(t, 1, mostTails)
+		r.Needs.Place.Image = "europe-docker.pkg.dev/demo-project/nowhere/image:1"
+		h, err := l.Start(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		drivertest.Until(t, "all have ended", func() bool {
+			all, err := l.Status(t.Context(), h)
+			return err == nil && count(all, driver.Ended) == mostTails
+		})
+		all, err := l.Status(t.Context(), h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tails, want := 0, mostTails
+		if denied {
+			want = 0
+		}
+		for _, m := range all {
+			if strings.HasSuffix(m.Tail, "docker: Error response from daemon: manifest for europe-docker.pkg.dev/demo-project/nowhere/image:1 not found: manifest unknown") {
+				tails++
+			}
+			if m.Code != 125 || !strings.HasPrefix(m.Reason, "it never came up: ") {
+				t.Errorf("%+v", m)
+			}
+		}
+		if n := l.Requests("entries.list"); tails != want || n != mostTails {
+			t.Errorf("%d tails, %d requests", tails, n)
+		}
+	}
+}
+
+// A job that has waited for longer than it is to is cancelled by the next look, and says so; one that has no such time waits.
+func TestAJobWaitsForMachinesNoLongerThanItIsTo(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.Hold("held")
+	r := l.request(t, 1, 2)
+	patient, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Placement, r.Needs.Args = 2, []string{"wait=2h"}
+	h, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []driver.Handle{patient, h} {
+		l.Age(jobName(of), 119*time.Minute)
+		if all, err := l.Status(t.Context(), of); err != nil || count(all, driver.Waiting) != 2 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		l.Age(jobName(of), time.Minute)
+	}
+	drivertest.Until(t, "it has ended", func() bool {
+		all, err := l.Status(t.Context(), h)
+		return err == nil && count(all, driver.Ended) == 2 && all[0].Reason == "it never came up: no machine has come for it within 2h0m0s" && all[0].Hint == "Wait for longer, with --target-arg wait=, or allow other machines, with --machine or --on-demand."
+	})
+	if all, err := l.Status(t.Context(), patient); err != nil || count(all, driver.Waiting) != 2 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if n := l.Requests("jobs.cancel"); n != 1 {
+		t.Errorf("%d jobs were cancelled", n)
+	}
 }

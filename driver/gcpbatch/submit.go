@@ -49,7 +49,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 	}
 	c := e.client(at)
 	for k, name := range jobNames(s.Handle, s.Request.Agents) {
-		err := create(ctx, c, name, part(in, name))
+		err := create(ctx, c, name, part(in, name), o.patch)
 		if err != nil && k > 0 {
 			return nil, remote.Unsure(err) // the jobs before it are there
 		}
@@ -67,9 +67,13 @@ func projectOf(r driver.Request) string {
 	return cmp.Or(r.Needs.Labels["project"], path.Project)
 }
 
-// create creates a job, or finds that it is there.
-func create(ctx context.Context, c *batchapi.Client, name string, in batchapi.Job) error {
-	_, err := c.Create(ctx, name, requestID(c.Project, c.Region, name), in)
+// create creates a job, with a patch, or finds that it is there.
+func create(ctx context.Context, c *batchapi.Client, name string, in batchapi.Job, patch map[string]any) error {
+	body, err := amend(in, patch)
+	if err != nil {
+		return err
+	}
+	_, err = c.Create(ctx, name, requestID(c.Project, c.Region, name), body)
 	if !errors.Is(err, rest.ErrExists) {
 		return err
 	}

@@ -20,8 +20,6 @@ import (
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/gcpbatch/gcpbatchtest"
 	"github.com/drover-run/drover/fault"
-	"github.com/drover-run/drover/job"
-	"github.com/drover-run/drover/job/where"
 	"github.com/drover-run/drover/store"
 )
 
@@ -69,7 +67,8 @@ func TestTheRequestIsAsItWasLookedAt(t *testing.T) {
 	sum := strings.Repeat("ab", 32)
 	r.Needs.Time, r.Needs.Machine, r.Needs.GPUs, r.Needs.Place.Nodes, r.Needs.Place.Shm, r.Needs.Disk = 2*time.Hour, []string{"g2-*"}, 2, 2, 1<<30, 100e9
 	r.Needs.Place.Image = "europe-docker.pkg.dev/demo-project/train/image:1"
-	r.Needs.Args = []string{"network=team", "subnetwork=team-west", "no-external-ip=yes", "zones=europe-west1-b,europe-west1-c"}
+	r.Needs.Args = []string{"network=team", "subnetwork=team-west", "no-external-ip=yes", "zones=europe-west1-b", "collocated=yes", "reservation=projects/demo-project/reservations/night", "wait=12h",
+		"volume=gs://corpus/texts/:/data", "volume=gs://scratch:/scratch:rw", "volume=nfs://10.0.0.2/share:/share:ro", "volume=disk/europe-west1-b/corpus:/corpus"}
 	r.Run.Env = []string{"A=1"}
 	r.Run.Programs = func(context.Context, string) (driver.Program, error) {
 		return driver.Program{System: "linux/amd64", SHA256: sum, Size: 1, Downloads: store.Fetches("https://storage.googleapis.com/facts/bin/"+sum, `"Authorization: Bearer $(token)"`)}, nil
@@ -93,6 +92,22 @@ func TestTheRequestIsAsItWasLookedAt(t *testing.T) {
 	}
 	if diff := cmp.Diff(goldenJob, string(text)+"\n"); diff != "" {
 		t.Errorf("run with -update (-want +got):\n%s", diff)
+	}
+}
+
+// A patch is merged into the request, which Google's document takes.
+func TestARequestIsAmended(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.Hold("held")
+	r := l.request(t, 1, 1)
+	r.Needs.Args = []string{`job={"priority": "50", "labels": {"cost": "night"}, "allocationPolicy": {"tags": ["web"], "instances": [{"policy": {"minCpuPlatform": "Intel Ice Lake"}, "blockProjectSshKeys": true}]}, "taskGroups": [{"taskSpec": {"maxRunDuration": "60s"}}]}`}
+	if _, err := l.Start(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	in := l.Asked("drover-" + jobID + "-1")
+	if in.Labels["cost"] != "night" || in.Labels["drover"] != "agents" || in.TaskGroups[0].TaskSpec.MaxRunDuration != "60s" || len(in.TaskGroups[0].TaskSpec.Runnables) != 2 || in.AllocationPolicy.Instances[0].Policy.ProvisioningModel != "SPOT" {
+		t.Errorf("%+v", in)
 	}
 }
 
@@ -261,82 +276,6 @@ func TestABusyServiceIsAskedAgain(t *testing.T) {
 	l.remove(t, h)
 }
 
-func TestOffersSayWhatThereIs(t *testing.T) {
-	l := newLocated(t)
-	expr := func(text string) where.Expr {
-		e, err := where.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return e
-	}
-	for name, row := range map[string]struct {
-		needs                 driver.Needs
-		machine, reason, hint string
-	}{
-		"nothing said":        {machine: "Google Batch in europe-west1, machines of Google's choice"},
-		"GPUs":                {needs: driver.Needs{GPUs: 2}, machine: "Google Batch in europe-west1, g2-standard-24: 24 cores, 96 GB, 2 GPUs"},
-		"a GPU":               {needs: driver.Needs{GPUs: 1}, machine: "Google Batch in europe-west1, g2-standard-4: 4 cores, 16 GB, 1 GPU"},
-		"a GPU by its name":   {needs: driver.Needs{Where: expr("gpu.name == a100 and gpu.memory >= 80GB")}, machine: "Google Batch in europe-west1, a2-ultragpu-1g: 12 cores, 170 GB, 1 GPU"},
-		"a type":              {needs: driver.Needs{Machine: []string{"n2-highmem-8"}}, machine: "Google Batch in europe-west1, n2-highmem-8: 8 cores, 64 GB"},
-		"a type of no table":  {needs: driver.Needs{Machine: []string{"c4-standard-8"}}, machine: "Google Batch in europe-west1, c4-standard-8"},
-		"too much":            {needs: driver.Needs{CPUs: 1000}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: 1000 cores", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
-		"GPUs on a type":      {needs: driver.Needs{GPUs: 1, Memory: 1 << 30, Machine: []string{"n2-standard-4"}}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: 1 GB of memory, 1 GPU, --machine n2-standard-4", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
-		"where":               {needs: driver.Needs{Where: expr("type =~ p3.*")}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: type =~ p3.*", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
-		"spot first":          {needs: driver.Needs{Spot: job.SpotFirst}, reason: "Google Batch has spot capacity or on-demand machines for a job, and not one after the other", hint: "Use `--spot` or `--on-demand`."},
-		"mounts":              {needs: driver.Needs{Place: driver.Place{Mounts: []job.Mount{{Source: "/data"}}}}, reason: "containers on Google Batch see no folder of this machine: --mount /data", hint: "Give it as an input: `-i FOLDER`."},
-		"a long time":         {needs: driver.Needs{Time: 20 * 24 * time.Hour}, reason: "a job of Google Batch ends after 14 days", hint: "Give it less: `--timeout`."},
-		"zones of elsewhere":  {needs: driver.Needs{Args: []string{"zones=us-east1-b"}}, reason: "read --target-arg zones=us-east1-b: us-east1-b is no zone of europe-west1", hint: "Name zones of europe-west1, or use `--on gcp/REGION`."},
-		"a region of nowhere": {needs: driver.Needs{Detail: "mars-north1"}, reason: "list jobs of Google Batch: the server says 404: Location mars-north1 is not found or access is unauthorized"},
-	} {
-		row.needs.Agents = 1
-		o, err := l.Offer(t.Context(), row.needs)
-		if err != nil || o.Reason != row.reason || strings.ReplaceAll(o.Hint, "`", "") != strings.ReplaceAll(row.hint, "`", "") || row.machine != "" && (o.Machine != row.machine || !o.Fits || o.Detail != detail) {
-			t.Errorf("%s: %+v, %v", name, o, err)
-		}
-	}
-	o, err := l.Offer(t.Context(), driver.Needs{Agents: 2, Place: driver.Place{Nodes: 2}, Where: expr("arch == arm64"), Spot: job.SpotNever, Args: []string{"service-account=" + gcpbatchtest.Account}})
-	want := []string{"each agent has a machine alone", "Google Batch ends it after 14 days: --timeout says otherwise"}
-	if err != nil || o.System != "linux/arm64" || o.Spot || o.Identity != "the service account "+gcpbatchtest.Account || !slices.Equal(o.Notes, want) {
-		t.Errorf("%+v, %v", o, err)
-	}
-	o, err = l.Offer(t.Context(), driver.Needs{Agents: 1, Time: time.Hour})
-	if want := []string{"Google Batch starts an agent again 10 times: what is taken more often a command that follows the job places anew"}; err != nil || !o.Spot || !slices.Equal(o.Notes, want) || o.Identity != "the default service account of Compute Engine in project demo-project" {
-		t.Errorf("%+v, %v", o, err)
-	}
-	for args, want := range map[string]string{
-		"acount=x":            `read --target-arg "acount=x": Google Batch has no such option here`,
-		"no-external-ip=true": `read --target-arg "no-external-ip=true": its value is not of this form`,
-	} {
-		if _, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Args: []string{args}}); err == nil || err.Error() != want {
-			t.Errorf("%s: %v", args, err)
-		}
-	}
-	if _, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Detail: "Europe"}); err == nil || err.Error() != "read target: gcp/Europe names no region of Google Cloud" {
-		t.Error(err)
-	}
-}
-
-func TestAnOfferNeedsAProjectAndARegion(t *testing.T) {
-	l := newLocated(t)
-	for _, row := range []struct{ unset, reason string }{
-		{"CLOUDSDK_COMPUTE_REGION", "ask Google Batch: there is no region"},
-		{"GOOGLE_CLOUD_PROJECT", "ask Google Batch: there is no project"},
-		{"GCE_METADATA_HOST", "there are no application default credentials for Google Cloud, and this machine is none of Google's"},
-	} {
-		t.Setenv("HOME", t.TempDir())
-		t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "")
-		t.Setenv(row.unset, "")
-		o, err := l.Offer(t.Context(), driver.Needs{Agents: 1})
-		if err != nil || o.Fits || o.Reason != row.reason || o.Hint == "" {
-			t.Errorf("%+v, %v", o, err)
-		}
-	}
-	if n := l.Requests("jobs.list"); n != 0 {
-		t.Errorf("%d requests were sent", n)
-	}
-}
-
 func TestNamesAreReadAsTheyWereMade(t *testing.T) {
 	h := driver.Handle{Target: Name, Job: jobID, Placement: 12}
 	names := jobNames(h, 2*mostTasks+1)
@@ -378,6 +317,50 @@ func TestWhatThePartiesNeedIsSaid(t *testing.T) {
 			if err != nil || !strings.Contains(text, want) {
 				t.Errorf("%s: %s, %v", whose, text, err)
 			}
+		}
+	}
+}
+
+// A life of a job asks for what the roles of rights.go grant, and for no more; its machines ask for their secret alone. It costs few requests.
+func TestAJobAsksForNoMoreThanItsRoles(t *testing.T) {
+	t.Setenv("CANARY", "canaryvalue")
+	l := newLocated(t)
+	if o, err := l.Offer(t.Context(), driver.Needs{Agents: 1}); err != nil || !o.Fits {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	r := l.request(t, 1, 2)
+	r.Run.Secrets = map[string]string{"TOKEN": "env:CANARY"}
+	before := l.Requests("")
+	h, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := l.Requests("") - before; n > 4 {
+		t.Errorf("a start with a secret takes %d requests", n)
+	}
+	drivertest.Until(t, "both run", func() bool {
+		all, err := l.Status(t.Context(), h)
+		return err == nil && runs(all, 0) && runs(all, 1)
+	})
+	if _, err := l.List(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.remove(t, h)
+	granted := map[string]bool{"": true}
+	for _, a := range asked {
+		granted[a.permission] = slices.ContainsFunc(roles[driver.Submitters], func(r struct{ role, why string }) bool { return r.role == a.role })
+	}
+	calls := l.Calls()
+	for _, call := range calls {
+		who, method, _ := strings.Cut(call, " ")
+		permission := gcpbatchtest.Permission(method)
+		if who == "user" && !granted[permission] || who == "machine" && permission != "secretmanager.versions.access" || who == "" {
+			t.Errorf("%s needs %q", call, permission)
+		}
+	}
+	for _, want := range []string{"user batch.projects.locations.jobs.create", "user batch.projects.locations.jobs.delete", "machine secretmanager.projects.secrets.versions.access"} {
+		if !slices.Contains(calls, want) {
+			t.Errorf("%s was not asked for: %s", want, calls)
 		}
 	}
 }

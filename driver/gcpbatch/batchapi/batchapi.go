@@ -25,6 +25,7 @@ type Job struct {
 	LogsPolicy       *LogsPolicy       `json:"logsPolicy,omitempty"`
 	Status           *JobStatus        `json:"status,omitempty"`
 	CreateTime       *time.Time        `json:"createTime,omitempty"`
+	UpdateTime       *time.Time        `json:"updateTime,omitempty"`
 }
 
 // TaskGroup is the one group of a job.
@@ -42,6 +43,7 @@ type TaskSpec struct {
 	MaxRetryCount     int               `json:"maxRetryCount"`
 	LifecyclePolicies []LifecyclePolicy `json:"lifecyclePolicies,omitempty"`
 	MaxRunDuration    string            `json:"maxRunDuration,omitempty"` // "3600s"
+	Volumes           []Volume          `json:"volumes,omitempty"`
 	Environment       *Environment      `json:"environment,omitempty"`
 }
 
@@ -84,6 +86,26 @@ type ActionCondition struct {
 	ExitCodes []int `json:"exitCodes"`
 }
 
+// Volume is a bucket, a file share or a disk that a machine mounts.
+type Volume struct {
+	GCS          *GCS     `json:"gcs,omitempty"`
+	NFS          *NFS     `json:"nfs,omitempty"`
+	DeviceName   string   `json:"deviceName,omitempty"` // that of an AttachedDisk
+	MountPath    string   `json:"mountPath"`
+	MountOptions []string `json:"mountOptions,omitempty"`
+}
+
+// GCS is a bucket, or a folder of it.
+type GCS struct {
+	RemotePath string `json:"remotePath"` // BUCKET/FOLDER
+}
+
+// NFS is a file share.
+type NFS struct {
+	Server     string `json:"server"`
+	RemotePath string `json:"remotePath"`
+}
+
 // Environment is that of all runnables of a task.
 type Environment struct {
 	Variables map[string]string `json:"variables,omitempty"`
@@ -94,6 +116,7 @@ type AllocationPolicy struct {
 	Instances      []Instances       `json:"instances,omitempty"`
 	Location       *Location         `json:"location,omitempty"`
 	Network        *Network          `json:"network,omitempty"`
+	Placement      *PlacementPolicy  `json:"placement,omitempty"`
 	ServiceAccount *ServiceAccount   `json:"serviceAccount,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"`
 }
@@ -106,14 +129,21 @@ type Instances struct {
 
 // InstancePolicy is their type and how they are bought.
 type InstancePolicy struct {
-	MachineType       string `json:"machineType,omitempty"`
-	ProvisioningModel string `json:"provisioningModel,omitempty"`
-	BootDisk          *Disk  `json:"bootDisk,omitempty"`
+	MachineType       string         `json:"machineType,omitempty"`
+	ProvisioningModel string         `json:"provisioningModel,omitempty"`
+	Reservation       string         `json:"reservation,omitempty"`
+	Disks             []AttachedDisk `json:"disks,omitempty"`
 }
 
-// Disk is a machine's disk.
-type Disk struct {
-	SizeGB int64 `json:"sizeGb,omitempty,string"`
+// AttachedDisk is a disk of a machine beside that from which it boots.
+type AttachedDisk struct {
+	DeviceName   string `json:"deviceName"`
+	ExistingDisk string `json:"existingDisk"` // projects/P/zones/Z/disks/NAME
+}
+
+// PlacementPolicy says how near machines are to each other.
+type PlacementPolicy struct {
+	Collocation string `json:"collocation"` // COLLOCATED
 }
 
 // Location is where machines may be: regions/R, zones/Z.
@@ -224,8 +254,8 @@ func (c *Client) parent() string {
 
 func (c *Client) job(name string) string { return c.parent() + "/jobs/" + name }
 
-// Create creates a job. A second request with the same id creates nothing, and gives the job that is there.
-func (c *Client) Create(ctx context.Context, name, requestID string, in Job) (out Job, err error) {
+// Create creates a job of a Job, or of one with more members. A second request with the same id creates nothing, and gives the job that is there.
+func (c *Client) Create(ctx context.Context, name, requestID string, in any) (out Job, err error) {
 	address := c.parent() + "/jobs?" + url.Values{"jobId": {name}, "requestId": {requestID}}.Encode()
 	err = c.Caller.Do(ctx, rest.Call{Doing: "create the job in Google Batch", Method: http.MethodPost, URL: address, In: in, Out: &out})
 	return out, err

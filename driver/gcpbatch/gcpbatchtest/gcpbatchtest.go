@@ -224,7 +224,7 @@ func (s *Server) create(id, request string, body []byte) (any, error) {
 		}
 		return nil, refuse(409, "ALREADY_EXISTS", "Resource 'projects/%s/locations/%s/jobs/%s' already exists", Project, Region, id)
 	}
-	j := &job{s: s, id: id, request: request, state: batchapi.JobQueued, created: time.Now()}
+	j := &job{s: s, id: id, request: request, state: batchapi.JobQueued, created: time.Now(), changed: time.Now()}
 	if err := json.Unmarshal(body, &j.in); err != nil {
 		return nil, refuse(400, "INVALID_ARGUMENT", "%v", err)
 	}
@@ -353,7 +353,7 @@ func (s *Server) Asked(id string) (in batchapi.Job) {
 func (s *Server) Occupy(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := &job{s: s, id: id, request: "another", state: batchapi.JobQueued, created: time.Now()}
+	j := &job{s: s, id: id, request: "another", state: batchapi.JobQueued, created: time.Now(), changed: time.Now()}
 	j.in.TaskGroups = []batchapi.TaskGroup{{TaskCount: 1, TaskSpec: batchapi.TaskSpec{Runnables: []batchapi.Runnable{}}}}
 	s.jobs[id] = j
 	s.order = append(s.order, id)

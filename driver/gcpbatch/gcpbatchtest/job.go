@@ -24,6 +24,7 @@ type job struct {
 	request string
 	in      batchapi.Job
 	created time.Time
+	changed time.Time // its state
 	state   string
 	events  []batchapi.StatusEvent
 	tasks   []*task
@@ -72,7 +73,7 @@ func (j *job) note(words string) {
 
 func (j *job) enter(state string) {
 	j.note(fmt.Sprintf("Job state is set from %s to %s for job %s.", j.state, state, j.name()))
-	j.state = state
+	j.state, j.changed = state, time.Now()
 }
 
 // begin gives each task a machine.
@@ -89,7 +90,8 @@ func (j *job) begin() {
 // show is the job as Google Batch shows it.
 func (j *job) show() batchapi.Job {
 	out := j.in
-	out.Name, out.UID, out.CreateTime = j.name(), j.id+"-uid", &j.created
+	created, changed := j.created, j.changed
+	out.Name, out.UID, out.CreateTime, out.UpdateTime = j.name(), j.id+"-uid", &created, &changed
 	model := ""
 	if p := j.in.AllocationPolicy; p != nil {
 		model = p.Instances[0].Policy.ProvisioningModel
@@ -369,6 +371,15 @@ func (s *Server) on(id string, index int, do func(*task)) {
 	defer s.mu.Unlock()
 	if j := s.jobs[id]; j != nil && index < len(j.tasks) {
 		do(j.tasks[index])
+	}
+}
+
+// Age has a job be older by so much.
+func (s *Server) Age(id string, by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[id]; j != nil {
+		j.created = j.created.Add(-by)
 	}
 }
 

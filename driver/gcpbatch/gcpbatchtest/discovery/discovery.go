@@ -25,9 +25,9 @@ var documents embed.FS
 // Document is what Google says of an interface.
 type Document struct {
 	ServicePath string // begins the paths of its methods
-	Schemas    map[string]schema
-	Parameters map[string]schema
-	Resources  map[string]resource
+	Schemas     map[string]schema
+	Parameters  map[string]schema
+	Resources   map[string]resource
 }
 
 type resource struct {

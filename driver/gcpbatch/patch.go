@@ -1,0 +1,82 @@
+package gcpbatch
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
+	"github.com/drover-run/drover/fault"
+)
+
+// decided are the members of a request for a job that are drover's: what of it runs, how often, as whom, and how it is found again.
+var decided = []string{"name", "uid", "status", "labels.drover", "taskGroups.name", "taskGroups.taskCount", "taskGroups.parallelism", "taskGroups.taskEnvironments", "taskGroups.taskSpec.runnables",
+	"taskGroups.taskSpec.maxRetryCount", "taskGroups.taskSpec.lifecyclePolicies", "taskGroups.taskSpec.environment.variables.DROVER_", "allocationPolicy.serviceAccount", "allocationPolicy.labels.drover", "allocationPolicy.instances.instanceTemplate"}
+
+// parsePatch reads --target-arg job=JSON: members of a job as Google Batch's reference has them.
+func parsePatch(text string) (map[string]any, error) {
+	const hint = "Give it as Google Batch's reference has a job: `--target-arg job=@FILE`, with {\"priority\": 50}."
+	var said map[string]any
+	if err := json.Unmarshal([]byte(text), &said); err != nil || said == nil {
+		return nil, fault.New(fault.Invalid, hint, "read --target-arg job: it is no JSON object")
+	}
+	for _, path := range paths("", said) {
+		for _, own := range decided {
+			prefix := strings.HasSuffix(own, "drover") || strings.HasSuffix(own, "_")
+			if path == own || strings.HasPrefix(path, own+".") || prefix && strings.HasPrefix(path, own) {
+				return nil, fault.New(fault.Invalid, "Leave it out.", "read --target-arg job: drover decides %s", path)
+			}
+		}
+	}
+	return said, nil
+}
+
+// paths are those of all members of a value, without the numbers of lists.
+func paths(at string, v any) (all []string) {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, x := range v {
+			below := strings.TrimPrefix(at+"."+name, ".")
+			all = append(append(all, below), paths(below, x)...)
+		}
+	case []any:
+		for _, x := range v {
+			all = append(all, paths(at, x)...)
+		}
+	}
+	return all
+}
+
+// amend is the request for a job with the members of a patch: objects are merged, so are lists of one object, and all else is replaced.
+func amend(in batchapi.Job, patch map[string]any) (any, error) {
+	if patch == nil {
+		return in, nil
+	}
+	text, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	var all map[string]any
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	return merged(all, patch), nil
+}
+
+func merged(into, said any) any {
+	switch said := said.(type) {
+	case map[string]any:
+		all, ok := into.(map[string]any)
+		if !ok {
+			return said
+		}
+		for name, v := range said {
+			all[name] = merged(all[name], v)
+		}
+		return all
+	case []any:
+		if all, ok := into.([]any); ok && len(all) == 1 && len(said) == 1 {
+			return []any{merged(all[0], said[0])}
+		}
+	}
+	return said
+}
