@@ -33,7 +33,7 @@ func TestRealScriptsOnAFakeOfGoogleBatch(t *testing.T) {
 			// gcp jobs N, gcp accounts N: fails unless there are N jobs, or service accounts that drover has made
 			"gcp": func(ts *testscript.TestScript, neg bool, args []string) {
 				need(ts, neg, args, 2, "gcp jobs|accounts N")
-				n := map[string]int{"jobs": len(fake.Jobs()), "accounts": len(fake.Accounts())}[args[0]]
+				n := map[string]int{"jobs": len(fake.Jobs()), "accounts": len(fake.IAM.Accounts())}[args[0]]
 				if strconv.Itoa(n) != args[1] {
 					ts.Fatalf("there are %d %s", n, args[0])
 				}
@@ -96,7 +96,7 @@ func TestRealMachinesOfGoogleBatchGoOnByThemselves(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 	h.drover(t, 0, "down", "gcp", "--yes")
-	if left := slices.Concat(fake.Jobs(), fake.Accounts()); len(left) > 0 || fake.Secrets() > 0 {
+	if left := slices.Concat(fake.Jobs(), fake.IAM.Accounts()); len(left) > 0 || fake.Secrets() > 0 {
 		t.Errorf("left: %s, %d secrets", left, fake.Secrets())
 	}
 }
@@ -125,6 +125,68 @@ func TestRealAProgramOnGoogleBatchGoesOnFromWhatItHasSaved(t *testing.T) {
 	}
 }
 
+// elevenTimes saves each time that it is asked to end, and ends by itself when that was eleven times.
+const elevenTimes = `
+import os, signal, sys, time
+step = "/state/step"
+saved = int(open(step).read()) if os.path.exists(step) else 0
+if saved == 11:
+    open("/opt/ml/model/weights", "w").write("trained")
+    print("went on", flush=True)
+    sys.exit()
+def save(*_):
+    open(step, "w").write(str(saved + 1))
+    sys.exit(1)
+signal.signal(signal.SIGTERM, save)
+print("has saved", saved, flush=True)
+time.sleep(1000)
+`
+
+// Google Batch starts a task again ten times. While no command is attached the eleventh interruption is the last, and nothing runs; the command that is attached then places
+// another agent, which goes on from what was saved. Another task of the job, a map's, goes on all the time.
+func TestRealTheEleventhInterruptionOnGoogleBatch(t *testing.T) {
+	fake, h, running := gcpInContainers(t)
+	put(t, filepath.Join(h.work, "train.py"), []byte(elevenTimes))
+	h.drover(t, 0, "run", "--detach", "--image", dockerd.Debian, "train.py")
+	for n := range 11 {
+		c := h.begin(t, "logs", "-f", "last")
+		c.says(t, "has saved "+strconv.Itoa(n))
+		end(t, c)
+		fake.Warn(fake.Jobs()[0], 0)
+	}
+	drivertest.Until(t, "nothing runs", func() bool { return len(running()) == 0 && fake.State(fake.Jobs()[0]) == "FAILED" })
+	c := h.begin(t, "attach", "last")
+	c.says(t, "went on")
+	c.sound(t)
+	var status struct{ Interruptions, Failures int }
+	out, _ := h.drover(t, 0, "status", "--json", "last")
+	if err := json.Unmarshal([]byte(out), &status); err != nil || status.Interruptions != 11 || status.Failures != 0 {
+		t.Errorf("%s, %v", out, err)
+	}
+}
+
+// An image that is not there, and machines without a way out, are told in the words of the machine's log.
+func TestRealGoogleBatchSaysWhyNoAgentCameUp(t *testing.T) {
+	fake, h, _ := gcpInContainers(t)
+	put(t, filepath.Join(h.work, "train.py"), []byte("print(1)"))
+	c := h.begin(t, "run", "--image", "europe-docker.pkg.dev/demo-project/nowhere/image:1", "train.py")
+	c.says(t, "docker: Error response from daemon: manifest for europe-docker.pkg.dev/demo-project/nowhere/image:1 not found: manifest unknown")
+	end(t, c)
+	fake.Isolate(true)
+	c = h.begin(t, "run", "-t", "alone", "--image", dockerd.Debian, "train.py")
+	c.says(t, "drover: the program could not be fetched: the machine needs one of curl, wget, python3 or its cloud's own tool, and a way to the store")
+	end(t, c)
+}
+
+// end ends a command that follows a job.
+func end(t *testing.T, c begun) {
+	t.Helper()
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // killed
+}
+
 // Each command of a job's life is killed after its n-th request to Google Batch or Secret Manager and typed again: it goes on, agents start once, and nothing is left.
 func TestRealCommandsThatAreKilledAfterARequestToGoogleGoOn(t *testing.T) {
 	onlyReal(t)
@@ -139,7 +201,7 @@ func TestRealCommandsThatAreKilledAfterARequestToGoogleGoOn(t *testing.T) {
 				environ := fake.Environ()
 				environ["DROVER_STORE"] = "gs://facts/" + strconv.Itoa(n) + "?endpoint=" + endpoint
 				killAfter(t, account{fake, strings.TrimSuffix(fake.At(""), "/"), environ, func() int { return len(fake.Jobs()) }, func() string {
-					if jobs, secrets, accounts := fake.Jobs(), fake.Secrets(), fake.Accounts(); len(jobs) > 0 || secrets > 0 || len(accounts) > 0 {
+					if jobs, secrets, accounts := fake.Jobs(), fake.Secrets(), fake.IAM.Accounts(); len(jobs) > 0 || secrets > 0 || len(accounts) > 0 {
 						return fmt.Sprintf("jobs %s, %d secrets, accounts %s", jobs, secrets, accounts)
 					}
 					return ""

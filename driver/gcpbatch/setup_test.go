@@ -28,9 +28,9 @@ func TestItIsASetUp(t *testing.T) {
 	t.Parallel()
 	drivertest.RunSetup(t, drivertest.SetupPlace{
 		Open:   func(t *testing.T) driver.Setup { return newSetup(t) },
-		CutOff: func(u driver.Setup, n int) { u.(madeSetup).CutOff(n) },
+		CutOff: func(u driver.Setup, n int) { u.(madeSetup).IAM.CutOff(n) },
 		Occupy: func(u driver.Setup, s driver.Scope) {
-			u.(madeSetup).OccupyAccount(setupOf{at: site{"europe-west1", "demo-project"}, project: s.Project, store: s.Store}.email())
+			u.(madeSetup).IAM.Occupy(setupOf{at: site{"europe-west1", "demo-project"}, project: s.Project, store: s.Store}.email())
 		},
 	})
 }
@@ -49,16 +49,16 @@ func TestASetUpGrantsAndTakesBackItsOwn(t *testing.T) {
 	if err := u.Apply(t.Context(), scope, func(p driver.Piece) { made = append(made, p.Kind) }); err != nil {
 		t.Fatal(err)
 	}
-	email := u.Accounts()[0]
-	if want := []string{"service account", "roles in the project", "grants on the bucket"}; !slices.Equal(made, want) || !u.Enabled("batch.googleapis.com") || !strings.HasPrefix(email, "drover-") {
+	email := u.IAM.Accounts()[0]
+	if want := []string{"service account", "roles in the project", "grants on the bucket"}; !slices.Equal(made, want) || !u.IAM.Enabled("batch.googleapis.com") || !strings.HasPrefix(email, "drover-") {
 		t.Errorf("made are %q; the account is %s", made, email)
 	}
 	want := []string{"roles/owner user:owner@example.com", "roles/storage.objectViewer serviceAccount:" + email + ` if resource.name.startsWith("projects/_/buckets/facts/objects/team/blobs/")`, "roles/storage.objectUser serviceAccount:" + email}
-	if got := u.Granted("facts"); !slices.Equal(got, want) {
+	if got := u.IAM.Granted("facts"); !slices.Equal(got, want) {
 		t.Errorf("granted on the bucket are %q, want %q", got, want)
 	}
 	want = []string{"roles/owner user:owner@example.com", "roles/batch.agentReporter serviceAccount:" + email, "roles/logging.logWriter serviceAccount:" + email, "roles/artifactregistry.reader serviceAccount:" + email}
-	if got := u.Granted("cloudresourcemanager"); !slices.Equal(got, want) {
+	if got := u.IAM.Granted("cloudresourcemanager"); !slices.Equal(got, want) {
 		t.Errorf("granted in the project are %q, want %q", got, want)
 	}
 
@@ -81,8 +81,8 @@ func TestASetUpGrantsAndTakesBackItsOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	want = []string{"roles/owner user:owner@example.com"}
-	if got := slices.Concat(u.Granted("facts"), u.Granted("cloudresourcemanager")); !slices.Equal(got, slices.Concat(want, want)) || len(u.Accounts()) > 0 || !u.Enabled("batch.googleapis.com") {
-		t.Errorf("left are %q, accounts %s", got, u.Accounts())
+	if got := slices.Concat(u.IAM.Granted("facts"), u.IAM.Granted("cloudresourcemanager")); !slices.Equal(got, slices.Concat(want, want)) || len(u.IAM.Accounts()) > 0 || !u.IAM.Enabled("batch.googleapis.com") {
+		t.Errorf("left are %q, accounts %s", got, u.IAM.Accounts())
 	}
 }
 
@@ -100,8 +100,8 @@ func TestAJobHasTheAccountOfItsSetUp(t *testing.T) {
 	if _, err := l.Driver.Start(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.Asked("drover-" + jobID + "-1").AllocationPolicy.ServiceAccount; got == nil || got.Email != l.Accounts()[0] {
-		t.Errorf("its account is %+v, want %s", got, l.Accounts())
+	if got := l.Asked("drover-" + jobID + "-1").AllocationPolicy.ServiceAccount; got == nil || got.Email != l.IAM.Accounts()[0] {
+		t.Errorf("its account is %+v, want %s", got, l.IAM.Accounts())
 	}
 }
 
@@ -120,7 +120,7 @@ func TestASetUpThatCannotBeIsRefused(t *testing.T) {
 	}
 	scope := driver.Scope{Store: "gs://facts", Project: "p"}
 	email := setupOf{at: site{"europe-west1", "demo-project"}, project: "p", store: "gs://facts"}.email()
-	u.OccupyAccount(email)
+	u.IAM.Occupy(email)
 	err := u.Apply(t.Context(), scope, func(driver.Piece) {})
 	if want := "set up Google Batch: service account " + email + ": drover has not made it: it says of itself somebody else's"; fault.KindOf(err) != fault.Invalid || err.Error() != want || !strings.HasPrefix(fault.Hint(err), "Delete it, or name your own: ") {
 		t.Errorf("%v, want %s", err, want)
@@ -145,10 +145,10 @@ func TestAPolicyThatChangesMeanwhileIsReadAgain(t *testing.T) {
 	t.Parallel()
 	u := newSetup(t)
 	own := *u.engine.caller()
-	own.Over = interfering{own.Over, &sync.Once{}, func() { u.Interfere("facts") }}
+	own.Over = interfering{own.Over, &sync.Once{}, func() { u.IAM.Interfere("facts") }}
 	u.engine.caller = func() *rest.Caller { return &own }
-	if err := u.Apply(t.Context(), driver.Scope{Store: "gs://facts/team", Project: "digits", Rights: rights}, func(driver.Piece) {}); err != nil || len(u.Granted("facts")) != 3 {
-		t.Errorf("%v, granted are %q", err, u.Granted("facts"))
+	if err := u.Apply(t.Context(), driver.Scope{Store: "gs://facts/team", Project: "digits", Rights: rights}, func(driver.Piece) {}); err != nil || len(u.IAM.Granted("facts")) != 3 {
+		t.Errorf("%v, granted are %q", err, u.IAM.Granted("facts"))
 	}
 }
 
@@ -158,16 +158,16 @@ func TestWhatASetUpMayNotDoIsSaid(t *testing.T) {
 	scope := driver.Scope{Store: "gs://facts/team", Project: "digits", Rights: rights}
 	const denied = ": the server says 403: no more changes"
 	for n, want := range []string{"make the service account" + denied, "change the roles of project demo-project" + denied, "change the grants on gs://facts" + denied} {
-		u.CutOff(min(n, 1))
+		u.IAM.CutOff(min(n, 1))
 		if err := u.Apply(t.Context(), scope, func(driver.Piece) {}); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	u.CutOff(-1)
+	u.IAM.CutOff(-1)
 	if err := u.Apply(t.Context(), scope, func(driver.Piece) {}); err != nil {
 		t.Error(err)
 	}
-	u.CutOff(2)
+	u.IAM.CutOff(2)
 	if err := u.Destroy(t.Context(), scope, func(driver.Piece) {}); err == nil || err.Error() != "delete the service account"+denied {
 		t.Error(err)
 	}

@@ -84,7 +84,10 @@ func (s *Server) serve(service string, r *http.Request, body []byte) (any, error
 	case "compute":
 		return s.region(r)
 	}
-	return s.setup(service, r, body)
+	if strings.HasSuffix(r.URL.Path, ":testIamPermissions") {
+		return s.held(body)
+	}
+	return s.IAM.serve(service, r, body)
 }
 
 // admit refuses a request that is not signed, one for which its account has no permission, and those that a knob refuses. It notes what was asked.

@@ -41,6 +41,8 @@ const (
 
 // Server is the fake.
 type Server struct {
+	IAM *IAM
+
 	t    testing.TB
 	http *httptest.Server
 	apis map[string]*discovery.Document // by service
@@ -53,9 +55,6 @@ type Server struct {
 	jobs      map[string]*job // by id
 	order     []string        // ids, as they were created
 	secrets   map[string][]byte
-	accounts  map[string]string // descriptions of service accounts that a user has made, by address
-	policies  map[string]*policy
-	enabled   map[string]bool    // interfaces
 	quotas    map[string]float64 // of the region
 	requests  map[string]int     // by method
 	calls     []string
@@ -70,13 +69,14 @@ type knobs struct {
 	throttle int    // requests that are refused
 	denied   string // what requests are refused with
 	deniedOf string // which: those of a service, as batch
-	changes  int    // of the set-up that are still done; below 0: all
+	isolated bool   // machines have no network
 }
 
 // New makes a fake, which ends with the test: so does all that it has started.
 func New(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{t: t, apis: map[string]*discovery.Document{}, dir: t.TempDir(), jobs: map[string]*job{}, secrets: map[string][]byte{}, accounts: map[string]string{}, policies: map[string]*policy{}, enabled: map[string]bool{}, quotas: map[string]float64{}, requests: map[string]int{}, knobs: knobs{changes: -1}}
+	s := &Server{t: t, apis: map[string]*discovery.Document{}, dir: t.TempDir(), jobs: map[string]*job{}, secrets: map[string][]byte{}, quotas: map[string]float64{}, requests: map[string]int{}}
+	s.IAM = newIAM(&s.mu)
 	for _, service := range services {
 		api, err := discovery.Read(service)
 		if err != nil {
@@ -325,11 +325,24 @@ func (s *Server) Deny(service, words string) {
 	s.turn(func(k *knobs) { k.deniedOf, k.denied = service, words })
 }
 
+// Isolate has machines that begin from now on have no network at all, as those without an external address and without Private Google Access; it needs root.
+func (s *Server) Isolate(all bool) { s.turn(func(k *knobs) { k.isolated = all }) }
+
 // Jobs are the ids of jobs that there are.
 func (s *Server) Jobs() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.order), func(id string) bool { return s.jobs[id] == nil })
+}
+
+// State is that of a job; "": there is none.
+func (s *Server) State(id string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[id]; j != nil {
+		return j.state
+	}
+	return ""
 }
 
 // Secrets is how many secrets there are.

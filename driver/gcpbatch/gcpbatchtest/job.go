@@ -51,7 +51,7 @@ func (j *job) check() error {
 		return refuse(400, "INVALID_ARGUMENT", "there should be one task group")
 	}
 	g := j.in.TaskGroups[0]
-	_, made := j.s.accounts[accountOf(j.in)]
+	_, made := j.s.IAM.accounts[accountOf(j.in)]
 	switch account := j.in.AllocationPolicy.ServiceAccount; {
 	case g.TaskCount < 1 || g.TaskCount > 100_000 || g.Parallelism > 5000:
 		return refuse(400, "INVALID_ARGUMENT", "task count %d, parallelism %d", g.TaskCount, g.Parallelism)
@@ -302,6 +302,9 @@ func (t *task) run(dir string, env []string, n int, r batchapi.Runnable) int {
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, env, log, log, &syscall.SysProcAttr{Setsid: true}
 	t.job.s.mu.Lock()
+	if t.job.s.knobs.isolated && r.Script != nil {
+		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	}
 	if t.taken || t.job.deleted || t.job.state == batchapi.JobCancelling {
 		t.job.s.mu.Unlock()
 		return 1

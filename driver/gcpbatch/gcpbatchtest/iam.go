@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
 )
@@ -45,15 +46,28 @@ var (
 	bucketPath  = regexp.MustCompile(`^/storage/v1/b/([^/]+)/iam$`)
 )
 
-// setup serves what a set-up needs beside Google Batch: service accounts, policies, and the enabling of interfaces. The caller holds mu.
-func (s *Server) setup(service string, r *http.Request, body []byte) (any, error) {
+// IAM is what a set-up changes of the project: service accounts, what is granted to them on the project and on buckets, and which interfaces are enabled.
+type IAM struct {
+	mu       *sync.Mutex       // the Server's
+	accounts map[string]string // descriptions of service accounts that a user has made, by address
+	policies map[string]*policy
+	enabled  map[string]bool // interfaces
+	changes  int             // that are still done; below 0: all
+}
+
+func newIAM(mu *sync.Mutex) *IAM {
+	return &IAM{mu, map[string]string{}, map[string]*policy{}, map[string]bool{}, -1}
+}
+
+// serve does what a request asks for. The caller holds mu.
+func (a *IAM) serve(service string, r *http.Request, body []byte) (any, error) {
 	account, bucket := accountPath.FindStringSubmatch(r.URL.Path), bucketPath.FindStringSubmatch(r.URL.Path)
-	changes := r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, ":getIamPolicy") && !strings.HasSuffix(r.URL.Path, ":testIamPermissions") && service != "serviceusage"
-	if changes && s.knobs.changes == 0 {
+	changes := r.Method != http.MethodGet && !strings.HasSuffix(r.URL.Path, ":getIamPolicy") && service != "serviceusage"
+	if changes && a.changes == 0 {
 		return nil, refuse(403, "PERMISSION_DENIED", "no more changes")
 	}
-	if changes && s.knobs.changes > 0 {
-		s.knobs.changes--
+	if changes && a.changes > 0 {
+		a.changes--
 	}
 	switch project := "/v1/projects/" + Project; {
 	case service == "serviceusage" && r.URL.Path == project+"/services:batchEnable":
@@ -62,32 +76,30 @@ func (s *Server) setup(service string, r *http.Request, body []byte) (any, error
 			return nil, refuse(400, "INVALID_ARGUMENT", "%v", err)
 		}
 		for _, id := range in.ServiceIds {
-			s.enabled[id] = true
+			a.enabled[id] = true
 		}
 		return map[string]any{"name": "operations/enable", "done": false}, nil
 	case service == "serviceusage" && r.URL.Path == "/v1/operations/enable":
 		return map[string]any{"name": "operations/enable", "done": true}, nil
 	case service == "iam" && account != nil:
-		return s.account(r, account[1], body)
+		return a.account(r, account[1], body)
 	case service == "cloudresourcemanager" && r.URL.Path == project+":getIamPolicy":
-		return s.policy(service), nil
-	case service == "cloudresourcemanager" && r.URL.Path == project+":testIamPermissions":
-		return s.held(body)
+		return a.policy(service), nil
 	case service == "cloudresourcemanager" && r.URL.Path == project+":setIamPolicy":
 		var in struct{ Policy policy }
-		return s.set(service, body, &in, &in.Policy)
+		return a.set(service, body, &in, &in.Policy)
 	case service == "storage" && bucket != nil && r.Method == http.MethodGet:
-		return s.policy(bucket[1]), nil
+		return a.policy(bucket[1]), nil
 	case service == "storage" && bucket != nil && r.Method == http.MethodPut:
 		var in policy
-		return s.set(bucket[1], body, &in, &in)
+		return a.set(bucket[1], body, &in, &in)
 	}
 	return nil, refuse(404, "NOT_FOUND", "the fake has no %s of %s", r.URL.Path, service)
 }
 
 // account serves service accounts.
-func (s *Server) account(r *http.Request, email string, body []byte) (any, error) {
-	words, there := s.accounts[email]
+func (a *IAM) account(r *http.Request, email string, body []byte) (any, error) {
+	words, there := a.accounts[email]
 	switch {
 	case r.Method == http.MethodPost && email == "":
 		var in struct {
@@ -98,14 +110,14 @@ func (s *Server) account(r *http.Request, email string, body []byte) (any, error
 			return nil, refuse(400, "INVALID_ARGUMENT", "account %q: %v", in.AccountID, err)
 		}
 		email = in.AccountID + "@" + Project + ".iam.gserviceaccount.com"
-		if _, there := s.accounts[email]; there {
+		if _, there := a.accounts[email]; there {
 			return nil, refuse(409, "ALREADY_EXISTS", "Service account %s already exists within project projects/%s.", in.AccountID, Project)
 		}
-		s.accounts[email] = in.ServiceAccount.Description
+		a.accounts[email] = in.ServiceAccount.Description
 	case !there:
 		return nil, refuse(404, "NOT_FOUND", "Unknown service account")
 	case r.Method == http.MethodDelete:
-		delete(s.accounts, email)
+		delete(a.accounts, email)
 		return map[string]any{}, nil
 	default:
 		return map[string]any{"email": email, "description": words}, nil
@@ -114,22 +126,22 @@ func (s *Server) account(r *http.Request, email string, body []byte) (any, error
 }
 
 // policy is that of the project or a bucket: at first with what others have there.
-func (s *Server) policy(of string) *policy {
-	if s.policies[of] == nil {
-		s.policies[of] = &policy{Version: 1, Etag: nextEtag(""), Bindings: []binding{{Role: "roles/owner", Members: []string{"user:owner@example.com"}}}}
+func (a *IAM) policy(of string) *policy {
+	if a.policies[of] == nil {
+		a.policies[of] = &policy{Version: 1, Etag: nextEtag(""), Bindings: []binding{{Role: "roles/owner", Members: []string{"user:owner@example.com"}}}}
 		if of == "cloudresourcemanager" {
-			s.policies[of].AuditConfigs = json.RawMessage(`[{"service":"allServices"}]`)
+			a.policies[of].AuditConfigs = json.RawMessage(`[{"service":"allServices"}]`)
 		}
 	}
-	return s.policies[of]
+	return a.policies[of]
 }
 
 // set replaces a policy that has not changed since it was read.
-func (s *Server) set(of string, body []byte, in any, p *policy) (any, error) {
+func (a *IAM) set(of string, body []byte, in any, p *policy) (any, error) {
 	if err := json.Unmarshal(body, in); err != nil {
 		return nil, refuse(400, "INVALID_ARGUMENT", "%v", err)
 	}
-	was := s.policy(of)
+	was := a.policy(of)
 	conditional := slices.ContainsFunc(p.Bindings, func(b binding) bool { return b.Condition != nil })
 	switch {
 	case p.Etag != was.Etag:
@@ -139,13 +151,13 @@ func (s *Server) set(of string, body []byte, in any, p *policy) (any, error) {
 	}
 	for _, b := range p.Bindings {
 		for _, m := range b.Members {
-			if email, ours := strings.CutPrefix(m, "serviceAccount:"); ours && s.accounts[email] == "" {
+			if email, ours := strings.CutPrefix(m, "serviceAccount:"); ours && a.accounts[email] == "" {
 				return nil, refuse(400, "INVALID_ARGUMENT", "Service account %s does not exist.", email)
 			}
 		}
 	}
 	p.Etag = nextEtag(was.Etag)
-	s.policies[of] = p
+	a.policies[of] = p
 	return p, nil
 }
 
@@ -156,38 +168,42 @@ func nextEtag(etag string) string {
 }
 
 // CutOff lets n more changes of a set-up be made; below 0: all.
-func (s *Server) CutOff(n int) { s.turn(func(k *knobs) { k.changes = n }) }
+func (a *IAM) CutOff(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changes = n
+}
 
-// OccupyAccount makes a service account that drover has not made.
-func (s *Server) OccupyAccount(email string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.accounts[email] = "somebody else's"
+// Occupy makes a service account that drover has not made.
+func (a *IAM) Occupy(email string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.accounts[email] = "somebody else's"
 }
 
 // Interfere changes a policy, as another administrator does at the same time.
-func (s *Server) Interfere(of string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.policy(of)
+func (a *IAM) Interfere(of string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.policy(of)
 	p.Etag = nextEtag(p.Etag)
 }
 
 // Accounts are the service accounts that a user has made.
-func (s *Server) Accounts() (all []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for email := range s.accounts {
+func (a *IAM) Accounts() (all []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for email := range a.accounts {
 		all = append(all, email)
 	}
 	return all
 }
 
 // Granted is what is granted on the project, "cloudresourcemanager", or a bucket, as "ROLE MEMBER" or "ROLE MEMBER if EXPRESSION".
-func (s *Server) Granted(of string) (all []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.policy(of).Bindings {
+func (a *IAM) Granted(of string) (all []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, b := range a.policy(of).Bindings {
 		for _, m := range b.Members {
 			line := b.Role + " " + m
 			if b.Condition != nil {
@@ -200,8 +216,8 @@ func (s *Server) Granted(of string) (all []string) {
 }
 
 // Enabled says whether an interface is enabled.
-func (s *Server) Enabled(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.enabled[id]
+func (a *IAM) Enabled(id string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.enabled[id]
 }
