@@ -30,12 +30,27 @@ func TestRealScriptsOnAFakeOfGoogleBatch(t *testing.T) {
 		environ := fake.Environ()
 		environ["DROVER_STORE"] = "gs://facts/" + filepath.Base(t.Name()) + "?endpoint=" + bucket(t)
 		return fakeTarget{environ, map[string]func(*testscript.TestScript, bool, []string){
-			// gcp jobs N, gcp accounts N: fails unless there are N jobs, or service accounts that drover has made
+			// gcp jobs N, gcp accounts N: fails unless there are N jobs, or service accounts that drover has made.
+			// gcp quota METRIC N: the region has a quota. gcp forbid [PERMISSION]: takes one from the user; none: gives all back.
+			// gcp off [WORDS]: Google Batch refuses all requests with words; none: no more.
 			"gcp": func(ts *testscript.TestScript, neg bool, args []string) {
-				need(ts, neg, args, 2, "gcp jobs|accounts N")
-				n := map[string]int{"jobs": len(fake.Jobs()), "accounts": len(fake.IAM.Accounts())}[args[0]]
-				if strconv.Itoa(n) != args[1] {
-					ts.Fatalf("there are %d %s", n, args[0])
+				if neg || len(args) == 0 {
+					ts.Fatalf("usage: gcp jobs|accounts N, gcp quota METRIC N, gcp forbid [PERMISSION], gcp off [WORDS]")
+				}
+				switch args = append(args, "", ""); args[0] {
+				case "quota":
+					limit, err := strconv.ParseFloat(args[2], 64)
+					ts.Check(err)
+					fake.SetQuota(args[1], limit)
+				case "forbid":
+					fake.Forbid(args[1])
+				case "off":
+					fake.Deny("batch", args[1])
+				default:
+					n := map[string]int{"jobs": len(fake.Jobs()), "accounts": len(fake.IAM.Accounts())}[args[0]]
+					if strconv.Itoa(n) != args[1] {
+						ts.Fatalf("there are %d %s", n, args[0])
+					}
 				}
 			},
 		}}

@@ -18,7 +18,9 @@ import (
 
 const (
 	tailLines = 10
-	mostTails = 3 // for each look: a thousand agents that never came up say the same
+	// newestFirst is the order of entries.
+	newestFirst = "timestamp desc"
+	mostTails   = 3 // for each look: a thousand agents that never came up say the same
 	// besideTime is how long a request is sent again of which the answer is good to have.
 	besideTime = 3 * time.Second
 )
@@ -61,7 +63,7 @@ func (e *engine) addTails(ctx context.Context, at site, j seenJob, all []remote.
 // readTail asks Cloud Logging for what a task printed last.
 func (e *engine) readTail(ctx context.Context, at site, uid string, index int) (string, error) {
 	caller := e.beside()
-	in := map[string]any{"resourceNames": []string{"projects/" + at.project}, "orderBy": "timestamp desc", "pageSize": tailLines,
+	in := map[string]any{"resourceNames": []string{"projects/" + at.project}, "orderBy": newestFirst, "pageSize": tailLines,
 		"filter": fmt.Sprintf(`logName="projects/%s/logs/batch_task_logs" AND labels.job_uid="%s" AND labels.task_id=~"group0-%s(/|$)"`, at.project, uid, strconv.Itoa(index))}
 	var out struct {
 		Entries []struct {
@@ -69,7 +71,7 @@ func (e *engine) readTail(ctx context.Context, at site, uid string, index int) (
 			JSONPayload json.RawMessage `json:"jsonPayload"`
 		} `json:"entries"`
 	}
-	err := caller.Do(ctx, rest.Call{Doing: "read what a task printed in Cloud Logging", Method: http.MethodPost, URL: caller.Address("logging") + "/v2/entries:list", In: in, Out: &out})
+	err := caller.Do(ctx, rest.Call{Doing: "read the log of a task in Cloud Logging", Method: http.MethodPost, URL: caller.Address("logging") + "/v2/entries:list", In: in, Out: &out})
 	var lines []string
 	for _, line := range slices.Backward(out.Entries) {
 		text := line.TextPayload

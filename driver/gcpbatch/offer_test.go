@@ -10,6 +10,7 @@ import (
 
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/gcpbatch/gcpbatchtest"
+	"github.com/drover-run/drover/fault"
 	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/job/where"
 )
@@ -56,8 +57,8 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 	if err != nil || o.System != "linux/arm64" || o.Spot || o.Identity != "the service account "+gcpbatchtest.Account || !slices.Equal(o.Notes, want) {
 		t.Errorf("%+v, %v", o, err)
 	}
-	o, err = l.Offer(t.Context(), driver.Needs{Agents: 1, Time: time.Hour})
-	if want := []string{"Google Batch starts an agent again 10 times: what is taken more often a command that follows the job places anew"}; err != nil || !o.Spot || !slices.Equal(o.Notes, want) || o.Identity != "the default service account of Compute Engine in project demo-project" {
+	o, err = l.Offer(t.Context(), driver.Needs{Agents: 1, Time: time.Hour, Args: []string{"wait=90m"}})
+	if want := []string{"a command that looks after 1h30m0s cancels what no machine has come for", "Google Batch starts an agent again 10 times: what is taken more often a command that follows the job places anew"}; err != nil || !o.Spot || !slices.Equal(o.Notes, want) || o.Identity != "the default service account of Compute Engine in project demo-project" {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for args, want := range map[string]string{
@@ -72,8 +73,12 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 		"wait=5d":             `read --target-arg "wait=5d": it is no time between a minute and the two days for which Google Batch keeps a job that waits`,
 		"no-external-ip=true": `read --target-arg "no-external-ip=true": its value is not of this form`,
 	} {
-		if _, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Args: []string{args}}); err == nil || err.Error() != want {
+		_, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Args: []string{args}})
+		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v", args, err)
+		}
+		if hint := fault.Hint(err); args == "job=[1]" && hint != `Give it as Google Batch's reference has a job: --target-arg job=@FILE, with {"priority": 50}.` {
+			t.Errorf("%s: %s", args, hint)
 		}
 	}
 	if _, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Detail: "Europe"}); err == nil || err.Error() != "read target: gcp/Europe names no region of Google Cloud" {
@@ -154,8 +159,8 @@ func TestOffersKnowPermissions(t *testing.T) {
 		l := newLocated(t)
 		l.Forbid(lacking)
 		o, err := l.Offer(t.Context(), driver.Needs{Agents: 1})
-		want := "Have an owner of the project run `gcloud projects add-iam-policy-binding demo-project --member=user:YOU --role=" + row.role + "`."
-		if err != nil || o.Fits != (row.reason == "") || o.Reason != row.reason || o.Hint != want || !slices.Equal(o.Missing, []string{lacking}) {
+		want := strings.Replace("Have an owner of the project run gcloud projects add-iam-policy-binding demo-project --member=user:YOU --role=roles/X.", "roles/X", row.role, 1)
+		if err != nil || o.Fits != (row.reason == "") || o.Reason != row.reason || strings.ReplaceAll(o.Hint, "`", "") != want || !slices.Equal(o.Missing, []string{lacking}) {
 			t.Errorf("%s: %+v, %v", lacking, o, err)
 		}
 	}

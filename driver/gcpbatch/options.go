@@ -17,7 +17,7 @@ type options struct {
 	noExternal bool          // machines have no external address
 	zones      []string      // where machines may be; empty: the zones of the region
 	near       bool          // machines are near each other
-	reserved   string        // a reservation whose machines are used; "": any that fits
+	reserved   string        // the reservation of the machines; "": any that fits
 	wait       time.Duration // how long machines are waited for; 0: as long as Google Batch does
 	volumes    []volume
 	patch      map[string]any // of the request for a job; nil: none

@@ -8,7 +8,7 @@ import (
 	"github.com/drover-run/drover/fault"
 )
 
-// decided are the members of a request for a job that are drover's: what of it runs, how often, as whom, and how it is found again.
+// decided are the members of a request for a job that are drover's: what of it runs, how often, by which account, and how it is found again.
 var decided = []string{"name", "uid", "status", "labels.drover", "taskGroups.name", "taskGroups.taskCount", "taskGroups.parallelism", "taskGroups.taskEnvironments", "taskGroups.taskSpec.runnables",
 	"taskGroups.taskSpec.maxRetryCount", "taskGroups.taskSpec.lifecyclePolicies", "taskGroups.taskSpec.environment.variables.DROVER_", "allocationPolicy.serviceAccount", "allocationPolicy.labels.drover", "allocationPolicy.instances.instanceTemplate"}
 

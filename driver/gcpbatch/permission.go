@@ -31,7 +31,7 @@ func (e *engine) lacks(ctx context.Context, at site) (must, may []string, hint s
 	for _, a := range asked {
 		in.Permissions = append(in.Permissions, a.permission)
 	}
-	if caller.Do(ctx, rest.Call{Doing: "look at the caller's permissions", Method: http.MethodPost, URL: caller.Address("cloudresourcemanager") + "/v1/projects/" + at.project + ":testIamPermissions", In: in, Out: &out}) != nil {
+	if caller.Do(ctx, rest.Call{Doing: "look at permissions", Method: http.MethodPost, URL: caller.Address("cloudresourcemanager") + "/v1/projects/" + at.project + ":testIamPermissions", In: in, Out: &out}) != nil {
 		return nil, nil, ""
 	}
 	for _, a := range asked {

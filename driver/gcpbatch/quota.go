@@ -36,8 +36,7 @@ func (e *engine) quotas(ctx context.Context, at site) map[string]quota {
 // gpuMetrics are the quotas of GPUs. Source: the enumeration of Quota.metric in Compute Engine's discovery document, revision 20261026.
 var gpuMetrics = map[string]string{"l4": "NVIDIA_L4_GPUS", "a100": "NVIDIA_A100_GPUS", "a100 80": "NVIDIA_A100_80GB_GPUS", "h100": "NVIDIA_H100_GPUS"}
 
-// wanted is what an agent needs of each quota. A type whose name begins with a family has the cores of that family, where the region knows such a quota, and else
-// CPUS; spot capacity has what is preemptible where the project was given some. Source: "Allocation quotas", Compute Engine, 2026-11.
+// wanted is what an agent needs of each quota: cores are of the type's family, where the region knows such a quota, and else of CPUS; spot capacity has what is preemptible where the project was given some. Source: "Allocation quotas", Compute Engine, 2026-11.
 func (m machine) wanted(n driver.Needs, o options, have map[string]quota) map[string]float64 {
 	all := map[string]float64{}
 	add := func(metric string, value float64) {

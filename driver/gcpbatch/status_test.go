@@ -2,6 +2,9 @@ package gcpbatch
 
 import (
 	"context"
+	"encoding/json"
+	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/drover-run/drover/cloud/google/rest"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
@@ -204,3 +208,29 @@ func TestAJobWaitsForMachinesNoLongerThanItIsTo(t *testing.T) {
 		t.Errorf("%d jobs were cancelled", n)
 	}
 }
+
+// A log is asked for by its job and task, the newest lines first, and briefly.
+func TestALogIsOfItsTask(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	var asked struct{ Filter, OrderBy string }
+	caller := *l.engine.caller()
+	caller.Over = roundTrip(func(r *http.Request) (*http.Response, error) {
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			t.Error(err)
+		}
+		return &http.Response{StatusCode: 403, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+	})
+	l.engine.caller = func() *rest.Caller { return &caller }
+	_, err := l.engine.readTail(t.Context(), site{"europe-west1", "demo-project"}, "uid", 12)
+	if err == nil || !strings.HasPrefix(err.Error(), "read the log of a task in Cloud Logging: the server says 403") {
+		t.Error(err)
+	}
+	if asked.OrderBy != "timestamp desc" || asked.Filter != `logName="projects/demo-project/logs/batch_task_logs" AND labels.job_uid="uid" AND labels.task_id=~"group0-12(/|$)"` {
+		t.Errorf("%+v", asked)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

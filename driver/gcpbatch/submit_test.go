@@ -310,7 +310,7 @@ func TestNamesAreReadAsTheyWereMade(t *testing.T) {
 func TestWhatThePartiesNeedIsSaid(t *testing.T) {
 	for whose, all := range map[driver.Party][]string{
 		driver.Agents:     {"--role=roles/batch.agentReporter --condition=None # machines report to Google Batch\n", "# what tasks print goes to Cloud Logging", "# images of Artifact Registry"},
-		driver.Submitters: {"--member=user:YOU --role=roles/batch.jobsEditor", "# jobs of the agents' service account", "# the secrets of jobs: helps"},
+		driver.Submitters: {"--member=user:YOU --role=roles/batch.jobsEditor", "# jobs of the agents' service account", "# the secrets of jobs: helps", "# what agents printed that never came up: helps", "# quotas in the plan: helps"},
 	} {
 		text, err := writePolicy(driver.Config{}, whose, driver.Scope{})
 		for _, want := range all {

@@ -127,11 +127,13 @@ func (s *Server) held(body []byte) (any, error) {
 	return map[string]any{"permissions": have}, nil
 }
 
-// Forbid takes permissions from the user, as batch.jobs.create.
-func (s *Server) Forbid(permissions ...string) {
+// Forbid takes a permission from the user, as batch.jobs.create; "": gives all back.
+func (s *Server) Forbid(permission string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forbidden = append(s.forbidden, permissions...)
+	if s.forbidden = append(s.forbidden, permission); permission == "" {
+		s.forbidden = nil
+	}
 }
 
 // Calls are the methods that were asked for, each once, as "user batch.projects.locations.jobs.get" or "machine ...".
@@ -144,7 +146,7 @@ func (s *Server) Calls() []string {
 // Permission is what a method needs of its caller; "": nothing.
 func Permission(method string) string { return permissions[method] }
 
-// Requests is how many requests methods have had whose names end so, as jobs.create; "": all.
+// Requests is how many requests there were of methods with names that end so, as jobs.create; "": of all.
 func (s *Server) Requests(method string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
