@@ -214,6 +214,7 @@ func TestRealMapOverAHostileNet(t *testing.T) {
 // A program hears nothing of a store that is away, and what it leaves is stored later.
 func TestRealRunOverANetThatGoesAway(t *testing.T) {
 	onlyReal(t)
+	t.Parallel() // it waits, for the net
 	for _, mute := range []bool{false, true} {
 		h := newHome(t)
 		net := h.overS3(t)

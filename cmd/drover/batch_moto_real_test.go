@@ -106,6 +106,7 @@ func (b barrier) open() {
 // another command takes all away. The account is played by moto; nothing is claimed about AWS.
 func TestRealASetupOfBatchOnMoto(t *testing.T) {
 	onlyReal(t)
+	t.Parallel() // it waits for moto
 	host := dockerd.Use(t)
 	m := newMoto(t, host)
 	role := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

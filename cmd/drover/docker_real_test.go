@@ -287,6 +287,7 @@ if n == 0:
 // that the last numbers are in the folder of the dead agent alone.
 func TestRealDockerGoesOnFromFilesBesideTheScriptAfterAllIsKilled(t *testing.T) {
 	onlyReal(t)
+	t.Parallel() // it waits, for the end of a lease
 	h := withDocker(t)
 	put(t, filepath.Join(h.work, "count.py"), []byte(strings.ReplaceAll(counter, "/opt/ml/checkpoints/n", "n")))
 	c, _ := h.begins(t, "step 7\n", "run", "--on", "docker", "--image", dockerd.Debian, "-t", "killed", "count.py", "9", "7", "never")

@@ -14,6 +14,7 @@ import (
 
 // What simple-sagemaker and the SDK ask SageMaker for is what was recorded.
 func TestRealTheToolAsksForWhatWasRecorded(t *testing.T) {
+	t.Parallel() // it waits, for packages
 	packages := server.Install(t, "sagemaker")
 	file := filepath.Join(t.TempDir(), "requests.json")
 	record := exec.CommandContext(t.Context(), "python3", "testdata/tool/record.py", "testdata/tool/lines.json", file)

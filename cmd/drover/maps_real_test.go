@@ -139,6 +139,7 @@ func (h home) killAll() {
 // results of it, and wakes up then: it is fenced, and every item counts once.
 func TestRealMapFencesAPausedAgent(t *testing.T) {
 	onlyReal(t)
+	t.Parallel() // it waits, for the end of a lease
 	const items = 200
 	h := newHome(t)
 	h.compiled(t)

@@ -80,9 +80,13 @@ func TestRealDiskFillsWhileAJobRuns(t *testing.T) { real(t, "run_disk_that_fills
 func TestRealTheDigitsExample(t *testing.T)       { real(t, "run_digits_example") }
 func TestRealTheExamplesOfMaps(t *testing.T)      { real(t, "map_examples") }
 func TestRealTheExampleOfSSM(t *testing.T)        { real(t, "ssm_example") }
-func TestRealAPausedAgentComesBack(t *testing.T)  { real(t, "run_paused_agent_comes_back") }
 func TestRealSSMsOwnExamples(t *testing.T)        { real(t, "ssm_the_tools_own_examples") }
 func TestRealAsNobody(t *testing.T)               { real(t, "shell_as_a_plain_user") }
+
+func TestRealAPausedAgentComesBack(t *testing.T) {
+	t.Parallel() // it waits, for the end of a lease
+	real(t, "run_paused_agent_comes_back")
+}
 
 func real(t *testing.T, name string, vars ...string) {
 	t.Helper()

@@ -170,6 +170,7 @@ var full = flag.Bool("full", false, "maps across hosts in full: 100,000 items, a
 // user, nothing is lost, nothing fails, and interruptions are counted apart from failures.
 func TestRealSlurmMapAcrossHosts(t *testing.T) {
 	onlyReal(t)
+	t.Parallel() // it waits, for the net
 	items, absence := 30_000, 15*time.Second
 	if *full {
 		items, absence = 100_000, 2*time.Minute
@@ -223,6 +224,7 @@ func TestRealSlurmMapAcrossHosts(t *testing.T) {
 // reach it again a minute later: the map ends by itself, and nothing is lost.
 func TestRealSlurmMapIsLeftAloneWithoutANet(t *testing.T) {
 	onlyReal(t)
+	t.Parallel() // it waits, for the net
 	const items, absence = 20_000, time.Minute
 	c := newCluster(t)
 	program := c.compiled(t)
