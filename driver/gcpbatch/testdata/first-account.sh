@@ -1,5 +1,5 @@
 #!/bin/sh
-# What a project of Google Cloud would show first. It asks eleven questions of which this driver assumes the answers, and prints both. No test runs
+# What a project of Google Cloud would show first. It asks twelve questions of which this driver assumes the answers, and prints both. No test runs
 # it, and it was never run: it needs gcloud, signed in, and costs about a dollar for an hour of small machines. What it has made it deletes.
 #
 #   driver/gcpbatch/testdata/first-account.sh PROJECT REGION
@@ -82,3 +82,5 @@ echo "  simulate it by hand: gcloud compute instances simulate-maintenance-event
 tasks "$name-d"
 question '11. In which words does a job say that a quota is used up?' 'an event of the job with QUOTA_EXCEEDED'
 api "$jobs/$name-d" | grep -A6 statusEvents
+question '12. By which labels does Cloud Logging find what a task printed?' 'job_uid, and task_id with group0-INDEX before a slash or its end'
+gcloud logging read "logName=\"projects/$project/logs/batch_task_logs\"" --project "$project" --freshness 1h --limit 3 --format 'value(labels)'
