@@ -68,7 +68,8 @@ func claimant(name string) (c remote.Claimant, err error) {
 	if !ok || err != nil || index < 0 || retries < 0 {
 		return c, fault.New(fault.Invalid, "Unset "+variableJob+".", "adopt agent: BATCH_TASK_INDEX=%q of job %.80q is no task of drover's", os.Getenv("BATCH_TASK_INDEX"), name)
 	}
-	return remote.Claimant{ID: name, Index: first + index, Attempt: retries + 1}, nil
+	id, before := placeOf(name)
+	return remote.Claimant{ID: id, Index: first + index, Attempt: before + retries + 1}, nil
 }
 
 // notices are what the metadata server announces: that the machine is preempted.

@@ -30,8 +30,22 @@ func jobNames(h driver.Handle, agents int) (all []string) {
 	return all
 }
 
+// onDemandName is the name of the job that takes the place of a job of spot capacity for which no machine has come.
+func onDemandName(name string) string { return name + onDemandEnd }
+
+const onDemandEnd = "-d"
+
+// placeOf is the id under which the starts of a job's tasks are claimed, and the attempts before its first: those of a job that takes another one's
+// place go on from the last that the other one can have had.
+func placeOf(name string) (id string, before int) {
+	if id, onDemand := strings.CutSuffix(name, onDemandEnd); onDemand {
+		return id, mostRetries + 1
+	}
+	return name, 0
+}
+
 // nameForm is the form of the names of jobs of drover's.
-var nameForm = regexp.MustCompile(`^drover-([a-z0-9]+)-([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,5}))?$`)
+var nameForm = regexp.MustCompile(`^drover-([a-z0-9]+)-([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,5}))?(?:-d)?$`)
 
 // parseJobName is the handle without a Detail that jobNames has named, and the number of its first agent.
 func parseJobName(name string) (h driver.Handle, first int, ok bool) {

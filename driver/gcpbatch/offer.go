@@ -110,8 +110,8 @@ func check(n driver.Needs, o options, at site, m machine) error {
 		}
 	}
 	switch {
-	case n.Spot == job.SpotFirst:
-		return fault.New(fault.Invalid, "Use `--spot` or `--on-demand`.", "Google Batch has spot capacity or on-demand machines for a job, and not one after the other")
+	case n.Spot == job.SpotFirst && (o.patch != nil || n.Agents > mostTasks):
+		return fault.New(fault.Invalid, "Use `--spot` or `--on-demand`.", "buy on-demand machines in the place of spot capacity: that is for the one job of %d agents at most, without --target-arg job", mostTasks)
 	case len(n.Place.Mounts) > 0:
 		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`; or name a bucket, share or disk: `--target-arg volume=gs://bucket/folder:/data`.", "containers on Google Batch see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)
 	case o.patch != nil && n.Agents > mostTasks:
@@ -132,6 +132,9 @@ func notes(n driver.Needs, o options, m machine) (all []string) {
 	}
 	if o.wait > 0 {
 		all = append(all, fmt.Sprintf("a command that looks after %s cancels what no machine has come for", o.wait))
+	}
+	if n.Spot == job.SpotFirst {
+		all = append(all, fmt.Sprintf("where no machine has come within %s, a command that looks asks for on-demand ones", firstTime))
 	}
 	if isSpot(n) {
 		all = append(all, fmt.Sprintf("Google Batch starts an agent again %d times: what is taken more often a command that follows the job places anew", mostRetries))

@@ -37,7 +37,7 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 		"too much":            {needs: driver.Needs{CPUs: 1000}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: 1000 cores", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
 		"GPUs on a type":      {needs: driver.Needs{GPUs: 1, Memory: 1 << 30, Machine: []string{"n2-standard-4"}}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: 1 GB of memory, 1 GPU, --machine n2-standard-4", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
 		"where":               {needs: driver.Needs{Where: expr("type =~ p3.*")}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: type =~ p3.*", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
-		"spot first":          {needs: driver.Needs{Spot: job.SpotFirst}, reason: "Google Batch has spot capacity or on-demand machines for a job, and not one after the other", hint: "Use `--spot` or `--on-demand`."},
+		"spot first of many":  {needs: driver.Needs{Agents: mostTasks + 1, Spot: job.SpotFirst}, reason: "buy on-demand machines in the place of spot capacity: that is for the one job of 5000 agents at most, without --target-arg job", hint: "Use `--spot` or `--on-demand`."},
 		"mounts":              {needs: driver.Needs{Place: driver.Place{Mounts: []job.Mount{{Source: "/data"}}}}, reason: "containers on Google Batch see no folder of this machine: --mount /data", hint: "Give it as an input: `-i FOLDER`; or name a bucket, share or disk: `--target-arg volume=gs://bucket/folder:/data`."},
 		"a long time":         {needs: driver.Needs{Time: 20 * 24 * time.Hour}, reason: "a job of Google Batch ends after 14 days", hint: "Give it less: `--timeout`."},
 		"a disk of elsewhere": {needs: driver.Needs{Args: []string{"volume=disk/us-east1-b/corpus:/data"}}, reason: "mount disk corpus: its zone us-east1-b is none of europe-west1", hint: "Use a disk of europe-west1, or `--on gcp/REGION`."},
@@ -59,6 +59,10 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 	}
 	o, err = l.Offer(t.Context(), driver.Needs{Agents: 1, Time: time.Hour, Args: []string{"wait=90m"}})
 	if want := []string{"a command that looks after 1h30m0s cancels what no machine has come for", "Google Batch starts an agent again 10 times: what is taken more often a command that follows the job places anew"}; err != nil || !o.Spot || !slices.Equal(o.Notes, want) || o.Identity != "the default service account of Compute Engine in project demo-project" {
+		t.Errorf("%+v, %v", o, err)
+	}
+	o, err = l.Offer(t.Context(), driver.Needs{Agents: 1, Spot: job.SpotFirst, Time: time.Hour})
+	if want := "where no machine has come within 10m0s, a command that looks asks for on-demand ones"; err != nil || !o.Spot || o.Notes[0] != want {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for args, want := range map[string]string{

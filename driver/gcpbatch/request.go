@@ -110,6 +110,9 @@ func newJob(ctx context.Context, s remote.Submission, at site, o options) (in ba
 		in.AllocationPolicy.ServiceAccount = &batchapi.ServiceAccount{Email: o.account}
 	}
 	in.Labels = labels(n.Labels)
+	if n.Spot == job.SpotFirst {
+		in.Labels[labelFirst] = "yes"
+	}
 	if o.wait > 0 {
 		in.Labels[labelWait] = strconv.Itoa(int(o.wait.Seconds()))
 	}
@@ -118,11 +121,31 @@ func newJob(ctx context.Context, s remote.Submission, at site, o options) (in ba
 	return in, nil
 }
 
-// The labels of a job that say how many agents its placement has, in all of its jobs, and for how many seconds it waits for machines.
+// The labels of a job that say how many agents its placement has, in all of its jobs, for how many seconds it waits for machines, and that on-demand
+// machines come in the place of spot capacity that does not.
 const (
 	labelAgents = "drover_agents"
 	labelWait   = "drover_wait"
+	labelFirst  = "drover_first"
 )
+
+// firstTime is how long spot capacity is waited for, before machines are bought on demand.
+const firstTime = 10 * time.Minute
+
+// onDemand is the request for the job that takes the place of one of spot capacity.
+func onDemand(in batchapi.Job, name string) batchapi.Job {
+	out := part(in, name)
+	out.Labels = maps.Clone(in.Labels)
+	delete(out.Labels, labelFirst)
+	policy := *in.AllocationPolicy
+	instances := policy.Instances[0]
+	machines := *instances.Policy
+	machines.ProvisioningModel = "STANDARD"
+	instances.Policy = &machines
+	policy.Instances = []batchapi.Instances{instances}
+	out.AllocationPolicy = &policy
+	return out
+}
 
 // agentsOf is how many agents the placement of a job has; 0: it does not say.
 func agentsOf(j batchapi.Job) int {

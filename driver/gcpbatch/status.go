@@ -18,7 +18,8 @@ import (
 )
 
 // Processes gives the tasks of the jobs, each start of them apart. A job that Google Batch has forgotten has none. One that is missing while
-// another of its placement goes on was never made, as the command that made them has died in between: it is made now.
+// another of its placement goes on was never made, as the command that made them has died in between: it is made now. A job of spot capacity that is late
+// gives its place to one of on-demand machines, which is made before it is deleted: a look that is cut off in between is done again by the next.
 func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, up []remote.Claimant) (all []remote.Process, err error) {
 	at, err := siteOf(h)
 	if err != nil {
@@ -48,6 +49,17 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 			}
 			e.forget(at, []string{id})
 		}
+		if late(j.job, e.now()) {
+			name := onDemandName(id)
+			if err := create(ctx, e.client(at), name, onDemand(j.job, name), nil); err != nil {
+				return nil, err
+			}
+			if err := e.client(at).Delete(ctx, id); err != nil && !errors.Is(err, rest.ErrNotFound) {
+				return nil, err
+			}
+			e.forget(at, []string{id})
+			continue
+		}
 		starts := processesOf(id, j, up)
 		e.addTails(ctx, at, j, starts, up, &tails)
 		all = append(all, starts...)
@@ -73,9 +85,10 @@ func processesOf(id string, j seenJob, up []remote.Claimant) (all []remote.Proce
 	if !ok || len(j.job.TaskGroups) == 0 || j.job.Status == nil {
 		return nil
 	}
+	place, before := placeOf(id)
 	begun := map[int]int{} // by index: the newest start that has become an agent
 	for _, c := range up {
-		if c.ID == id {
+		if c.ID == place && c.Attempt > before && c.Attempt <= before+mostRetries+1 {
 			begun[c.Index] = max(begun[c.Index], c.Attempt)
 		}
 	}
@@ -86,12 +99,12 @@ func processesOf(id string, j seenJob, up []remote.Claimant) (all []remote.Proce
 		}
 	}
 	for n := range int(j.job.TaskGroups[0].TaskCount) {
-		all = append(all, startsOf(remote.Claimant{ID: id, Index: first + n}, j.job, tasks[n], begun[first+n])...)
+		all = append(all, startsOf(remote.Claimant{ID: place, Index: first + n, Attempt: before}, j.job, tasks[n], begun[first+n])...)
 	}
 	return all
 }
 
-// startsOf are the starts of a task, as its events tell them: each that has ended has an event with an exit code, but for one that ended with 0.
+// startsOf are the starts of a task after those that c has had, as its events tell them: each that has ended has an event with an exit code, but for one that ended with 0.
 func startsOf(c remote.Claimant, j batchapi.Job, t batchapi.TaskStatus, begun int) (all []remote.Process) {
 	where := ""
 	if group := j.Status.TaskGroups["group0"]; len(group.Instances) > 0 {
@@ -147,10 +160,19 @@ func waitOf(j batchapi.Job) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
+// waits says whether a job has waited for machines for so long.
+func waits(j batchapi.Job, now time.Time, long time.Duration) bool {
+	return (j.Status.State == batchapi.JobQueued || j.Status.State == batchapi.JobScheduled) && j.CreateTime != nil && now.Sub(*j.CreateTime) >= long
+}
+
+// late says whether on-demand machines are to come in the place of a job's spot capacity.
+func late(j batchapi.Job, now time.Time) bool {
+	return j.Labels[labelFirst] != "" && waits(j, now, firstTime)
+}
+
 // overdue says whether a job has waited for machines for longer than it is to.
 func overdue(j batchapi.Job, now time.Time) bool {
-	waits := j.Status.State == batchapi.JobQueued || j.Status.State == batchapi.JobScheduled
-	return waits && waitOf(j) > 0 && j.CreateTime != nil && now.Sub(*j.CreateTime) >= waitOf(j)
+	return waitOf(j) > 0 && waits(j, now, waitOf(j))
 }
 
 // gaveUp says whether a job was cancelled as no machine had come for a task in time.

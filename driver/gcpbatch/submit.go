@@ -58,6 +58,9 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 		}
 		ids = append(ids, name)
 	}
+	if in.Labels[labelFirst] != "" {
+		ids = append(ids, onDemandName(jobName(s.Handle)))
+	}
 	return ids, nil
 }
 
@@ -100,7 +103,11 @@ func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err e
 		if !ok || jobName(of) != jobName(h) || leaving(j) {
 			continue
 		}
-		for _, name := range append(jobNames(h, agentsOf(j)), id) {
+		names := append(jobNames(h, agentsOf(j)), id)
+		if j.Labels[labelFirst] != "" {
+			names = append(names, onDemandName(id))
+		}
+		for _, name := range names {
 			if !slices.Contains(ids, name) {
 				ids = append(ids, name)
 			}
@@ -164,27 +171,37 @@ func (e *engine) Terminate(ctx context.Context, h driver.Handle, end []remote.Pr
 			ending[p.ID][p.Index] = true
 		}
 	}
-	c := e.client(at)
 	for id, which := range ending {
-		e.forget(at, []string{id})
-		j, err := e.find(ctx, at, id)
-		if errors.Is(err, rest.ErrNotFound) {
-			continue
+		for _, name := range []string{id, onDemandName(id)} { // the job may have another in its place
+			e.forget(at, []string{name})
+			j, err := e.find(ctx, at, name)
+			if errors.Is(err, rest.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := e.cancel(ctx, at, name, j, which); err != nil {
+				return err
+			}
+			if j.job.Labels[labelFirst] == "" {
+				break
+			}
 		}
-		if err != nil {
-			return err
-		}
-		all := true
-		for _, p := range processesOf(id, j, nil) {
-			all = all && (!p.State.Alive() || which[p.Index])
-		}
-		if !all || ended(j.job) {
-			continue
-		}
-		if err := c.Cancel(ctx, id); err != nil {
-			return err
-		}
-		e.forget(at, []string{id})
 	}
 	return nil
+}
+
+// cancel cancels a job of which all that lives is of the tasks which.
+func (e *engine) cancel(ctx context.Context, at site, name string, j seenJob, which map[int]bool) error {
+	for _, p := range processesOf(name, j, nil) {
+		if p.State.Alive() && !which[p.Index] {
+			return nil
+		}
+	}
+	if ended(j.job) {
+		return nil
+	}
+	e.forget(at, []string{name})
+	return e.client(at).Cancel(ctx, name)
 }

@@ -292,6 +292,9 @@ func TestNamesAreReadAsTheyWereMade(t *testing.T) {
 			t.Errorf("%q was read", name)
 		}
 	}
+	if got, _, ok := parseJobName(onDemandName(jobName(h))); !ok || got != h {
+		t.Errorf("%s is %+v, %t", onDemandName(jobName(h)), got, ok)
+	}
 	if a, b := requestID("p", "r", "a"), requestID("p", "r", "b"); a == b || len(a) != 36 || a[14] != '4' {
 		t.Errorf("requests are %s and %s", a, b)
 	}

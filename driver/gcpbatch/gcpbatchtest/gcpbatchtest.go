@@ -65,6 +65,7 @@ type Server struct {
 // knobs are how the server misbehaves.
 type knobs struct {
 	held     string // jobs stay queued, with this event; "": they do not
+	heldSpot bool   // those of spot capacity alone
 	lose     bool   // no answer to a create
 	throttle int    // requests that are refused
 	denied   string // what requests are refused with
@@ -234,7 +235,7 @@ func (s *Server) create(id, request string, body []byte) (any, error) {
 	s.jobs[id] = j
 	s.order = append(s.order, id)
 	j.note("Job state is set from UNSPECIFIED to QUEUED for job " + j.name() + ".")
-	if s.knobs.held != "" {
+	if s.knobs.held != "" && (!s.knobs.heldSpot || j.in.AllocationPolicy.Instances[0].Policy.ProvisioningModel == "SPOT") {
 		j.note(s.knobs.held)
 		return j.show(), nil
 	}
@@ -301,6 +302,9 @@ func (s *Server) turn(change func(*knobs)) {
 
 // Hold has jobs stay queued from now on, with an event in Google's words.
 func (s *Server) Hold(event string) { s.turn(func(k *knobs) { k.held = event }) }
+
+// HoldSpot is Hold for jobs of spot capacity alone.
+func (s *Server) HoldSpot(event string) { s.turn(func(k *knobs) { k.held, k.heldSpot = event, true }) }
 
 // Release has them begin.
 func (s *Server) Release() {
