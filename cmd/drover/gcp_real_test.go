@@ -208,7 +208,7 @@ func TestRealCommandsThatAreKilledAfterARequestToGoogleGoOn(t *testing.T) {
 	t.Parallel() // most wait, for a request that Google may have got
 	endpoint := bucket(t)
 	var all sync.WaitGroup
-	for n := 1; n <= 10; n++ {
+	for n := 1; n <= 14; n++ {
 		all.Go(func() {
 			t.Run(strconv.Itoa(n), func(t *testing.T) {
 				fake := gcpbatchtest.New(t)

@@ -367,3 +367,37 @@ func TestAJobAsksForNoMoreThanItsRoles(t *testing.T) {
 		}
 	}
 }
+
+// The answer to each request of a placement's life is lost once: it is sent again, agents start once, and nothing is left.
+func TestEachAnswerMayBeLost(t *testing.T) {
+	t.Setenv("CANARY", "canaryvalue")
+	var all sync.WaitGroup
+	for n := 1; n <= 14; n++ {
+		all.Go(func() {
+			l := newLocated(t)
+			l.LoseAnswer(n)
+			r := l.request(t, 1, 2)
+			r.Run.Secrets = map[string]string{"TOKEN": "env:CANARY"}
+			h, err := l.Start(t.Context(), r)
+			if err != nil {
+				t.Errorf("answer %d: %v", n, err)
+				return
+			}
+			drivertest.Until(t, "both run", func() bool {
+				all, err := l.Status(t.Context(), h)
+				return err == nil && len(all) == 2 && runs(all, 0) && runs(all, 1)
+			})
+			if err := l.Stop(t.Context(), h, 0, true); err != nil {
+				t.Errorf("answer %d: %v", n, err)
+			}
+			drivertest.Until(t, "it is gone", func() bool {
+				all, err := l.Status(t.Context(), h)
+				return err == nil && len(all) == 0
+			})
+			if jobs := l.Jobs(); len(jobs) > 0 || l.Secrets() > 0 {
+				t.Errorf("answer %d: left are %s, %d secrets", n, jobs, l.Secrets())
+			}
+		})
+	}
+	all.Wait()
+}

@@ -58,6 +58,7 @@ type Server struct {
 	quotas    map[string]float64 // of the region
 	requests  map[string]int     // by method
 	calls     []string
+	served    int
 	forbidden []string // permissions that the user does not have
 	knobs     knobs
 }
@@ -67,6 +68,7 @@ type knobs struct {
 	held     string // jobs stay queued, with this event; "": they do not
 	heldSpot bool   // those of spot capacity alone
 	lose     bool   // no answer to a create
+	loseAt   int    // no answer to the request of this number, from 1; 0: to none
 	throttle int    // requests that are refused
 	denied   string // what requests are refused with
 	deniedOf string // which: those of a service, as batch
@@ -146,7 +148,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		out, err = s.answer(service, r, body)
 	}
 	s.mu.Lock()
-	lost := s.knobs.lose && err == nil && r.Method == http.MethodPost && strings.HasSuffix(rest, "/jobs")
+	s.served++
+	lost := s.served == s.knobs.loseAt || s.knobs.lose && err == nil && r.Method == http.MethodPost && strings.HasSuffix(rest, "/jobs")
 	s.mu.Unlock()
 	if lost {
 		panic(http.ErrAbortHandler)
@@ -320,6 +323,9 @@ func (s *Server) Release() {
 
 // LoseCreate loses the answers to requests that create jobs.
 func (s *Server) LoseCreate(lose bool) { s.turn(func(k *knobs) { k.lose = lose }) }
+
+// LoseAnswer loses the answer to the n-th request, which is done.
+func (s *Server) LoseAnswer(n int) { s.turn(func(k *knobs) { k.loseAt = n }) }
 
 // Throttle refuses the next n requests.
 func (s *Server) Throttle(n int) { s.turn(func(k *knobs) { k.throttle = n }) }
