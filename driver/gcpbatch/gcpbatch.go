@@ -11,6 +11,7 @@ package gcpbatch
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -45,18 +46,23 @@ var _ driver.Driver = (*Driver)(nil)
 // New makes the driver of this machine's account. It remembers in the folder state in which regions
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
-	e := &engine{state: state, caller: sync.OnceValue(func() *rest.Caller { return rest.New(google.Source{}) }), look: lookTime, now: time.Now, seen: map[string]seenJob{}, tails: map[string]string{}}
+	e := &engine{state: state, caller: sync.OnceValue(func() *rest.Caller { return rest.New(google.Source{}) }), look: lookTime, list: listTime, now: time.Now, seen: map[string]seenJob{}, tails: map[string]string{}}
 	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
-// lookTime is how long what Google Batch said of a job is believed.
-const lookTime = 10 * time.Second
+const (
+	// lookTime is how long what Google Batch said of a job is believed.
+	lookTime = 10 * time.Second
+	// listTime is how long what it said of the job's tasks is, while the job counts as many in each state as before.
+	listTime = 2 * time.Minute
+)
 
 // engine is Google Batch as package remote asks it.
 type engine struct {
 	state  string
 	caller func() *rest.Caller
 	look   time.Duration // such as lookTime
+	list   time.Duration // such as listTime
 	now    func() time.Time
 
 	mu    sync.Mutex
@@ -69,6 +75,15 @@ type seenJob struct {
 	job   batchapi.Job
 	tasks []batchapi.Task
 	at    time.Time
+	// listed is when the tasks were.
+	listed time.Time
+}
+
+// changed says whether some of the job's tasks are in other states than before.
+func (j seenJob) changed(now batchapi.Job) bool {
+	was, is := j.job.Status, now.Status
+	return was == nil || is == nil || was.State != is.State || len(was.StatusEvents) != len(is.StatusEvents) ||
+		!maps.Equal(was.TaskGroups[taskGroup].Counts, is.TaskGroups[taskGroup].Counts)
 }
 
 var _ remote.Engine = (*engine)(nil)
@@ -111,14 +126,17 @@ func (e *engine) find(ctx context.Context, at site, name string) (seenJob, error
 		return known, nil
 	}
 	c := e.client(at)
-	var err error
-	if known.job, err = c.Get(ctx, name); err != nil {
+	now, err := c.Get(ctx, name)
+	if err != nil {
 		return known, err
 	}
-	if known.tasks, err = c.Tasks(ctx, name); err != nil {
-		return known, err
+	if known.changed(now) || time.Since(known.listed) >= e.list {
+		if known.tasks, err = c.Tasks(ctx, name); err != nil {
+			return known, err
+		}
+		known.listed = time.Now()
 	}
-	known.at = time.Now()
+	known.job, known.at = now, time.Now()
 	e.mu.Lock()
 	e.seen[key] = known
 	e.mu.Unlock()

@@ -67,7 +67,7 @@ func newProject(t *testing.T) project {
 // driver is one that another process would make.
 func (p project) driver() *Driver {
 	d := New(p.state, func(context.Context) (*store.Store, error) { return p.store, nil }, remote.Options{Settle: 100 * time.Millisecond, Look: 10 * time.Millisecond})
-	d.engine.look = 0
+	d.engine.look, d.engine.list = 0, 0
 	caller := &rest.Caller{Over: google.Transport(), Wait: patience, At: p.At,
 		Tokens: google.NewTokens(nil, func(context.Context) (google.Token, error) { return google.Token{Value: p.Token()}, nil })}
 	d.engine.caller = func() *rest.Caller { return caller }

@@ -104,10 +104,13 @@ func processesOf(id string, j seenJob, up []remote.Claimant) (all []remote.Proce
 	return all
 }
 
+// taskGroup is the name of the one group of tasks that a job has.
+const taskGroup = "group0"
+
 // startsOf are the starts of a task after those that c has had, as its events tell them: each that has ended has an event with an exit code, but for one that ended with 0.
 func startsOf(c remote.Claimant, j batchapi.Job, t batchapi.TaskStatus, begun int) (all []remote.Process) {
 	where := ""
-	if group := j.Status.TaskGroups["group0"]; len(group.Instances) > 0 {
+	if group := j.Status.TaskGroups[taskGroup]; len(group.Instances) > 0 {
 		where = strings.TrimSpace(group.Instances[0].MachineType + " " + strings.ToLower(group.Instances[0].ProvisioningModel))
 	}
 	for _, event := range t.StatusEvents {

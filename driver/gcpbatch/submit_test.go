@@ -401,3 +401,29 @@ func TestEachAnswerMayBeLost(t *testing.T) {
 	}
 	all.Wait()
 }
+
+// While a job counts as many tasks in each state as before they are not listed again; what changes is.
+func TestTasksAreListedWhenTheirJobChanges(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.engine.list = time.Hour
+	h, err := l.Start(t.Context(), l.request(t, 1, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bothRun := func(number int) func() bool {
+		return func() bool {
+			all, err := l.Status(t.Context(), h)
+			return err == nil && runs(all, number) && runs(all, 1)
+		}
+	}
+	drivertest.Until(t, "both run", bothRun(0))
+	listed, looked := l.Requests("tasks.list"), l.Requests("jobs.get")
+	drivertest.Until(t, "it was looked at", func() bool { return bothRun(0)() && l.Requests("jobs.get") > looked+3 })
+	if n := l.Requests("tasks.list") - listed; n > 0 {
+		t.Errorf("%d requests list what has not changed", n)
+	}
+	l.Take("drover-"+jobID+"-1", 0)
+	drivertest.Until(t, "its successor runs", bothRun(2))
+	l.remove(t, h)
+}
