@@ -28,6 +28,11 @@ func TestOnDemandMachinesComeWhereSpotCapacityDoesNot(t *testing.T) {
 		t.Fatalf("%+v, %v; jobs %s", all, err, l.Jobs())
 	}
 	l.Age(spot, time.Minute)
+	l.Forbid("batch.jobs.create")
+	if all, err := l.Status(t.Context(), h); err != nil || count(all, driver.Waiting) != 2 {
+		t.Fatalf("of a user that may only look: %+v, %v", all, err)
+	}
+	l.Forbid("")
 	l.LoseCreate(true) // the answer to the request for the other job
 	drivertest.Until(t, "a look has no answer", func() bool {
 		_, err := l.Status(t.Context(), h)

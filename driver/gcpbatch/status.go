@@ -18,8 +18,8 @@ import (
 )
 
 // Processes gives the tasks of the jobs, each start of them apart. A job that Google Batch has forgotten has none. One that is missing while
-// another of its placement goes on was never made, as the command that made them has died in between: it is made now. A job of spot capacity that is late
-// gives its place to one of on-demand machines, which is made before it is deleted: a look that is cut off in between is done again by the next.
+// another of its placement goes on was never made, as the command that made them has died in between: it is made now. A job that has waited for machines
+// long enough is attended to; a look that is cut off in between is done again by the next.
 func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, up []remote.Claimant) (all []remote.Process, err error) {
 	at, err := siteOf(h)
 	if err != nil {
@@ -43,21 +43,11 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 		if !ended(j.job) && j.job.Status.State != batchapi.JobCancelling {
 			living = j.job
 		}
-		if overdue(j.job, e.now()) {
-			if err := e.client(at).Cancel(ctx, id); err != nil {
-				return nil, err
-			}
-			e.forget(at, []string{id})
+		gone, err := e.attend(ctx, at, id, j.job)
+		if err != nil && fault.KindOf(err) != fault.Denied { // a user that may only look has others do it
+			return nil, err
 		}
-		if late(j.job, e.now()) {
-			name := onDemandName(id)
-			if err := create(ctx, e.client(at), name, onDemand(j.job, name), nil); err != nil {
-				return nil, err
-			}
-			if err := e.client(at).Delete(ctx, id); err != nil && !errors.Is(err, rest.ErrNotFound) {
-				return nil, err
-			}
-			e.forget(at, []string{id})
+		if gone {
 			continue
 		}
 		starts := processesOf(id, j, up)
@@ -77,6 +67,28 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 		all = append(all, processesOf(id, seenJob{job: in}, up)...)
 	}
 	return all, nil
+}
+
+// attend does what follows from the time that a job has waited for machines: it is cancelled, or one of on-demand machines is made in its place before it is
+// deleted. gone says that another has its place.
+func (e *engine) attend(ctx context.Context, at site, id string, j batchapi.Job) (gone bool, err error) {
+	c := e.client(at)
+	switch {
+	case overdue(j, e.now()):
+		e.forget(at, []string{id})
+		return false, c.Cancel(ctx, id)
+	case late(j, e.now()):
+		name := onDemandName(id)
+		if err := create(ctx, c, name, onDemand(j, name), nil); err != nil {
+			return false, err
+		}
+		e.forget(at, []string{id})
+		if err := c.Delete(ctx, id); err != nil && !errors.Is(err, rest.ErrNotFound) {
+			return false, err
+		}
+		return true, nil
+	}
+	return false, nil
 }
 
 // processesOf are the starts of a job's tasks. up are those that have become agents: Google Batch may not yet show a start of which the agent is up.
