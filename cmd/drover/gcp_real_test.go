@@ -170,7 +170,7 @@ func TestRealTheEleventhInterruptionOnGoogleBatch(t *testing.T) {
 		fake.Warn(fake.Jobs()[0], 0)
 	}
 	drivertest.Until(t, "nothing runs", func() bool { return len(running()) == 0 && fake.State(fake.Jobs()[0]) == "FAILED" })
-	c := h.begin(t, "attach", "last")
+	c := h.begin(t, "resume", "last")
 	c.says(t, "went on")
 	c.sound(t)
 	var status struct{ Interruptions, Failures int }
@@ -182,15 +182,19 @@ func TestRealTheEleventhInterruptionOnGoogleBatch(t *testing.T) {
 
 // An image that is not there, and machines without a way out, are told in the words of the machine's log.
 func TestRealGoogleBatchSaysWhyNoAgentCameUp(t *testing.T) {
-	fake, h, _ := gcpInContainers(t)
-	put(t, filepath.Join(h.work, "train.py"), []byte("print(1)"))
-	c := h.begin(t, "run", "--image", "europe-docker.pkg.dev/demo-project/nowhere/image:1", "train.py")
-	c.says(t, "docker: Error response from daemon: manifest for europe-docker.pkg.dev/demo-project/nowhere/image:1 not found: manifest unknown")
-	end(t, c)
-	fake.Isolate(true)
-	c = h.begin(t, "run", "-t", "alone", "--image", dockerd.Debian, "train.py")
-	c.says(t, "drover: the program could not be fetched: the machine needs one of curl, wget, python3 or its cloud's own tool, and a way to the store")
-	end(t, c)
+	for name, row := range map[string]struct{ image, words string }{
+		"nowhere":  {"europe-docker.pkg.dev/demo-project/nowhere/image:1", "docker: Error response from daemon: manifest for europe-docker.pkg.dev/demo-project/nowhere/image:1 not found: manifest unknown"},
+		"isolated": {dockerd.Debian, "drover: the program could not be fetched: the machine needs one of curl, wget, python3 or its cloud's own tool, and a way to the store"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake, h, _ := gcpInContainers(t)
+			fake.Isolate(name == "isolated")
+			put(t, filepath.Join(h.work, "train.py"), []byte("print(1)"))
+			c := h.begin(t, "run", "--image", row.image, "train.py")
+			c.says(t, row.words)
+			end(t, c)
+		})
+	}
 }
 
 // end ends a command that follows a job.

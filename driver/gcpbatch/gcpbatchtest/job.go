@@ -288,7 +288,12 @@ func (t *task) run(dir string, env []string, n int, r batchapi.Runnable) int {
 	}
 	defer log.Close()
 	words := []string{"sh", "-c"}
+	t.job.s.mu.Lock()
+	isolated := t.job.s.knobs.isolated
+	t.job.s.mu.Unlock()
 	switch {
+	case r.Script != nil && isolated: // all machines are this one, which may have the program
+		words = []string{"unshare", "--net", "--mount", "sh", "-c", "mkdir -p /var/lib/drover && mount -t tmpfs none /var/lib/drover\n" + r.Script.Text}
 	case r.Script != nil:
 		words = append(words, r.Script.Text)
 	case strings.Contains(r.Container.ImageURI, "/nowhere"):
@@ -302,9 +307,6 @@ func (t *task) run(dir string, env []string, n int, r batchapi.Runnable) int {
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = dir, env, log, log, &syscall.SysProcAttr{Setsid: true}
 	t.job.s.mu.Lock()
-	if t.job.s.knobs.isolated && r.Script != nil {
-		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
-	}
 	if t.taken || t.job.deleted || t.job.state == batchapi.JobCancelling {
 		t.job.s.mu.Unlock()
 		return 1
