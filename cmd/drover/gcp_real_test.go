@@ -5,7 +5,9 @@ package main_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,6 +139,36 @@ func TestRealAProgramOnGoogleBatchGoesOnFromWhatItHasSaved(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &status); err != nil || status.Interruptions != 1 || status.Failures != 0 {
 			t.Errorf("%s, %v", out, err)
 		}
+	}
+}
+
+// The digits example on two nodes, of which one is told that it goes: the nodes go on from their checkpoints, and end with the loss that they have on this machine.
+func TestRealTheDigitsExampleOnTwoNodesOfGoogleBatch(t *testing.T) {
+	fake, h, running := gcpInContainers(t)
+	h.bring(t, "digits")
+	const epochs = "200"
+	c := h.begin(t, "run", "-t", "train", "--nodes", "2", "--spot", "--image", dockerd.Debian, "-o", "out", "digits/train.py", "--epochs", epochs)
+	c.says(t, "[0] epoch=3 ")
+	drivertest.Until(t, "its containers run", func() bool { return len(running()) == 2 })
+	fake.Warn(fake.Jobs()[len(fake.Jobs())-1], 0)
+	c.sound(t)
+	h.drover(t, 0, "run", "--on", "local", "-t", "here", "-o", "here", "digits/train.py", "--epochs", epochs)
+	last := regexp.MustCompile(`(?m)^epoch=` + epochs + ` loss=.*$`)
+	var said []string
+	for _, log := range []string{"out/logs/logs0", "out/logs/logs1", "here/logs/logs0"} {
+		text, err := os.ReadFile(filepath.Join(h.work, log))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, last.FindString(string(text)))
+	}
+	if said[0] == "" || said[0] != said[1] || said[0] != said[2] {
+		t.Errorf("the last epoch of each is %q", said)
+	}
+	var status struct{ Interruptions, Failures int }
+	out, _ := h.drover(t, 0, "status", "--json", "train")
+	if err := json.Unmarshal([]byte(out), &status); err != nil || status.Interruptions != 1 || status.Failures != 0 {
+		t.Errorf("%s, %v", out, err)
 	}
 }
 

@@ -40,6 +40,9 @@ func (d *Driver) Offer(ctx context.Context, n driver.Needs) (o driver.Offer, err
 			return o, err
 		}
 		o.Reason, o.Hint = err.Error(), fault.Hint(err)
+		if fault.KindOf(err) == fault.Missing {
+			o.Hint = "Name one that `gcloud compute regions list` shows: `--on gcp/REGION`."
+		}
 		return o, nil
 	}
 	must, may, grant := d.engine.lacks(ctx, at)

@@ -44,7 +44,7 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 		"a disk in one zone":  {needs: driver.Needs{Args: []string{"volume=disk/europe-west1-b/corpus:/data", "zones=europe-west1-b,europe-west1-c"}}, reason: "mount disk corpus: machines may be outside its zone europe-west1-b", hint: "Leave `zones` away, and use disks of one zone."},
 		"a patch of two jobs": {needs: driver.Needs{Agents: mostTasks + 1, Args: []string{`job={"priority": "50"}`}}, reason: "read --target-arg job: it is for the one job of 5000 agents at most", hint: "Ask for fewer agents, with `--workers`."},
 		"zones of elsewhere":  {needs: driver.Needs{Args: []string{"zones=us-east1-b"}}, reason: "read --target-arg zones=us-east1-b: us-east1-b is no zone of europe-west1", hint: "Name zones of europe-west1, or use `--on gcp/REGION`."},
-		"a region of nowhere": {needs: driver.Needs{Detail: "mars-north1"}, reason: "list jobs of Google Batch: the server says 404: Location mars-north1 is not found or access is unauthorized"},
+		"a region of nowhere": {needs: driver.Needs{Detail: "mars-north1"}, reason: "list jobs of Google Batch: the server says 404: Location mars-north1 is not found or access is unauthorized", hint: "Name one that gcloud compute regions list shows: --on gcp/REGION."},
 	} {
 		row.needs.Agents = max(row.needs.Agents, 1)
 		o, err := l.Offer(t.Context(), row.needs)
