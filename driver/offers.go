@@ -48,6 +48,9 @@ func (k *offerKeeper) Offer(ctx context.Context, n Needs) (Offer, error) {
 		return o.Offer, nil
 	}
 	fresh, err := k.Driver.Offer(ctx, n)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx) // which says more than that of a request that was cut off
+	}
 	if err != nil {
 		return fresh, err
 	}

@@ -179,8 +179,6 @@ func (c *Client) rightsCheck(ctx context.Context, area string) Check {
 
 // targetChecks asks every target what it holds of ours.
 func (c *Client) targetChecks(ctx context.Context, used []string) []Check {
-	const area = "targets"
-	var checks []Check
 	named, inUse := map[string]bool{}, map[string]job.Target{}
 	for _, name := range used {
 		t, ok := c.engine.Targets[name]
@@ -192,25 +190,32 @@ func (c *Client) targetChecks(ctx context.Context, used []string) []Check {
 	for _, t := range c.engine.Targets {
 		named[t.Base()] = true
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.engine.Drivers)) {
-		held, err := c.engine.Drivers[name].List(ctx)
-		n, t := driver.Needs{Labels: map[string]string{"project": c.project}}, inUse[name]
-		if _, n.Detail = job.SplitTarget(t.On); t.On != "" { // one agent has to fit there
-			n.Agents, n.Args, n.Place.Later = 1, t.Args, true
-		}
-		offer, no := c.engine.Drivers[name].Offer(ctx, n)
-		err = cmp.Or(err, no)
-		switch {
-		case no == nil && (len(offer.Missing) > 0 && (named[name] || len(held) > 0) || err == nil && n.Agents > 0 && !offer.Fits):
-			text := cmp.Or(offer.Reason, "you may not "+strings.Join(offer.Missing, ", nor "))
-			checks = append(checks, bad(area, fault.New(fault.Denied, offer.Hint, "%s: %s", name, text)))
-		case err != nil && len(held) == 0 && !named[name]:
-			checks = append(checks, Check{Area: area, OK: true, Unused: true, Text: fmt.Sprintf("%s cannot be used: %s", name, err)})
-		case err != nil:
-			checks = append(checks, bad(area, err))
-		default:
-			checks = append(checks, Check{Area: area, OK: true, Text: fmt.Sprintf("%s answers, %d placements", name, len(held))})
-		}
-	}
+	names := slices.Sorted(maps.Keys(c.engine.Drivers))
+	checks := make([]Check, len(names))
+	driver.AskAll(ctx, len(names), func(ctx context.Context, i int) { checks[i] = c.targetCheck(ctx, names[i], named, inUse) })
 	return checks
+}
+
+// targetCheck asks a target. One that is named has to be usable, and an agent has to fit in one that is in use.
+func (c *Client) targetCheck(ctx context.Context, name string, named map[string]bool, inUse map[string]job.Target) Check {
+	const area = "targets"
+	held, err := c.engine.Drivers[name].List(ctx)
+	n, t := driver.Needs{Labels: map[string]string{"project": c.project}}, inUse[name]
+	if _, n.Detail = job.SplitTarget(t.On); t.On != "" {
+		n.Agents, n.Args, n.Place.Later = 1, t.Args, true
+	}
+	offer, no := c.engine.Drivers[name].Offer(ctx, n)
+	if err = cmp.Or(err, no); err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("ask %s: %w", name, context.Cause(ctx))
+	}
+	switch {
+	case no == nil && (len(offer.Missing) > 0 && (named[name] || len(held) > 0) || err == nil && n.Agents > 0 && !offer.Fits):
+		text := cmp.Or(offer.Reason, "you may not "+strings.Join(offer.Missing, ", nor "))
+		return bad(area, fault.New(fault.Denied, offer.Hint, "%s: %s", name, text))
+	case err != nil && len(held) == 0 && !named[name]:
+		return Check{Area: area, OK: true, Unused: true, Text: fmt.Sprintf("%s cannot be used: %s", name, err)}
+	case err != nil:
+		return bad(area, err)
+	}
+	return Check{Area: area, OK: true, Text: fmt.Sprintf("%s answers, %d placements", name, len(held))}
 }

@@ -24,27 +24,27 @@ type TargetStatus struct {
 	Missing []string    `json:"missing,omitempty"`
 }
 
-// askTime bounds the question to one target: one that does not answer delays no other.
-const askTime = 10 * time.Second
-
 // Targets asks every target whether it can be used: the built-in ones, then those that
 // were named, each in the order of their names.
 func (c *Client) Targets(ctx context.Context) []TargetStatus {
-	var list []TargetStatus
-	for _, name := range slices.Sorted(maps.Keys(c.engine.Drivers)) {
-		list = append(list, c.askTarget(ctx, name, nil))
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.engine.Targets)) {
-		t := c.engine.Targets[name]
-		list = append(list, c.askTarget(ctx, name, &t))
-	}
+	names := c.targetNames()
+	list := make([]TargetStatus, len(names))
+	driver.AskAll(ctx, len(names), func(ctx context.Context, i int) {
+		list[i] = c.askTarget(ctx, names[i])
+		if t, named := c.engine.Targets[names[i]]; named && i >= len(c.engine.Drivers) {
+			list[i].Named = &t
+		}
+	})
 	return list
 }
 
-func (c *Client) askTarget(ctx context.Context, name string, t *job.Target) TargetStatus {
-	s := TargetStatus{Name: name, Named: t}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
+// targetNames are those of all targets, the built-in ones first.
+func (c *Client) targetNames() []string {
+	return slices.Concat(slices.Sorted(maps.Keys(c.engine.Drivers)), slices.Sorted(maps.Keys(c.engine.Targets)))
+}
+
+func (c *Client) askTarget(ctx context.Context, name string) TargetStatus {
+	s := TargetStatus{Name: name}
 	o, err := c.Offer(ctx, name, driver.Needs{Agents: 1, Place: driver.Place{Later: true}})
 	switch {
 	case err != nil:
@@ -115,21 +115,17 @@ func priceOfAgent(p driver.Price) *Price {
 func (c *Client) Offers(ctx context.Context, target string, n driver.Needs) ([]Choice, error) {
 	names := []string{target}
 	if target == "" {
-		names = nil
-		for _, t := range c.Targets(ctx) {
-			names = append(names, t.Name)
-		}
+		names = c.targetNames()
 	} else if _, named := c.engine.Targets[target]; !named {
 		if _, err := c.engine.Driver(target); err != nil {
 			return nil, err
 		}
 	}
+	offers, errs := make([]driver.Offer, len(names)), make([]error, len(names))
+	driver.AskAll(ctx, len(names), func(ctx context.Context, i int) { offers[i], errs[i] = c.Offer(ctx, names[i], n) })
 	var list []Choice
-	for _, name := range names {
-		ask, cancel := context.WithTimeout(ctx, askTime)
-		o, err := c.Offer(ask, name, n)
-		cancel()
-		switch {
+	for i, name := range names {
+		switch o, err := offers[i], errs[i]; {
 		case err != nil && target != "":
 			return nil, err
 		case err != nil:
