@@ -3,6 +3,7 @@ package gcpbatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -206,6 +207,49 @@ func TestAJobWaitsForMachinesNoLongerThanItIsTo(t *testing.T) {
 	}
 	if n := l.Requests("jobs.cancel"); n != 1 {
 		t.Errorf("%d jobs were cancelled", n)
+	}
+}
+
+// What Google Batch does in days: a job that waits fails, and one that has ended is forgotten. What was recorded of its agents stays.
+func TestDaysGoBy(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.Hold("held")
+	r := l.request(t, 1, 1)
+	queued, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Age(jobName(queued), 48*time.Hour)
+	drivertest.Until(t, "it has failed", func() bool {
+		all, err := l.Status(t.Context(), queued)
+		return err == nil && count(all, driver.Ended) == 1 && strings.HasPrefix(all[0].Reason, "it never came up: ")
+	})
+	l.Release()
+	r.Placement = 2
+	h, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Until(t, "it runs", func() bool {
+		all, err := l.Status(t.Context(), h)
+		return err == nil && runs(all, 0)
+	})
+	if err := l.Stop(t.Context(), h, time.Minute, false); err != nil {
+		t.Fatal(err)
+	}
+	drivertest.Until(t, "it has ended", func() bool {
+		all, err := l.Status(t.Context(), h)
+		return err == nil && count(all, driver.Ended) == 1
+	})
+	l.Age(jobName(h), 60*24*time.Hour)
+	drivertest.Until(t, "its job is forgotten", func() bool {
+		_, err := l.engine.client(site{"europe-west1", "demo-project"}).Get(t.Context(), jobName(h))
+		return errors.Is(err, rest.ErrNotFound)
+	})
+	all, err := (located{l.project.driver(), l.project}).Status(t.Context(), h)
+	if err != nil || count(all, driver.Ended) != 1 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }
 

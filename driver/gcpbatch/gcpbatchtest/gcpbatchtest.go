@@ -193,6 +193,9 @@ func (s *Server) batch(r *http.Request, body []byte) (any, error) {
 	case at[2] != Region:
 		return nil, refuse(404, "NOT_FOUND", "Location %s is not found or access is unauthorized.", at[2])
 	}
+	for _, j := range s.jobs {
+		j.age()
+	}
 	id, verb := at[3], at[4]
 	switch {
 	case r.Method == http.MethodPost && id == "":

@@ -121,6 +121,18 @@ func (j *job) list(token string) (any, error) {
 	return out, nil
 }
 
+// age does what follows from a job's age: one that waits fails after two days, and one that has ended is forgotten after 60. Source: "Job lifecycle" and "Quotas", Batch,
+// 2026-11; the words of the event are recorded nowhere.
+func (j *job) age() {
+	const day = 24 * time.Hour
+	switch old := time.Since(j.created); {
+	case j.state == batchapi.JobQueued && old >= 2*day:
+		j.enter(batchapi.JobFailed)
+	case j.over() && old >= 60*day:
+		delete(j.s.jobs, j.id)
+	}
+}
+
 // kill ends all that runs.
 func (j *job) kill() {
 	for _, t := range j.tasks {
