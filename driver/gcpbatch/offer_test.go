@@ -120,16 +120,17 @@ func TestOffersKnowQuotas(t *testing.T) {
 		reason string
 		notes  []string
 	}{
-		"enough":         {map[string]float64{"CPUS": 8}, driver.Needs{Agents: 4}, "", nil},
-		"not for all":    {map[string]float64{"CPUS": 8}, driver.Needs{Agents: 6, CPUs: 2}, "", []string{"the project's quota CPUS is 8 in europe-west1, and 0 is used: at most 4 of 6 agents run at once"}},
-		"none of a type": {map[string]float64{"CPUS": 100, "N2_CPUS": 4}, driver.Needs{Agents: 1, Machine: []string{"n2-standard-8"}}, "the project's quota N2_CPUS is 4 in europe-west1, and an agent needs 8", nil},
-		"spot of a type": {map[string]float64{"N2_CPUS": 4, "PREEMPTIBLE_CPUS": 64}, driver.Needs{Agents: 9, Machine: []string{"n2-standard-8"}}, "", []string{"the project's quota PREEMPTIBLE_CPUS is 64 in europe-west1, and 0 is used: at most 8 of 9 agents run at once"}},
-		"GPUs":           {map[string]float64{"NVIDIA_L4_GPUS": 0}, driver.Needs{Agents: 1, GPUs: 1}, "the project's quota NVIDIA_L4_GPUS is 0 in europe-west1, and an agent needs 1", nil},
-		"spot GPUs":      {map[string]float64{"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1}, driver.Needs{Agents: 1, GPUs: 1}, "", nil},
-		"GPUs on demand": {map[string]float64{"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1}, driver.Needs{Agents: 1, GPUs: 1, Spot: job.SpotNever}, "the project's quota NVIDIA_L4_GPUS is 0 in europe-west1, and an agent needs 1", nil},
-		"large GPUs":     {map[string]float64{"NVIDIA_A100_GPUS": 9, "NVIDIA_A100_80GB_GPUS": 0}, driver.Needs{Agents: 1, Machine: []string{"a2-ultragpu-1g"}}, "the project's quota NVIDIA_A100_80GB_GPUS is 0 in europe-west1, and an agent needs 1", nil},
-		"addresses":      {map[string]float64{"IN_USE_ADDRESSES": 2}, driver.Needs{Agents: 3, Machine: []string{"n2-standard-2"}}, "", []string{"the project's quota IN_USE_ADDRESSES is 2 in europe-west1, and 0 is used: at most 2 of 3 agents run at once"}},
-		"no addresses":   {map[string]float64{"IN_USE_ADDRESSES": 2}, driver.Needs{Agents: 3, Machine: []string{"n2-standard-2"}, Args: []string{"no-external-ip=yes"}}, "", nil},
+		"enough":             {map[string]float64{"CPUS": 8}, driver.Needs{Agents: 4}, "", nil},
+		"not for all":        {map[string]float64{"CPUS": 8}, driver.Needs{Agents: 6, CPUs: 2}, "", []string{"the project's quota CPUS is 8 in europe-west1, and 0 is used: at most 4 of 6 agents run at once"}},
+		"of Google's choice": {map[string]float64{"CPUS": 1}, driver.Needs{Agents: 1}, "", []string{"the project's quota CPUS is 1 in europe-west1, and 0 is used: at most 0 of 1 agents run at once"}},
+		"none of a type":     {map[string]float64{"CPUS": 100, "N2_CPUS": 4}, driver.Needs{Agents: 1, Machine: []string{"n2-standard-8"}}, "the project's quota N2_CPUS is 4 in europe-west1, and an agent needs 8", nil},
+		"spot of a type":     {map[string]float64{"N2_CPUS": 4, "PREEMPTIBLE_CPUS": 64}, driver.Needs{Agents: 9, Machine: []string{"n2-standard-8"}}, "", []string{"the project's quota PREEMPTIBLE_CPUS is 64 in europe-west1, and 0 is used: at most 8 of 9 agents run at once"}},
+		"GPUs":               {map[string]float64{"NVIDIA_L4_GPUS": 0}, driver.Needs{Agents: 1, GPUs: 1}, "the project's quota NVIDIA_L4_GPUS is 0 in europe-west1, and an agent needs 1", nil},
+		"spot GPUs":          {map[string]float64{"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1}, driver.Needs{Agents: 1, GPUs: 1}, "", nil},
+		"GPUs on demand":     {map[string]float64{"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1}, driver.Needs{Agents: 1, GPUs: 1, Spot: job.SpotNever}, "the project's quota NVIDIA_L4_GPUS is 0 in europe-west1, and an agent needs 1", nil},
+		"large GPUs":         {map[string]float64{"NVIDIA_A100_GPUS": 9, "NVIDIA_A100_80GB_GPUS": 0}, driver.Needs{Agents: 1, Machine: []string{"a2-ultragpu-1g"}}, "the project's quota NVIDIA_A100_80GB_GPUS is 0 in europe-west1, and an agent needs 1", nil},
+		"addresses":          {map[string]float64{"IN_USE_ADDRESSES": 2}, driver.Needs{Agents: 3, Machine: []string{"n2-standard-2"}}, "", []string{"the project's quota IN_USE_ADDRESSES is 2 in europe-west1, and 0 is used: at most 2 of 3 agents run at once"}},
+		"no addresses":       {map[string]float64{"IN_USE_ADDRESSES": 2}, driver.Needs{Agents: 3, Machine: []string{"n2-standard-2"}, Args: []string{"no-external-ip=yes"}}, "", nil},
 		"a type of a table that Google does not have": {map[string]float64{"CPUS": 1}, driver.Needs{Agents: 1, Machine: []string{"c9-standard-2"}}, "the project's quota CPUS is 1 in europe-west1, and an agent needs 2", nil},
 	} {
 		l := newLocated(t)

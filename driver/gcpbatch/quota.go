@@ -36,7 +36,8 @@ func (e *engine) quotas(ctx context.Context, at site) map[string]quota {
 // gpuMetrics are the quotas of GPUs. Source: the enumeration of Quota.metric in Compute Engine's discovery document, revision 20261026.
 var gpuMetrics = map[string]string{"l4": "NVIDIA_L4_GPUS", "a100": "NVIDIA_A100_GPUS", "a100 80": "NVIDIA_A100_80GB_GPUS", "h100": "NVIDIA_H100_GPUS"}
 
-// wanted is what an agent needs of each quota: cores are of the type's family, where the region knows such a quota, and else of CPUS; spot capacity has what is preemptible where the project was given some. Source: "Allocation quotas", Compute Engine, 2026-11.
+// wanted is what an agent needs of each quota: cores are of the type's family, where the region knows such a quota, and else of CPUS; spot capacity has
+// what is preemptible where the project was given some. Source: "Allocation quotas", Compute Engine, 2026-11.
 func (m machine) wanted(n driver.Needs, o options, have map[string]quota) map[string]float64 {
 	all := map[string]float64{}
 	add := func(metric string, value float64) {
@@ -69,7 +70,8 @@ func (m machine) wanted(n driver.Needs, o options, have map[string]quota) map[st
 	return all
 }
 
-// checkQuotas holds needs against what the project may have at once: an agent that it may not have is refused, and the notes say how many of several it may.
+// checkQuotas holds needs against what the project may have at once: an agent of a type that it may not have is refused, and the notes say how many of several
+// it may. Where Google Batch chooses the type, it may find one with another quota.
 func (e *engine) checkQuotas(ctx context.Context, at site, n driver.Needs, o options, m machine) (notes []string, err error) {
 	have := e.quotas(ctx, at)
 	wanted := m.wanted(n, o, have)
@@ -79,7 +81,7 @@ func (e *engine) checkQuotas(ctx context.Context, at site, n driver.Needs, o opt
 		if !known {
 			continue
 		}
-		if q.Limit < each {
+		if q.Limit < each && m.name != "" {
 			return nil, fault.New(fault.Full, quotaHint, "the project's quota %s is %g in %s, and an agent needs %g", metric, q.Limit, at.region, each)
 		}
 		if room := int((q.Limit - q.Usage) / each); room < n.Agents {

@@ -240,7 +240,7 @@ var testedMutants = []testedMutant{
 	{mutant{"driver", "a job that waits for too long waits on", "driver/gcpbatch/status.go",
 		"case overdue(j, e.now()):", "case false:"}, gcpTests, "TestAJobWaitsForMachinesNoLongerThanItIsTo"},
 	{mutant{"driver", "an agent is offered that the project may not have", "driver/gcpbatch/quota.go",
-		"if q.Limit < each {", "if q.Limit < 0 {"}, gcpTests, "TestOffersKnowQuotas"},
+		"if q.Limit < each && m.name", "if q.Limit < 0 && m.name"}, gcpTests, "TestOffersKnowQuotas"},
 	{mutant{"driver", "machines are asked for before their end is set", "driver/ec2/submit.go",
 		"MaxSize: &zero, DesiredCapacity: &zero, CapacityRebalance", "MaxSize: &s.Request.Agents, DesiredCapacity: &s.Request.Agents, CapacityRebalance"}, ec2Tests, "TestAStartThatWasCutOffGoesOn"},
 	{mutant{"driver", "a group that was never raised counts as started", "driver/ec2/stop.go",
