@@ -54,9 +54,7 @@ func batchInContainers(t *testing.T) (fake *batchtest.Server, h home, docker fun
 		return cmd
 	}, "test", "testtest")
 	h = newHome(t)
-	for name, value := range fake.Environ() {
-		h.environ = append(h.environ, name+"="+value)
-	}
+	h.finds(fake.Environ())
 	h.environ = append(h.environ, "DROVER_STORE=s3://facts/batch?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=batch", "CANARY=canaryvalue")
 	return fake, h, docker
 }

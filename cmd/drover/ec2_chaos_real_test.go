@@ -69,9 +69,7 @@ func TestRealMachinesOfEC2BearChaos(t *testing.T) {
 	fake.UseOwnFiles(t, "test", "testtest")
 	fake.Stacks.Hurry()
 	h := newHome(t)
-	for name, value := range fake.Environ() {
-		h.environ = append(h.environ, name+"="+value)
-	}
+	h.finds(fake.Environ())
 	h.environ = append(h.environ, "DROVER_STORE=s3://facts/chaos?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=ec2/ami")
 	h.drover(t, 0, "target", "up", "ec2", "--yes")
 	for round, began := uint64(1), time.Now(); round == 1 || time.Since(began) < *chaosTime; round++ {

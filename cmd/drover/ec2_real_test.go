@@ -34,9 +34,7 @@ func ec2InContainers(t *testing.T) (fake *ec2test.Server, h home, running func()
 		}
 	})
 	h = newHome(t)
-	for name, value := range fake.Environ() {
-		h.environ = append(h.environ, name+"="+value)
-	}
+	h.finds(fake.Environ())
 	h.environ = append(h.environ, "DROVER_STORE=s3://facts/"+t.Name()+"?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=ec2", "CANARY=canaryvalue")
 	h.drover(t, 0, "target", "up", "ec2", "--yes")
 	return fake, h, func() (names []string) {
@@ -179,9 +177,7 @@ func TestRealAgentsHaveMachinesOfEC2AsTheyAre(t *testing.T) {
 	fake.UseOwnFiles(t, "test", "testtest")
 	fake.Stacks.Hurry()
 	h := newHome(t)
-	for name, value := range fake.Environ() {
-		h.environ = append(h.environ, name+"="+value)
-	}
+	h.finds(fake.Environ())
 	h.environ = append(h.environ, "DROVER_STORE=s3://facts/ami?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=ec2/ami", "CANARY=canaryvalue")
 	h.drover(t, 0, "target", "up", "ec2", "--yes")
 	c := h.begin(t, "run", "--secret", "TOKEN=env:CANARY", "--", "sh", "-c", `[ ${#TOKEN} = 11 ] && echo trained >/opt/ml/model/weights; if [ $DROVER_ATTEMPT = 1 ]; then echo waits; sleep 1000; fi; echo went on`)
@@ -210,9 +206,7 @@ func TestRealNodesOfEC2AreLaunched(t *testing.T) {
 	h := withTorch(t)
 	alone.bring(t, "mpi")
 	h.bring(t, "mpi")
-	for name, value := range fake.Environ() {
-		h.environ = append(h.environ, name+"="+value)
-	}
+	h.finds(fake.Environ())
 	h.environ = append(h.environ, "DROVER_STORE=s3://facts/launched?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=ec2/ami")
 	h.drover(t, 0, "target", "up", "ec2", "--yes")
 	torch := h.train(t, 2, "ddp/train.py", "--nodes", "2", "--launcher", "torch")

@@ -78,9 +78,7 @@ func gcpInContainers(t *testing.T) (fake *gcpbatchtest.Server, h home, running f
 	fake = gcpbatchtest.New(t)
 	fake.UseDocker(host)
 	h = newHome(t)
-	for name, value := range fake.Environ() {
-		h.environ = append(h.environ, name+"="+value)
-	}
+	h.finds(fake.Environ())
 	h.environ = append(h.environ, "DROVER_STORE=gs://facts/"+t.Name()+"?endpoint="+bucket(t), "DROVER_ON=gcp", "CANARY=canaryvalue")
 	return fake, h, func() (names []string) {
 		for _, name := range strings.Fields(docker("ps", "--format", "{{.Names}}")) {

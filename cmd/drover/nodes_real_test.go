@@ -213,6 +213,13 @@ func newHome(t *testing.T) home {
 	return h
 }
 
+// finds has the home's commands find an account, or a project, by its variables.
+func (h *home) finds(environ map[string]string) {
+	for name, value := range environ {
+		h.environ = append(h.environ, name+"="+value)
+	}
+}
+
 // bring copies an example into the working folder.
 func (h home) bring(t *testing.T, example string) {
 	t.Helper()

@@ -77,9 +77,7 @@ func TestRealTrainingJobsRunInContainers(t *testing.T) {
 	docker := dockerAt(t, host)
 	fake, running := realContainers(t, host, docker, ecrImage)
 	h := newHome(t)
-	for name, value := range fake.Environ() {
-		h.environ = append(h.environ, name+"="+value)
-	}
+	h.finds(fake.Environ())
 	h.environ = append(h.environ, "DROVER_STORE=s3://facts/sagemaker?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=sagemaker")
 	h.drover(t, 0, "target", "up", "sagemaker", "--yes")
 	put(t, filepath.Join(h.work, "train.py"), []byte(trainProgram))
@@ -130,9 +128,7 @@ func TestRealWorkersAreTrainingJobsInContainers(t *testing.T) {
 	fake, running := realContainers(t, host, docker, ecrImage)
 	fake.Allow(2)
 	h := newHome(t)
-	for name, value := range fake.Environ() {
-		h.environ = append(h.environ, name+"="+value)
-	}
+	h.finds(fake.Environ())
 	h.environ = append(h.environ, "DROVER_STORE=s3://facts/workers?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=sagemaker")
 	h.drover(t, 0, "target", "up", "sagemaker", "--yes")
 	c := h.begin(t, "map", "--image", ecrImage, "--workers", "3", "-j", "1", "--from", "1-40", "--shell", "echo item {}; sleep 1")
@@ -198,9 +194,7 @@ func TestRealSSMRunsOnSageMaker(t *testing.T) {
 		drivertest.Until(t, "all containers have ended", func() bool { return len(running()) == 0 })
 	}
 	h := newHome(t)
-	for name, value := range fake.Environ() {
-		h.environ = append(h.environ, name+"="+value)
-	}
+	h.finds(fake.Environ())
 	h.environ = append(h.environ, "DROVER_STORE=s3://facts/ssm?region=us-east-1&endpoint="+s3test.Real(t), "DROVER_ON=sagemaker")
 	h.drover(t, 0, "target", "up", "sagemaker", "--yes", "-p", "ssm-ex")
 	put(t, filepath.Join(h.work, "ssm_ex2.py"), []byte(ssmProgram))
