@@ -2,8 +2,6 @@ package batch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"testing"
@@ -98,23 +96,8 @@ func (a fakeAccount) job(t *testing.T, h driver.Handle, index int) string {
 	return childID(c.ID, c.Index, map[bool]int{true: p.Request.Agents, false: 0}[p.Request.Agents > 1])
 }
 
-// program is this test's program, as containers fetch it.
-func program(t *testing.T) driver.Program {
-	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(text)
-	return driver.Program{System: system, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Downloads: []store.Download{{Tool: "cat", Command: "cat " + store.Quote(path)}}}
-}
-
 func TestBatchIsADriverOverAFake(t *testing.T) {
-	self := program(t)
+	self := drivertest.Program(t)
 	drivertest.Run(t, drivertest.Place{
 		Open: func(t *testing.T) func() driver.Driver {
 			a := newAccount(t)

@@ -33,7 +33,7 @@ var update = flag.Bool("update", false, "write the golden requests anew")
 
 // request is one for n agents that wait until they are stopped.
 func (a fakeAccount) request(t *testing.T, n int) driver.Request {
-	self := program(t)
+	self := drivertest.Program(t)
 	s := drivertest.Script{Marks: t.TempDir(), Stay: true}
 	return driver.Request{Job: "7fk2abcd7fk2abcd", Placement: 1, Agents: n, Needs: driver.Needs{Agents: n, Detail: "train@eu-west-1/123456789012"},
 		Run: driver.Boot{Store: a.facts, Job: "p/t/7fk2abcd7fk2abcd", Env: s.Environ(), Programs: func(context.Context, string) (driver.Program, error) { return self, nil }}}

@@ -3,8 +3,6 @@ package ec2
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,21 +102,6 @@ func (a fakeAccount) machine(t *testing.T, h driver.Handle, number int) string {
 	return c.Process
 }
 
-// program is this test's program, as machines fetch it.
-func program(t *testing.T) driver.Program {
-	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(text)
-	return driver.Program{System: "linux/amd64", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Downloads: []store.Download{{Tool: "cat", Command: "cat " + store.Quote(path)}}}
-}
-
 // located is a driver with the account that it asks, and a store that its agents open.
 type located struct {
 	*Driver
@@ -149,7 +132,7 @@ func TestEC2IsADriverOverAFake(t *testing.T) {
 func TestBareMachinesAreADriverOverAFake(t *testing.T) {
 	p := place(t, bareWord)
 	p.Break = func(t *testing.T, _ driver.Driver, r *driver.Request) {
-		broken := program(t)
+		broken := drivertest.Program(t)
 		broken.SHA256 = broken.SHA256[1:] + "0"
 		r.Run.Programs = func(context.Context, string) (driver.Program, error) { return broken, nil }
 	}
@@ -158,7 +141,7 @@ func TestBareMachinesAreADriverOverAFake(t *testing.T) {
 
 // place is the account as the suite knows it, with agents of a detail.
 func place(t *testing.T, detail string) drivertest.Place {
-	self := program(t)
+	self := drivertest.Program(t)
 	on := func(do func(*ec2test.Server, string)) func(*testing.T, driver.Driver, driver.Handle, driver.Member) {
 		return func(t *testing.T, d driver.Driver, h driver.Handle, m driver.Member) {
 			a := d.(located).fakeAccount

@@ -391,7 +391,7 @@ func TestABootThatFailsSaysWhy(t *testing.T) {
 	t.Parallel()
 	l := newLocated(t)
 	r := l.request(t, 1, 2)
-	p := program(t)
+	p := drivertest.Program(t)
 	p.SHA256 = strings.Repeat("0", 64)
 	r.Run.Programs = onlyProgram(p)
 	h, err := l.Start(t.Context(), r)

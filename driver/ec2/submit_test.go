@@ -26,7 +26,7 @@ const jobID = "abcdefgh23456777"
 // request is one for agents that stay, in an account's own store.
 func (l located) request(t *testing.T, placement, agents int) driver.Request {
 	t.Helper()
-	self := program(t)
+	self := drivertest.Program(t)
 	script := drivertest.Script{Stay: true, Marks: t.TempDir()}
 	return driver.Request{Job: jobID, Placement: placement, Agents: agents, Needs: driver.Needs{Agents: agents, Detail: "eu-west-1", Labels: map[string]string{"project": "digits", "job": jobID}},
 		Run: driver.Boot{Job: "digits/train/" + jobID, Env: script.Environ(), Programs: func(context.Context, string) (driver.Program, error) { return self, nil }}}
@@ -275,7 +275,7 @@ func sweep(l located) error {
 func TestAScriptThatIsTooLongIsRefused(t *testing.T) {
 	l := newLocated(t)
 	r := l.request(t, 1, 1)
-	p := program(t)
+	p := drivertest.Program(t)
 	p.Downloads = []store.Download{{Tool: "cat", Command: strings.Repeat("long ", 4<<10)}}
 	r.Run.Programs = onlyProgram(p)
 	if _, err := l.Start(t.Context(), r); fault.KindOf(err) != fault.Invalid || !strings.HasPrefix(err.Error(), "start agents: what a machine is told has ") || fault.Hint(err) != "Use a store with a shorter name." {

@@ -2,8 +2,6 @@ package gcpbatch
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"testing"
@@ -88,21 +86,6 @@ func (p project) task(t *testing.T, h driver.Handle, number int) (id string, ind
 	return c.ID, c.Index
 }
 
-// program is this test's program, as machines fetch it.
-func program(t *testing.T) driver.Program {
-	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(text)
-	return driver.Program{System: "linux/amd64", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Downloads: []store.Download{{Tool: "cat", Command: "cat " + store.Quote(path)}}}
-}
-
 // located is a driver with the project that it asks, and a store that its agents open.
 type located struct {
 	*Driver
@@ -118,7 +101,7 @@ func (l located) Start(ctx context.Context, r driver.Request) (driver.Handle, er
 }
 
 func TestGoogleBatchIsADriverOverAFake(t *testing.T) {
-	self := program(t)
+	self := drivertest.Program(t)
 	drivertest.Run(t, drivertest.Place{
 		Open: func(t *testing.T) func() driver.Driver {
 			p := newProject(t)

@@ -37,7 +37,7 @@ func newLocated(t *testing.T) located {
 // request is one for agents that stay.
 func (l located) request(t *testing.T, placement, agents int) driver.Request {
 	t.Helper()
-	self := program(t)
+	self := drivertest.Program(t)
 	script := drivertest.Script{Stay: true, Marks: t.TempDir()}
 	return driver.Request{Job: jobID, Placement: placement, Agents: agents, Needs: driver.Needs{Agents: agents, Detail: detail, Labels: map[string]string{"project": "digits", "task": "Train", "job": jobID, "team": "Vision & Co"}},
 		Run: driver.Boot{Job: "digits/train/" + jobID, Env: script.Environ(), Programs: func(context.Context, string) (driver.Program, error) { return self, nil }}}

@@ -3,8 +3,6 @@ package sagemaker
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 	"slices"
@@ -110,21 +108,6 @@ func (a fakeAccount) job(t *testing.T, h driver.Handle, number int) (name string
 	return c.ID, c.Index
 }
 
-// program is this test's program, as containers fetch it.
-func program(t *testing.T) driver.Program {
-	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(text)
-	return driver.Program{System: "linux/amd64", SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Downloads: []store.Download{{Tool: "cat", Command: "cat " + store.Quote(path)}}}
-}
-
 // located is a driver with the account that it asks, and a store that its agents open.
 type located struct {
 	*Driver
@@ -161,7 +144,7 @@ func TestProcessingJobsAreADriverOverAFake(t *testing.T) {
 
 // place is the account as the suite knows it, with agents of a detail.
 func place(t *testing.T, detail string) drivertest.Place {
-	self := program(t)
+	self := drivertest.Program(t)
 	return drivertest.Place{
 		Open: func(t *testing.T) func() driver.Driver {
 			a := newAccount(t)

@@ -304,7 +304,7 @@ func TestMembersOfRequestsAreAdded(t *testing.T) {
 // Nodes of a run are told apart by SageMaker's own file, and an interruption is one of all of them, after which their successors have numbers of their own.
 func TestAnInterruptionOfNodesIsOneOfAll(t *testing.T) {
 	a := newAccount(t)
-	self := program(t)
+	self := drivertest.Program(t)
 	d := located{a.driver(t), a, ""}
 	r := a.request(t, 2, 2)
 	s := drivertest.Script{Stay: true, Marks: t.TempDir()}
@@ -363,7 +363,7 @@ func TestAnAgentThatNeverCameUpSaysWhy(t *testing.T) {
 // One of twenty workers is interrupted, and has a successor; another one's time is over; the others go on, as they are jobs of their own.
 func TestAnInterruptionOfAWorkerIsOneOfItAlone(t *testing.T) {
 	a := newAccount(t)
-	self := program(t)
+	self := drivertest.Program(t)
 	d := located{a.driver(t), a, ""}
 	const workers = 20
 	r := a.request(t, workers, 1)
