@@ -367,7 +367,7 @@ func (d *Driver) takeAway(ctx context.Context, r Records, p *Placement, v view) 
 	return r.remove(ctx, p)
 }
 
-// List names what is recorded, and what the engine has without a record.
+// List names what is recorded, and what the engine has without a record. An error says that there may be more.
 func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	r, err := d.records(ctx)
 	if err != nil {
@@ -377,10 +377,7 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	held, err := d.engine.Held(ctx)
-	if err != nil {
-		return nil, err
-	}
+	held, silent := d.engine.Held(ctx)
 	for _, h := range held {
 		if r.names(h) && !slices.Contains(all, h) {
 			all = append(all, h)
@@ -389,5 +386,5 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	slices.SortFunc(all, func(a, b driver.Handle) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Placement, b.Placement))
 	})
-	return all, nil
+	return all, silent
 }

@@ -34,7 +34,7 @@ type Engine interface {
 	// runs: ids, secrets, credentials. What is not there is not an error.
 	Remove(ctx context.Context, h driver.Handle, ids []string) error
 
-	// Held names what the engine has under names of drover's, whether it lives or not.
+	// Held names what the engine has under names of drover's, whether it lives or not. Beside an error are the names that were read.
 	Held(ctx context.Context) ([]driver.Handle, error)
 }
 
