@@ -29,9 +29,10 @@ func TestOnDemandMachinesComeWhereSpotCapacityDoesNot(t *testing.T) {
 	}
 	l.Age(spot, time.Minute)
 	l.Forbid("batch.jobs.create")
-	if all, err := l.Status(t.Context(), h); err != nil || count(all, driver.Waiting) != 2 {
-		t.Fatalf("of a user that may only look: %+v, %v", all, err)
-	}
+	drivertest.Until(t, "a user that may only look sees why", func() bool {
+		all, err := l.Status(t.Context(), h)
+		return err == nil && count(all, driver.Waiting) == 2 && strings.HasSuffix(all[0].Reason, "; create the job in Google Batch: the server says 403: Permission 'batch.jobs.create' denied on resource (or it may not exist)")
+	})
 	l.Forbid("")
 	l.LoseCreate(true) // the answer to the request for the other job
 	drivertest.Until(t, "a look has no answer", func() bool {

@@ -12,6 +12,7 @@ package gcpbatch
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,7 +47,7 @@ var _ driver.Driver = (*Driver)(nil)
 // New makes the driver of this machine's account. It remembers in the folder state in which regions
 // it has started something, and sends nothing.
 func New(state string, open driver.OpenStore, o remote.Options) *Driver {
-	e := &engine{state: state, caller: sync.OnceValue(func() *rest.Caller { return rest.New(google.Source{}) }), look: lookTime, list: listTime, now: time.Now, seen: map[string]seenJob{}, tails: map[string]string{}}
+	e := &engine{state: state, caller: sync.OnceValue(func() *rest.Caller { return rest.New(google.Source{}) }), look: lookTime, list: listTime, now: time.Now, seen: map[string]seenJob{}, tails: map[string]tail{}}
 	return &Driver{remote.New(Name, e, open, o), e, open}
 }
 
@@ -67,7 +68,7 @@ type engine struct {
 
 	mu    sync.Mutex
 	seen  map[string]seenJob // by site and name
-	tails map[string]string  // what tasks printed last
+	tails map[string]tail    // what tasks printed last, by job and index
 }
 
 // seenJob is what Google Batch said of a job, and when.
@@ -116,19 +117,29 @@ func (e *engine) forget(at site, names []string) {
 	}
 }
 
+// settled says whether a job and its tasks change no more.
+func (j seenJob) settled() bool {
+	return ended(j.job) && !slices.ContainsFunc(j.tasks, func(t batchapi.Task) bool {
+		return t.Status.State == batchapi.TaskRunning || t.Status.State == batchapi.TaskAssigned
+	})
+}
+
 // find gives a job and its tasks, unless what is known of it is new enough, or is its end.
 func (e *engine) find(ctx context.Context, at site, name string) (seenJob, error) {
 	key := at.String() + " " + name
 	e.mu.Lock()
 	known, ok := e.seen[key]
 	e.mu.Unlock()
-	if ok && (time.Since(known.at) < e.look || ended(known.job)) {
+	if ok && (time.Since(known.at) < e.look || known.settled()) {
 		return known, nil
 	}
 	c := e.client(at)
 	now, err := c.Get(ctx, name)
 	if err != nil {
 		return known, err
+	}
+	if now.Status == nil {
+		now.Status = &batchapi.JobStatus{} // it has none yet
 	}
 	if known.changed(now) || time.Since(known.listed) >= e.list {
 		if known.tasks, err = c.Tasks(ctx, name); err != nil {
@@ -143,7 +154,7 @@ func (e *engine) find(ctx context.Context, at site, name string) (seenJob, error
 	return known, nil
 }
 
-// ended says whether a job changes no more.
+// ended says whether a job has ended.
 func ended(j batchapi.Job) bool {
 	return j.Status != nil && (j.Status.State == batchapi.JobSucceeded || j.Status.State == batchapi.JobFailed || j.Status.State == batchapi.JobCancelled)
 }

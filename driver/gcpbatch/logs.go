@@ -13,7 +13,6 @@ import (
 	"github.com/drover-run/drover/cloud/google/rest"
 	"github.com/drover-run/drover/driver"
 	"github.com/drover-run/drover/driver/remote"
-	"github.com/drover-run/drover/fault"
 )
 
 const (
@@ -21,17 +20,16 @@ const (
 	// newestFirst is the order of entries.
 	newestFirst = "timestamp desc"
 	mostTails   = 3 // for each look: a thousand agents that never came up say the same
-	// besideTime is how long a request is sent again of which the answer is good to have.
+	// tailTime is after how long a log is asked for again that had nothing.
+	tailTime = time.Minute
+	// besideTime is how long an answer is waited for that is good to have, and not needed.
 	besideTime = 3 * time.Second
 )
 
-// beside is the caller for requests of which the answer is good to have, and not needed.
-func (e *engine) beside() *rest.Caller {
-	c := *e.caller()
-	if c.Wait == 0 || c.Wait > besideTime {
-		c.Wait = besideTime
-	}
-	return &c
+// tail is what a task printed last, as it was at a time; "": nothing, or it could not be read.
+type tail struct {
+	text string
+	at   time.Time
 }
 
 // addTails gives starts of a job's tasks that have ended badly without an agent the end of what they printed: it says why none came up. What
@@ -43,26 +41,27 @@ func (e *engine) addTails(ctx context.Context, at site, j seenJob, all []remote.
 		if p.State != driver.Ended || p.Code == 0 || p.Terminated || slices.Contains(up, p.Claimant) {
 			continue
 		}
-		key := fmt.Sprint("tail ", j.job.UID, " ", p.Index)
+		key := fmt.Sprint(j.job.UID, " ", p.Index)
 		e.mu.Lock()
-		text, known := e.tails[key]
+		known := e.tails[key]
 		e.mu.Unlock()
-		if !known && *left > 0 {
+		if known.text == "" && time.Since(known.at) >= tailTime && *left > 0 {
 			*left--
-			var err error
-			if text, err = e.readTail(ctx, at, j.job.UID, p.Index-first); err == nil && text != "" || fault.KindOf(err) == fault.Denied { // else a later look may find it
-				e.mu.Lock()
-				e.tails[key] = text
-				e.mu.Unlock()
-			}
+			text, _ := e.readTail(ctx, at, j.job.UID, p.Index-first) // a later look may find it
+			known = tail{text, time.Now()}
+			e.mu.Lock()
+			e.tails[key] = known
+			e.mu.Unlock()
 		}
-		p.Tail = text
+		p.Tail = known.text
 	}
 }
 
 // readTail asks Cloud Logging for what a task printed last.
 func (e *engine) readTail(ctx context.Context, at site, uid string, index int) (string, error) {
-	caller := e.beside()
+	ctx, cancel := context.WithTimeout(ctx, besideTime)
+	defer cancel()
+	caller := e.caller()
 	in := map[string]any{"resourceNames": []string{"projects/" + at.project}, "orderBy": newestFirst, "pageSize": tailLines,
 		"filter": fmt.Sprintf(`logName="projects/%s/logs/batch_task_logs" AND labels.job_uid="%s" AND labels.task_id=~"group0-%s(/|$)"`, at.project, uid, strconv.Itoa(index))}
 	var out struct {

@@ -82,13 +82,22 @@ func labels(of map[string]string) map[string]string {
 	all := map[string]string{"drover": "agents"}
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		key := labelText(name)
-		if name == "project" || name == "task" || name == "job" || key == "" || key[0] < 'a' || key[0] > 'z' {
+		if name == "project" || name == "task" || name == "job" || strings.HasPrefix(key, "batch-") || strings.HasPrefix(key, "goog") || key == "" || key[0] < 'a' || key[0] > 'z' {
 			key = labelText("drover_" + name)
 		}
 		if _, there := all[key]; !there && len(all) < mostLabels {
 			all[key] = labelText(of[name])
 		}
 	}
+	return all
+}
+
+// ownLabels are a job's without those that Google Batch has added, such as batch-job-id: none may be asked for. Source: "Organize resources using labels", Batch, 2026-11.
+func ownLabels(of map[string]string) map[string]string {
+	all := maps.Clone(of)
+	maps.DeleteFunc(all, func(name, _ string) bool {
+		return strings.HasPrefix(name, "batch-") || strings.HasPrefix(name, "goog-")
+	})
 	return all
 }
 

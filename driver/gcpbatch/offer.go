@@ -115,6 +115,12 @@ func check(n driver.Needs, o options, at site, m machine) error {
 	switch {
 	case n.Spot == job.SpotFirst && (o.patch != nil || n.Agents > mostTasks):
 		return fault.New(fault.Invalid, "Use `--spot` or `--on-demand`.", "buy on-demand machines in the place of spot capacity: that is for the one job of %d agents at most, without --target-arg job", mostTasks)
+	case n.Spot == job.SpotFirst && o.wait > 0 && o.wait <= firstTime:
+		return fault.New(fault.Invalid, "Wait for longer: `--target-arg wait=1h`.", "buy on-demand machines in the place of spot capacity: that is after %s, and the job waits for %s", firstTime, o.wait)
+	case o.reserved != "" && o.reserved != "NO_RESERVATION" && isSpot(n):
+		return fault.New(fault.Invalid, "Use `--on-demand`.", "use reservation %s: spot capacity comes from none", o.reserved)
+	case o.reserved != "" && o.near:
+		return fault.New(fault.Invalid, "Leave one of them out.", "use reservation %s: collocated machines come from none", o.reserved)
 	case len(n.Place.Mounts) > 0:
 		return fault.New(fault.Invalid, "Give it as an input: `-i FOLDER`; or name a bucket, share or disk: `--target-arg volume=gs://bucket/folder:/data`.", "containers on Google Batch see no folder of this machine: --mount %s", n.Place.Mounts[0].Source)
 	case o.patch != nil && n.Agents > mostTasks:
@@ -132,6 +138,8 @@ func notes(n driver.Needs, o options, m machine) (all []string) {
 	}
 	if n.Time == 0 {
 		all = append(all, fmt.Sprintf("Google Batch ends it after %d days: --timeout says otherwise", int(longTime.Hours()/24)))
+	} else {
+		all = append(all, fmt.Sprintf("an agent that hangs is ended by Google Batch after %s, and started again, %d times at most", timeLimit(n.Time), mostRetries))
 	}
 	if o.wait > 0 {
 		all = append(all, fmt.Sprintf("a command that looks after %s cancels what no machine has come for", o.wait))

@@ -28,23 +28,26 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 		needs                 driver.Needs
 		machine, reason, hint string
 	}{
-		"nothing said":        {machine: "Google Batch in europe-west1, machines of Google's choice"},
-		"GPUs":                {needs: driver.Needs{GPUs: 2}, machine: "Google Batch in europe-west1, g2-standard-24: 24 cores, 96 GB, 2 GPUs"},
-		"a GPU":               {needs: driver.Needs{GPUs: 1}, machine: "Google Batch in europe-west1, g2-standard-4: 4 cores, 16 GB, 1 GPU"},
-		"a GPU by its name":   {needs: driver.Needs{Where: expr("gpu.name == a100 and gpu.memory >= 80GB")}, machine: "Google Batch in europe-west1, a2-ultragpu-1g: 12 cores, 170 GB, 1 GPU"},
-		"a type":              {needs: driver.Needs{Machine: []string{"n2-highmem-8"}}, machine: "Google Batch in europe-west1, n2-highmem-8: 8 cores, 64 GB"},
-		"a type of no table":  {needs: driver.Needs{Machine: []string{"c4-standard-8"}}, machine: "Google Batch in europe-west1, c4-standard-8"},
-		"too much":            {needs: driver.Needs{CPUs: 1000}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: 1000 cores", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
-		"GPUs on a type":      {needs: driver.Needs{GPUs: 1, Memory: 1 << 30, Machine: []string{"n2-standard-4"}}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: 1 GB of memory, 1 GPU, --machine n2-standard-4", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
-		"where":               {needs: driver.Needs{Where: expr("type =~ p3.*")}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: type =~ p3.*", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
-		"spot first of many":  {needs: driver.Needs{Agents: mostTasks + 1, Spot: job.SpotFirst}, reason: "buy on-demand machines in the place of spot capacity: that is for the one job of 5000 agents at most, without --target-arg job", hint: "Use `--spot` or `--on-demand`."},
-		"mounts":              {needs: driver.Needs{Place: driver.Place{Mounts: []job.Mount{{Source: "/data"}}}}, reason: "containers on Google Batch see no folder of this machine: --mount /data", hint: "Give it as an input: `-i FOLDER`; or name a bucket, share or disk: `--target-arg volume=gs://bucket/folder:/data`."},
-		"a long time":         {needs: driver.Needs{Time: 20 * 24 * time.Hour}, reason: "a job of Google Batch ends after 14 days", hint: "Give it less: `--timeout`."},
-		"a disk of elsewhere": {needs: driver.Needs{Args: []string{"volume=disk/us-east1-b/corpus:/data"}}, reason: "mount disk corpus: its zone us-east1-b is none of europe-west1", hint: "Use a disk of europe-west1, or `--on gcp/REGION`."},
-		"a disk in one zone":  {needs: driver.Needs{Args: []string{"volume=disk/europe-west1-b/corpus:/data", "zones=europe-west1-b,europe-west1-c"}}, reason: "mount disk corpus: machines may be outside its zone europe-west1-b", hint: "Leave `zones` away, and use disks of one zone."},
-		"a patch of two jobs": {needs: driver.Needs{Agents: mostTasks + 1, Args: []string{`job={"priority": "50"}`}}, reason: "read --target-arg job: it is for the one job of 5000 agents at most", hint: "Ask for fewer agents, with `--workers`."},
-		"zones of elsewhere":  {needs: driver.Needs{Args: []string{"zones=us-east1-b"}}, reason: "read --target-arg zones=us-east1-b: us-east1-b is no zone of europe-west1", hint: "Name zones of europe-west1, or use `--on gcp/REGION`."},
-		"a region of nowhere": {needs: driver.Needs{Detail: "mars-north1"}, reason: "list jobs of Google Batch: the server says 404: Location mars-north1 is not found or access is unauthorized", hint: "Name one that gcloud compute regions list shows: --on gcp/REGION."},
+		"nothing said":                   {machine: "Google Batch in europe-west1, machines of Google's choice"},
+		"GPUs":                           {needs: driver.Needs{GPUs: 2}, machine: "Google Batch in europe-west1, g2-standard-24: 24 cores, 96 GB, 2 GPUs"},
+		"a GPU":                          {needs: driver.Needs{GPUs: 1}, machine: "Google Batch in europe-west1, g2-standard-4: 4 cores, 16 GB, 1 GPU"},
+		"a GPU by its name":              {needs: driver.Needs{Where: expr("gpu.name == a100 and gpu.memory >= 80GB")}, machine: "Google Batch in europe-west1, a2-ultragpu-1g: 12 cores, 170 GB, 1 GPU"},
+		"a type":                         {needs: driver.Needs{Machine: []string{"n2-highmem-8"}}, machine: "Google Batch in europe-west1, n2-highmem-8: 8 cores, 64 GB"},
+		"a type of no table":             {needs: driver.Needs{Machine: []string{"c4-standard-8"}}, machine: "Google Batch in europe-west1, c4-standard-8"},
+		"too much":                       {needs: driver.Needs{CPUs: 1000}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: 1000 cores", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
+		"GPUs on a type":                 {needs: driver.Needs{GPUs: 1, Memory: 1 << 30, Machine: []string{"n2-standard-4"}}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: 1 GB of memory, 1 GPU, --machine n2-standard-4", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
+		"where":                          {needs: driver.Needs{Where: expr("type =~ p3.*")}, reason: "no machine of Compute Engine's that drover knows has what an agent needs: type =~ p3.*", hint: "Ask for less, with `--cpus`, `--memory` or `--gpus`, or name a type with `--machine`."},
+		"spot first of many":             {needs: driver.Needs{Agents: mostTasks + 1, Spot: job.SpotFirst}, reason: "buy on-demand machines in the place of spot capacity: that is for the one job of 5000 agents at most, without --target-arg job", hint: "Use `--spot` or `--on-demand`."},
+		"mounts":                         {needs: driver.Needs{Place: driver.Place{Mounts: []job.Mount{{Source: "/data"}}}}, reason: "containers on Google Batch see no folder of this machine: --mount /data", hint: "Give it as an input: `-i FOLDER`; or name a bucket, share or disk: `--target-arg volume=gs://bucket/folder:/data`."},
+		"a long time":                    {needs: driver.Needs{Time: 20 * 24 * time.Hour}, reason: "a job of Google Batch ends after 14 days", hint: "Give it less: `--timeout`."},
+		"a disk of elsewhere":            {needs: driver.Needs{Args: []string{"volume=disk/us-east1-b/corpus:/data"}}, reason: "mount disk corpus: its zone us-east1-b is none of europe-west1", hint: "Use a disk of europe-west1, or `--on gcp/REGION`."},
+		"a disk in one zone":             {needs: driver.Needs{Args: []string{"volume=disk/europe-west1-b/corpus:/data", "zones=europe-west1-b,europe-west1-c"}}, reason: "mount disk corpus: machines may be outside its zone europe-west1-b", hint: "Leave `zones` away, and use disks of one zone."},
+		"spot capacity of a reservation": {needs: driver.Needs{Args: []string{"reservation=night"}}, reason: "use reservation night: spot capacity comes from none", hint: "Use `--on-demand`."},
+		"near, of a reservation":         {needs: driver.Needs{Spot: job.SpotNever, Args: []string{"reservation=night", "collocated=yes"}}, reason: "use reservation night: collocated machines come from none", hint: "Leave one of them out."},
+		"spot first, and no time":        {needs: driver.Needs{Spot: job.SpotFirst, Args: []string{"wait=10m"}}, reason: "buy on-demand machines in the place of spot capacity: that is after 10m0s, and the job waits for 10m0s", hint: "Wait for longer: `--target-arg wait=1h`."},
+		"a patch of two jobs":            {needs: driver.Needs{Agents: mostTasks + 1, Args: []string{`job={"priority": "50"}`}}, reason: "read --target-arg job: it is for the one job of 5000 agents at most", hint: "Ask for fewer agents, with `--workers`."},
+		"zones of elsewhere":             {needs: driver.Needs{Args: []string{"zones=us-east1-b"}}, reason: "read --target-arg zones=us-east1-b: us-east1-b is no zone of europe-west1", hint: "Name zones of europe-west1, or use `--on gcp/REGION`."},
+		"a region of nowhere":            {needs: driver.Needs{Detail: "mars-north1"}, reason: "list jobs of Google Batch: the server says 404: Location mars-north1 is not found or access is unauthorized", hint: "Name one that gcloud compute regions list shows: --on gcp/REGION."},
 	} {
 		row.needs.Agents = max(row.needs.Agents, 1)
 		o, err := l.Offer(t.Context(), row.needs)
@@ -58,17 +61,20 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 		t.Errorf("%+v, %v", o, err)
 	}
 	o, err = l.Offer(t.Context(), driver.Needs{Agents: 1, Time: time.Hour, Args: []string{"wait=90m"}})
-	if want := []string{"a command that looks after 1h30m0s cancels what no machine has come for", "Google Batch starts an agent again 10 times: what is taken more often a command that follows the job places anew"}; err != nil || !o.Spot || !slices.Equal(o.Notes, want) || o.Identity != "the default service account of Compute Engine in project demo-project" {
+	if want := []string{"an agent that hangs is ended by Google Batch after 1h15m0s, and started again, 10 times at most", "a command that looks after 1h30m0s cancels what no machine has come for", "Google Batch starts an agent again 10 times: what is taken more often a command that follows the job places anew"}; err != nil || !o.Spot || !slices.Equal(o.Notes, want) || o.Identity != "the default service account of Compute Engine in project demo-project" {
 		t.Errorf("%+v, %v", o, err)
 	}
 	o, err = l.Offer(t.Context(), driver.Needs{Agents: 1, Spot: job.SpotFirst, Time: time.Hour})
-	if want := "where no machine has come within 10m0s, a command that looks asks for on-demand ones"; err != nil || !o.Spot || o.Notes[0] != want {
+	if want := "where no machine has come within 10m0s, a command that looks asks for on-demand ones"; err != nil || !o.Spot || o.Notes[1] != want {
 		t.Errorf("%+v, %v", o, err)
 	}
 	for args, want := range map[string]string{
 		"acount=x": `read --target-arg "acount=x": Google Batch has no such option here`,
 		`job=[1]`:  "read --target-arg job: it is no JSON object",
 		`job={"taskGroups":[{"taskSpec":{"runnables":[]}}]}`:        "read --target-arg job: drover decides taskGroups.taskSpec.runnables",
+		`job={"labels":null}`:                                       "read --target-arg job: drover decides labels.drover, and labels would replace it",
+		`job={"allocationPolicy":[]}`:                               "read --target-arg job: drover decides allocationPolicy.serviceAccount, and allocationPolicy would replace it",
+		`job={"taskGroups":[{"taskSpec":{"environment":null}}]}`:    "read --target-arg job: drover decides taskGroups.taskSpec.environment.variables.DROVER_, and taskGroups.taskSpec.environment would replace it",
 		`job={"labels":{"drover_job":"x"}}`:                         "read --target-arg job: drover decides labels.drover_job",
 		`job={"allocationPolicy":{"serviceAccount":{"email":"x"}}}`: "read --target-arg job: drover decides allocationPolicy.serviceAccount",
 		"volume=/data:/data":                                        `read --target-arg volume=/data:/data: it is no bucket, share or disk with a path of the container`,
@@ -80,6 +86,9 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 		_, err := l.Offer(t.Context(), driver.Needs{Agents: 1, Args: []string{args}})
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v", args, err)
+		}
+		if hint := fault.Hint(err); args == `job={"labels":null}` && hint != "Give it as an object, with the members that are to change." {
+			t.Errorf("%s: %s", args, hint)
 		}
 		if hint := fault.Hint(err); args == "job=[1]" && hint != `Give it as Google Batch's reference has a job: --target-arg job=@FILE, with {"priority": 50}.` {
 			t.Errorf("%s: %s", args, hint)

@@ -2,6 +2,7 @@ package gcpbatch
 
 import (
 	"encoding/json"
+	"iter"
 	"strings"
 
 	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
@@ -19,34 +20,55 @@ func parsePatch(text string) (map[string]any, error) {
 	if err := json.Unmarshal([]byte(text), &said); err != nil || said == nil {
 		return nil, fault.New(fault.Invalid, hint, "read --target-arg job: it is no JSON object")
 	}
-	for _, path := range paths("", said) {
+	for path, v := range members(said) {
 		for _, own := range decided {
 			prefix := strings.HasSuffix(own, "drover") || strings.HasSuffix(own, "_")
 			if path == own || strings.HasPrefix(path, own+".") || prefix && strings.HasPrefix(path, own) {
 				return nil, fault.New(fault.Invalid, "Leave it out.", "read --target-arg job: drover decides %s", path)
+			}
+			if strings.HasPrefix(own, path+".") && !inner(v) {
+				return nil, fault.New(fault.Invalid, "Give it as an object, with the members that are to change.", "read --target-arg job: drover decides %s, and %s would replace it", own, path)
 			}
 		}
 	}
 	return said, nil
 }
 
-// paths are those of all members of a value, without the numbers of lists.
-func paths(at string, v any) (all []string) {
+// members are those of a value and of all below it, by their paths without the numbers of lists.
+func members(v any) iter.Seq2[string, any] {
+	return func(yield func(string, any) bool) { visit("", v, yield) }
+}
+
+func visit(at string, v any, yield func(string, any) bool) bool {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, x := range v {
-			below := strings.TrimPrefix(at+"."+name, ".")
-			all = append(append(all, below), paths(below, x)...)
+			if below := strings.TrimPrefix(at+"."+name, "."); !yield(below, x) || !visit(below, x, yield) {
+				return false
+			}
 		}
 	case []any:
 		for _, x := range v {
-			all = append(all, paths(at, x)...)
+			if !visit(at, x, yield) {
+				return false
+			}
 		}
 	}
-	return all
+	return true
 }
 
-// amend is the request for a job with the members of a patch: objects are merged, so are lists of one object, and all else is replaced.
+// inner says whether a value is merged into another: an object, or a list of one.
+func inner(v any) bool {
+	list, isList := v.([]any)
+	if isList && len(list) == 1 {
+		v = list[0]
+	}
+	_, is := v.(map[string]any)
+	return is
+}
+
+// amend is the request for a job with the members of a patch: objects are merged, so are lists of one object, disks and volumes are added, and all else is
+// replaced.
 func amend(in batchapi.Job, patch map[string]any) (any, error) {
 	if patch == nil {
 		return in, nil
@@ -70,6 +92,11 @@ func merged(into, said any) any {
 			return said
 		}
 		for name, v := range said {
+			more, isList := v.([]any)
+			if have, _ := all[name].([]any); isList && (name == "disks" || name == "volumes") {
+				all[name] = append(have, more...)
+				continue
+			}
 			all[name] = merged(all[name], v)
 		}
 		return all

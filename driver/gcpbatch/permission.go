@@ -24,7 +24,9 @@ const (
 // lacks are the permissions that the caller does not have in a project: must are some without which nothing starts. hint is the command that grants the
 // first of them. All are empty where Google does not tell.
 func (e *engine) lacks(ctx context.Context, at site) (must, may []string, hint string) {
-	caller := e.beside()
+	ctx, cancel := context.WithTimeout(ctx, besideTime)
+	defer cancel()
+	caller := e.caller()
 	var in, out struct {
 		Permissions []string `json:"permissions"`
 	}

@@ -21,7 +21,9 @@ type quota struct {
 
 // quotas are those of a region by their metrics, as CPUS; nil where they cannot be read: Google Batch says later for what a job waits.
 func (e *engine) quotas(ctx context.Context, at site) map[string]quota {
-	caller := e.beside()
+	ctx, cancel := context.WithTimeout(ctx, besideTime)
+	defer cancel()
+	caller := e.caller()
 	var out struct{ Quotas []quota }
 	if caller.Do(ctx, rest.Call{Doing: "look at the region's quotas", Method: http.MethodGet, URL: caller.Address("compute") + "/compute/v1/projects/" + at.project + "/regions/" + at.region, Out: &out}) != nil {
 		return nil

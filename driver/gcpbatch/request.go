@@ -19,7 +19,8 @@ import (
 )
 
 // programFile is where a machine has drover's program, and its container too. A variable for tests, which run machines as processes of one machine.
-var programFile = "/var/lib/drover/drover"
+// Below /var/lib/google, as of Container-Optimized OS little else may hold programs. Source: "Disks and file system overview", Container-Optimized OS, 2026-11.
+var programFile = "/var/lib/google/drover/drover"
 
 const (
 	// mostRetries is how often Google Batch starts a task again at most. Source: the discovery document, TaskSpec.maxRetryCount.
@@ -135,15 +136,12 @@ const firstTime = 10 * time.Minute
 // onDemand is the request for the job that takes the place of one of spot capacity.
 func onDemand(in batchapi.Job, name string) batchapi.Job {
 	out := part(in, name)
-	out.Labels = maps.Clone(in.Labels)
 	delete(out.Labels, labelFirst)
-	policy := *in.AllocationPolicy
-	instances := policy.Instances[0]
+	instances := in.AllocationPolicy.Instances[0]
 	machines := *instances.Policy
 	machines.ProvisioningModel = "STANDARD"
 	instances.Policy = &machines
-	policy.Instances = []batchapi.Instances{instances}
-	out.AllocationPolicy = &policy
+	out.AllocationPolicy.Instances = []batchapi.Instances{instances}
 	return out
 }
 
@@ -158,6 +156,9 @@ func part(in batchapi.Job, name string) batchapi.Job {
 	_, first, _ := parseJobName(name)
 	count := min(mostTasks, agentsOf(in)-first)
 	in.Name, in.UID, in.Status, in.CreateTime, in.UpdateTime = "", "", nil, nil, nil
+	policy := *in.AllocationPolicy
+	in.Labels, policy.Labels = ownLabels(in.Labels), ownLabels(policy.Labels)
+	in.AllocationPolicy = &policy
 	group := in.TaskGroups[0]
 	group.TaskCount, group.Parallelism = int64(count), int64(count)
 	group.TaskSpec.Environment = &batchapi.Environment{Variables: maps.Clone(group.TaskSpec.Environment.Variables)}

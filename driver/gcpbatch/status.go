@@ -44,13 +44,16 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 			living = j.job
 		}
 		gone, err := e.attend(ctx, at, id, j.job)
-		if err != nil && fault.KindOf(err) != fault.Denied { // a user that may only look has others do it
+		if err != nil && !refused(err) {
 			return nil, err
 		}
 		if gone {
 			continue
 		}
 		starts := processesOf(id, j, up)
+		if err != nil {
+			addWords(starts, err)
+		}
 		e.addTails(ctx, at, j, starts, up, &tails)
 		all = append(all, starts...)
 	}
@@ -60,19 +63,44 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 			continue
 		}
 		in := part(living, id)
-		if err := create(ctx, e.client(at), id, in, nil); err != nil {
+		err := create(ctx, e.client(at), id, in, nil)
+		if err != nil && !refused(err) {
 			return nil, err
 		}
 		in.Status = &batchapi.JobStatus{State: batchapi.JobQueued}
-		all = append(all, processesOf(id, seenJob{job: in}, up)...)
+		starts := processesOf(id, seenJob{job: in}, up)
+		if err != nil {
+			addWords(starts, err)
+		}
+		all = append(all, starts...)
 	}
 	return all, nil
+}
+
+// refused says whether Google has refused what a look would have done, as to a user that may only look: what is there stays as it is.
+func refused(err error) bool {
+	return slices.Contains([]fault.Kind{fault.Denied, fault.Invalid, fault.Full}, fault.KindOf(err))
+}
+
+// addWords says of starts that wait what was refused.
+func addWords(starts []remote.Process, err error) {
+	for i := range starts {
+		if starts[i].State == driver.Waiting {
+			starts[i].Reason += "; " + err.Error()
+		}
+	}
 }
 
 // attend does what follows from the time that a job has waited for machines: it is cancelled, or one of on-demand machines is made in its place before it is
 // deleted. gone says that another has its place.
 func (e *engine) attend(ctx context.Context, at site, id string, j batchapi.Job) (gone bool, err error) {
+	if !overdue(j, e.now()) && !late(j, e.now()) {
+		return false, nil
+	}
 	c := e.client(at)
+	if j, err = c.Get(ctx, id); err != nil { // it may have begun since it was looked at
+		return false, err
+	}
 	switch {
 	case overdue(j, e.now()):
 		e.forget(at, []string{id})
@@ -147,14 +175,12 @@ func startsOf(c remote.Claimant, j batchapi.Job, t batchapi.TaskStatus, begun in
 	switch {
 	case gaveUp(j, t):
 		now.State, now.Reason, now.Hint = driver.Ended, fmt.Sprintf("no machine has come for it within %s", waitOf(j)), "Wait for longer, with --target-arg wait=, or allow other machines, with --machine or --on-demand."
-	case j.Status.State == batchapi.JobCancelled && t.State != batchapi.TaskSucceeded, t.State == batchapi.TaskUnexecuted:
+	case j.Status.State == batchapi.JobCancelled && t.State != batchapi.TaskSucceeded:
 		now.State, now.Reason = driver.Ended, "cancelled in Google Batch"
 	case t.State == batchapi.TaskSucceeded:
 		now.State, now.Code, now.Reason = driver.Ended, 0, "its task has ended"
 	case t.State == batchapi.TaskFailed:
 		now.State, now.Reason = driver.Ended, cmp.Or(newest(t.StatusEvents), newest(j.Status.StatusEvents), "its task has failed, and Google Batch says no more")
-	case ended(j):
-		now.State, now.Reason = driver.Ended, "its job has ended"
 	case t.State == batchapi.TaskRunning:
 		now.State, now.Reason = driver.Running, "its task runs"
 		if begun < c.Attempt {
@@ -162,6 +188,9 @@ func startsOf(c remote.Claimant, j batchapi.Job, t batchapi.TaskStatus, begun in
 		}
 	case t.State == batchapi.TaskAssigned:
 		now.State, now.Reason = driver.Waiting, "its machine boots"
+	case ended(j):
+		now.State = driver.Ended
+		now.Reason, now.Hint = waitingWords(cmp.Or(newest(j.Status.StatusEvents), "its job has ended before it began"))
 	default:
 		now.State = driver.Waiting
 		now.Reason, now.Hint = waitingWords(newest(j.Status.StatusEvents))
@@ -175,9 +204,17 @@ func waitOf(j batchapi.Job) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// waits says whether a job has waited for machines for so long.
+// waits says whether a job has waited for its first machine for so long.
 func waits(j batchapi.Job, now time.Time, long time.Duration) bool {
-	return (j.Status.State == batchapi.JobQueued || j.Status.State == batchapi.JobScheduled) && j.CreateTime != nil && now.Sub(*j.CreateTime) >= long
+	if j.Status == nil || j.Status.State != batchapi.JobQueued && j.Status.State != batchapi.JobScheduled || j.CreateTime == nil {
+		return false
+	}
+	for state, n := range j.Status.TaskGroups[taskGroup].Counts {
+		if n > 0 && state != batchapi.TaskPending { // a machine boots for it
+			return false
+		}
+	}
+	return now.Sub(*j.CreateTime) >= long
 }
 
 // late says whether on-demand machines are to come in the place of a job's spot capacity.
@@ -195,12 +232,14 @@ func gaveUp(j batchapi.Job, t batchapi.TaskStatus) bool {
 	return j.Status.State == batchapi.JobCancelled && waitOf(j) > 0 && len(t.StatusEvents) == 0 && j.CreateTime != nil && j.UpdateTime != nil && j.UpdateTime.Sub(*j.CreateTime) >= waitOf(j)
 }
 
-// newest is what Google Batch has said last.
+// newest is what Google Batch has said last, but for changes of a job's state, which say nothing more.
 func newest(events []batchapi.StatusEvent) string {
-	if len(events) == 0 {
-		return ""
+	for _, e := range slices.Backward(events) {
+		if words := strings.TrimSuffix(e.Description, "."); words != "" && !strings.HasPrefix(words, "Job state is set from ") {
+			return words
+		}
 	}
-	return strings.TrimSuffix(events[len(events)-1].Description, ".")
+	return ""
 }
 
 // waitingWords say what a task waits for, and what can be done.

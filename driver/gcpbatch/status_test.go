@@ -55,8 +55,11 @@ func TestWhatGoogleSaysOfTasks(t *testing.T) {
 		"it failed without a code": {"permissions and images that are refused", batchapi.JobFailed, []batchapi.StatusEvent{change("Batch Error: code - CODE_VM_ACCESS, description - the agent has no permission.")}, batchapi.TaskStatus{State: batchapi.TaskFailed}, 0, []string{"ended -1 Batch Error: code - CODE_VM_ACCESS, description - the agent has no permission"}},
 		"it failed without a word": {"as above", batchapi.JobFailed, nil, batchapi.TaskStatus{State: batchapi.TaskFailed}, 0, []string{"ended -1 its task has failed, and Google Batch says no more"}},
 		"it was cancelled":         {"what cancelled tasks show is written nowhere", batchapi.JobCancelled, nil, batchapi.TaskStatus{State: batchapi.TaskFailed}, 1, []string{"ended -1 cancelled in Google Batch"}},
-		"it never ran":             {"UNEXECUTED in the discovery document", batchapi.JobFailed, nil, batchapi.TaskStatus{State: batchapi.TaskUnexecuted}, 0, []string{"ended -1 cancelled in Google Batch"}},
-		"its job is over":          {"a task that Google does not list", batchapi.JobFailed, nil, batchapi.TaskStatus{}, 0, []string{"ended -1 its job has ended"}},
+		"it never ran":             {"UNEXECUTED in the discovery document", batchapi.JobFailed, nil, batchapi.TaskStatus{State: batchapi.TaskUnexecuted}, 0, []string{"ended -1 its job has ended before it began"}},
+		"its job is over":          {"a task that Google does not list", batchapi.JobFailed, nil, batchapi.TaskStatus{}, 0, []string{"ended -1 its job has ended before it began"}},
+		"its job waited for two days": {"as of a quota that is used up; changes of a job's state say nothing more", batchapi.JobFailed, []batchapi.StatusEvent{change("CODE_GCE_QUOTA_EXCEEDED: quota 'CPUS' exceeded."), change("Job state is set from QUEUED to FAILED for job x.")}, batchapi.TaskStatus{}, 0,
+			[]string{"ended -1 a quota of the project is used up: CODE_GCE_QUOTA_EXCEEDED: quota 'CPUS' exceeded; Ask Google for more at https://console.cloud.google.com/iam-admin/quotas, or use another region: --on gcp/REGION."}},
+		"another task has failed": {"FAILED is said to be of a job of which at least one task has failed", batchapi.JobFailed, nil, batchapi.TaskStatus{State: batchapi.TaskRunning}, 1, []string{"running -1 its task runs"}},
 	} {
 		j := batchapi.Job{Status: &batchapi.JobStatus{State: row.job, StatusEvents: row.events}}
 		var got []string
@@ -207,6 +210,26 @@ func TestAJobWaitsForMachinesNoLongerThanItIsTo(t *testing.T) {
 	}
 	if n := l.Requests("jobs.cancel"); n != 1 {
 		t.Errorf("%d jobs were cancelled", n)
+	}
+}
+
+// A job has waited once no machine is there for it, not even one that boots, and the states of jobs that wait alone count.
+func TestAJobWaitsUntilAMachineBootsForIt(t *testing.T) {
+	created := time.Now().Add(-time.Hour)
+	job := func(state, task string) batchapi.Job {
+		return batchapi.Job{CreateTime: &created, Status: &batchapi.JobStatus{State: state, TaskGroups: map[string]batchapi.TaskGroupStatus{taskGroup: {Counts: map[string]batchapi.Count{task: 1, batchapi.TaskPending: 3}}}}}
+	}
+	for _, row := range []struct {
+		job  batchapi.Job
+		long time.Duration
+		want bool
+	}{
+		{job(batchapi.JobQueued, batchapi.TaskPending), time.Minute, true}, {job(batchapi.JobScheduled, batchapi.TaskPending), time.Minute, true}, {job(batchapi.JobQueued, batchapi.TaskPending), 2 * time.Hour, false},
+		{job(batchapi.JobScheduled, batchapi.TaskAssigned), time.Minute, false}, {job(batchapi.JobRunning, batchapi.TaskPending), time.Minute, false}, {batchapi.Job{CreateTime: &created}, time.Minute, false},
+	} {
+		if got := waits(row.job, time.Now(), row.long); got != row.want {
+			t.Errorf("%+v: %t", row.job.Status, got)
+		}
 	}
 }
 

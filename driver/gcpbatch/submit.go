@@ -44,7 +44,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 	if len(s.Secrets) > 0 {
 		until := time.Now().Add(timeLimit(s.Request.Needs.Time) + secretTime)
 		if err := e.secrets(at).Store(ctx, secretName(s.Handle), s.Secrets, until, o.account); err != nil {
-			return nil, err
+			return nil, remote.Undo(err, func() bool { return e.removeSecret(ctx, at, s.Handle) == nil })
 		}
 	}
 	c := e.client(at)
@@ -54,7 +54,7 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) (ids []string,
 			return nil, remote.Unsure(err) // the jobs before it are there
 		}
 		if err != nil {
-			return nil, remote.Undo(err, func() bool { return len(s.Secrets) == 0 || e.secrets(at).Remove(ctx, secretName(s.Handle)) == nil })
+			return nil, remote.Undo(err, func() bool { return len(s.Secrets) == 0 || e.removeSecret(ctx, at, s.Handle) == nil })
 		}
 		ids = append(ids, name)
 	}
@@ -122,13 +122,11 @@ func idOf(j batchapi.Job) string { return j.Name[strings.LastIndexByte(j.Name, '
 // leaving says whether a job is being deleted.
 func leaving(j batchapi.Job) bool { return j.Status != nil && j.Status.State == batchapi.JobDeleting }
 
-// Held names what there is where this machine has started something.
-func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
+// Held names what there is where this machine has started something. A place that does not answer hides no other.
+func (e *engine) Held(ctx context.Context) (all []driver.Handle, silent error) {
 	for _, at := range e.readPlaces() {
 		jobs, err := e.client(at).List(ctx, `labels.drover="agents"`)
-		if err != nil {
-			return nil, err
-		}
+		silent = errors.Join(silent, err)
 		for _, j := range jobs {
 			h, _, ok := parseJobName(idOf(j))
 			if h.Detail = at.String(); ok && !leaving(j) && !slices.Contains(all, h) {
@@ -136,7 +134,7 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 			}
 		}
 	}
-	return all, nil
+	return all, silent
 }
 
 // Remove deletes a placement's jobs and its secret.
@@ -152,7 +150,15 @@ func (e *engine) Remove(ctx context.Context, h driver.Handle, ids []string) erro
 			return err
 		}
 	}
-	return e.secrets(at).Remove(ctx, secretName(h))
+	return e.removeSecret(ctx, at, h)
+}
+
+// removeSecret deletes a placement's secret, if it has one. A user that may not delete secrets has made none, and another one's ends by itself.
+func (e *engine) removeSecret(ctx context.Context, at site, h driver.Handle) error {
+	if err := e.secrets(at).Remove(ctx, secretName(h)); fault.KindOf(err) != fault.Denied {
+		return err
+	}
+	return nil
 }
 
 // Terminate cancels the jobs of which all that lives is to end: Google Batch cancels no single task. An agent of another one reads the order to
@@ -199,7 +205,7 @@ func (e *engine) cancel(ctx context.Context, at site, name string, j seenJob, wh
 			return nil
 		}
 	}
-	if ended(j.job) {
+	if j.settled() || leaving(j.job) || j.job.Status.State == batchapi.JobCancelling {
 		return nil
 	}
 	e.forget(at, []string{name})

@@ -20,6 +20,7 @@ import (
 	"github.com/drover-run/drover/driver/drivertest"
 	"github.com/drover-run/drover/driver/gcpbatch/gcpbatchtest"
 	"github.com/drover-run/drover/fault"
+	"github.com/drover-run/drover/job"
 	"github.com/drover-run/drover/store"
 )
 
@@ -65,9 +66,10 @@ func TestTheRequestIsAsItWasLookedAt(t *testing.T) {
 	l.Hold("held")
 	r := l.request(t, 1, 2)
 	sum := strings.Repeat("ab", 32)
+	r.Needs.Spot = job.SpotNever
 	r.Needs.Time, r.Needs.Machine, r.Needs.GPUs, r.Needs.Place.Nodes, r.Needs.Place.Shm, r.Needs.Disk = 2*time.Hour, []string{"g2-*"}, 2, 2, 1<<30, 100e9
 	r.Needs.Place.Image = "europe-docker.pkg.dev/demo-project/train/image:1"
-	r.Needs.Args = []string{"network=team", "subnetwork=team-west", "no-external-ip=yes", "zones=europe-west1-b", "collocated=yes", "reservation=projects/demo-project/reservations/night", "wait=12h",
+	r.Needs.Args = []string{"network=team", "subnetwork=team-west", "no-external-ip=yes", "zones=europe-west1-b", "reservation=projects/demo-project/reservations/night", "wait=12h",
 		"volume=gs://corpus/texts/:/data", "volume=gs://scratch:/scratch:rw", "volume=nfs://10.0.0.2/share:/share:ro", "volume=disk/europe-west1-b/corpus:/corpus"}
 	r.Run.Env = []string{"A=1"}
 	r.Run.Programs = func(context.Context, string) (driver.Program, error) {
@@ -101,12 +103,13 @@ func TestARequestIsAmended(t *testing.T) {
 	l := newLocated(t)
 	l.Hold("held")
 	r := l.request(t, 1, 1)
-	r.Needs.Args = []string{`job={"priority": "50", "labels": {"cost": "night"}, "allocationPolicy": {"tags": ["web"], "instances": [{"policy": {"minCpuPlatform": "Intel Ice Lake"}, "blockProjectSshKeys": true}]}, "taskGroups": [{"taskSpec": {"maxRunDuration": "60s"}}]}`}
+	r.Needs.Args = []string{"collocated=yes", "volume=disk/europe-west1-b/corpus:/corpus", `job={"priority": "50", "labels": {"cost": "night"}, "allocationPolicy": {"tags": ["web"], "instances": [{"policy": {"minCpuPlatform": "Intel Ice Lake", "disks": [{"deviceName": "scratch", "newDisk": {"type": "local-ssd", "sizeGb": "375"}}]}, "blockProjectSshKeys": true}]}, "taskGroups": [{"taskSpec": {"maxRunDuration": "60s"}}]}`}
 	if _, err := l.Start(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 	in := l.Asked("drover-" + jobID + "-1")
-	if in.Labels["cost"] != "night" || in.Labels["drover"] != "agents" || in.TaskGroups[0].TaskSpec.MaxRunDuration != "60s" || len(in.TaskGroups[0].TaskSpec.Runnables) != 2 || in.AllocationPolicy.Instances[0].Policy.ProvisioningModel != "SPOT" {
+	if in.Labels["cost"] != "night" || in.Labels["drover"] != "agents" || in.TaskGroups[0].TaskSpec.MaxRunDuration != "60s" || len(in.TaskGroups[0].TaskSpec.Runnables) != 2 || in.AllocationPolicy.Instances[0].Policy.ProvisioningModel != "SPOT" ||
+		in.AllocationPolicy.Placement == nil || len(in.AllocationPolicy.Instances[0].Policy.Disks) != 2 {
 		t.Errorf("%+v", in)
 	}
 }
@@ -166,7 +169,16 @@ func TestAJobThatWasNeverMadeIsMade(t *testing.T) {
 	if err != nil || !slices.Equal(ids, []string{name, name + "-2"}) {
 		t.Errorf("found are %s, %v", ids, err)
 	}
+	l.Forbid("batch.jobs.create")
 	all, err := l.Status(t.Context(), h)
+	if err != nil || count(all, driver.Waiting) != mostTasks+2 || !strings.Contains(all[mostTasks+1].Reason, "; create the job in Google Batch: the server says 403") {
+		t.Errorf("of a user that may only look: %d members, %v", len(all), err)
+	}
+	l.Forbid("")
+	drivertest.Until(t, "it is made", func() bool {
+		all, err = l.Status(t.Context(), h)
+		return len(l.Jobs()) == 2
+	})
 	if err != nil || len(all) != mostTasks+2 || count(all, driver.Waiting) != mostTasks+2 {
 		t.Errorf("%d members, %v", len(all), err)
 	}
@@ -184,6 +196,7 @@ func TestWhatGoogleRefusesLeavesNothing(t *testing.T) {
 	for name, row := range map[string]struct {
 		change func(*driver.Request)
 		deny   string
+		forbid string
 		kind   fault.Kind
 		want   string
 		hint   string
@@ -194,6 +207,7 @@ func TestWhatGoogleRefusesLeavesNothing(t *testing.T) {
 		}, kind: fault.Denied, want: "create the job in Google Batch: the server says 403: The caller does not have permission to act as service account other@demo-project.iam.gserviceaccount.com"},
 		"the interface is off": {deny: "Batch API has not been used in project demo-project before or it is disabled.", kind: fault.Denied, want: "create the job in Google Batch: the server says 403: Batch API has not been used in project demo-project before or it is disabled",
 			hint: "Run gcloud services enable batch.googleapis.com compute.googleapis.com logging.googleapis.com secretmanager.googleapis.com."},
+		"a secret of which the account may not be told": {forbid: "secretmanager.secrets.setIamPolicy", kind: fault.Denied, want: "let the agents read their secret: the server says 403: Permission 'secretmanager.secrets.setIamPolicy' denied on resource (or it may not exist)"},
 		"another region":  {change: func(r *driver.Request) { r.Needs.Detail = "mars-north1@demo-project" }, kind: fault.Missing, want: "create the job in Google Batch: the server says 404: Location mars-north1 is not found or access is unauthorized"},
 		"another project": {change: func(r *driver.Request) { r.Needs.Detail = "europe-west1@another-project" }, kind: fault.Denied, want: "create the job in Google Batch: the server says 403: Permission 'batch.jobs.list' denied on 'projects/another-project/locations/europe-west1' (or it may not exist)"},
 	} {
@@ -206,6 +220,7 @@ func TestWhatGoogleRefusesLeavesNothing(t *testing.T) {
 			r.Run.Secrets = map[string]string{"TOKEN": "env:CANARY"}
 		}
 		l.Deny("batch", row.deny)
+		l.Forbid(row.forbid)
 		_, err := l.Start(t.Context(), r)
 		if err == nil || fault.KindOf(err) != row.kind || err.Error() != row.want || fault.Hint(err) != row.hint {
 			t.Errorf("%s: %v (%s), hint %q", name, err, fault.KindOf(err), fault.Hint(err))
@@ -213,6 +228,43 @@ func TestWhatGoogleRefusesLeavesNothing(t *testing.T) {
 		if left := l.Jobs(); len(left) > 0 || l.Secrets() > 0 {
 			t.Errorf("%s leaves %s, %d secrets", name, left, l.Secrets())
 		}
+	}
+}
+
+// A user without rights in Secret Manager starts what has no secrets, and takes it away.
+func TestAUserWithoutSecretManagerTakesPlacementsAway(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.Deny("secretmanager", "Secret Manager API has not been used in project demo-project before or it is disabled.")
+	h, err := l.Start(t.Context(), l.request(t, 1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.remove(t, h)
+	if left := l.Jobs(); len(left) > 0 {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// A place that does not answer any more hides none of what is elsewhere.
+func TestAPlaceThatIsGoneHidesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.Hold("held")
+	h, err := l.Start(t.Context(), l.request(t, 1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []site{{"us-east1", "deleted-project"}, {"asia-east1", "another-one"}} {
+		if err := l.engine.notePlace(at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := l.engine.Held(t.Context()); fault.KindOf(err) != fault.Denied || !slices.Equal(all, []driver.Handle{h}) {
+		t.Errorf("held are %s, %v", all, err)
+	}
+	if all, err := l.List(t.Context()); fault.KindOf(err) != fault.Denied || !slices.Equal(all, []driver.Handle{h}) {
+		t.Errorf("listed are %s, %v", all, err)
 	}
 }
 

@@ -239,7 +239,7 @@ func (s *Server) create(id, request string, body []byte) (any, error) {
 		return nil, err
 	}
 	s.jobs[id] = j
-	s.order = append(s.order, id)
+	s.order = append(slices.DeleteFunc(s.order, func(o string) bool { return o == id }), id)
 	j.note("Job state is set from UNSPECIFIED to QUEUED for job " + j.name() + ".")
 	if s.knobs.held != "" && (!s.knobs.heldSpot || j.in.AllocationPolicy.Instances[0].Policy.ProvisioningModel == "SPOT") {
 		j.note(s.knobs.held)

@@ -3,6 +3,7 @@ package gcpbatchtest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -60,6 +61,11 @@ func (j *job) check() error {
 	case account != nil && account.Email != Account && !made:
 		return refuse(403, "PERMISSION_DENIED", "The caller does not have permission to act as service account %s.", account.Email)
 	}
+	for name := range j.in.AllocationPolicy.Labels {
+		if strings.HasPrefix(name, "batch-") {
+			return refuse(400, "INVALID_ARGUMENT", "label %s is one of Batch's own", name)
+		}
+	}
 	if m := j.in.AllocationPolicy.Instances[0].Policy.MachineType; strings.HasPrefix(m, "x9") {
 		return refuse(400, "INVALID_ARGUMENT", "machine type %s is invalid for job", m)
 	}
@@ -95,6 +101,12 @@ func (j *job) show() batchapi.Job {
 	model := ""
 	if p := j.in.AllocationPolicy; p != nil {
 		model = p.Instances[0].Policy.ProvisioningModel
+		shown := *p
+		if shown.Labels = maps.Clone(p.Labels); shown.Labels == nil {
+			shown.Labels = map[string]string{}
+		}
+		shown.Labels["batch-job-id"] = j.id // Google's own
+		out.AllocationPolicy = &shown
 	}
 	counts := map[string]batchapi.Count{}
 	for _, t := range j.tasks {
@@ -305,7 +317,7 @@ func (t *task) run(dir string, env []string, n int, r batchapi.Runnable) int {
 	t.job.s.mu.Unlock()
 	switch {
 	case r.Script != nil && isolated: // all machines are this one, which may have the program
-		words = []string{"unshare", "--net", "--mount", "sh", "-c", "mkdir -p /var/lib/drover && mount -t tmpfs none /var/lib/drover\n" + r.Script.Text}
+		words = []string{"unshare", "--net", "--mount", "sh", "-c", "mkdir -p /var/lib/google/drover && mount -t tmpfs none /var/lib/google/drover\n" + r.Script.Text}
 	case r.Script != nil:
 		words = append(words, r.Script.Text)
 	case strings.Contains(r.Container.ImageURI, "/nowhere"):

@@ -42,10 +42,10 @@ logs() { gcloud logging read "labels.job_uid=\"$(sed -n 's/.*"uid": "\(.*\)",/\1
 question() { printf '\n%s\n  assumed: %s\n  seen:\n' "$1" "$2"; }
 
 script() { printf '{"script":{"text":"%s"}}' "$1"; }
-container() { printf '{"container":{"imageUri":"mirror.gcr.io/library/debian:stable-slim","entrypoint":"/bin/sh","commands":["-c","%s"],"volumes":["/var/lib/drover:/var/lib/drover:ro"]}}' "$1"; }
+container() { printf '{"container":{"imageUri":"mirror.gcr.io/library/debian:stable-slim","entrypoint":"/bin/sh","commands":["-c","%s"],"volumes":["/var/lib/google/drover:/var/lib/google/drover:ro"]}}' "$1"; }
 
 name=first-$(date +%s)
-submit "$name-a" "$(script 'mkdir -p /var/lib/drover; cp /bin/true /var/lib/drover/drover; . /etc/os-release; echo image $PRETTY_NAME; command -v curl wget python3 docker'),$(container 'env | grep BATCH_; /var/lib/drover/drover && echo runs; exit 75')" STANDARD 2
+submit "$name-a" "$(script 'mkdir -p /var/lib/google/drover; cp /bin/true /var/lib/google/drover/drover; . /etc/os-release; echo image $PRETTY_NAME; command -v curl wget python3 docker'),$(container 'env | grep BATCH_; /var/lib/google/drover/drover && echo runs; exit 75')" STANDARD 2
 submit "$name-b" "$(container 'trap \"echo got TERM\" TERM; sleep 1200 & wait; wait')"
 submit "$name-c" "$(container 'exit 9')" STANDARD 1
 submit "$name-d" "$(container 'sleep 600')" SPOT 2
