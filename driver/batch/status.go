@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/batch"
 	"github.com/aws/aws-sdk-go-v2/service/batch/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/drover-run/drover/cloud/amazon/logtail"
 	"github.com/drover-run/drover/driver"
@@ -235,6 +236,9 @@ func hintOf(reason string) string {
 	return ""
 }
 
+// atOnce is how many children of an array are ended at the same time.
+const atOnce = 16
+
 // Terminate ends jobs. Where all children of an array are to end, one request for the array ends them.
 func (e *engine) Terminate(ctx context.Context, h driver.Handle, end []remote.Process) error {
 	c, err := e.clientOfHandle(ctx, h)
@@ -261,14 +265,18 @@ func (e *engine) Terminate(ctx context.Context, h driver.Handle, end []remote.Pr
 				targets = append(targets, childID(id, i, size))
 			}
 		}
+		all, ctx := errgroup.WithContext(ctx)
+		all.SetLimit(atOnce)
 		for _, job := range targets {
-			err := c.send.Read(ctx, "terminate the job", func(ctx context.Context) error {
-				_, err := c.api.TerminateJob(ctx, &batch.TerminateJobInput{JobId: &job, Reason: aws.String(stopped)})
-				return err
+			all.Go(func() error {
+				return c.send.Read(ctx, "terminate the job", func(ctx context.Context) error {
+					_, err := c.api.TerminateJob(ctx, &batch.TerminateJobInput{JobId: &job, Reason: aws.String(stopped)})
+					return err
+				})
 			})
-			if err != nil {
-				return err
-			}
+		}
+		if err := all.Wait(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -221,7 +222,7 @@ func (c *client) jobsNamed(ctx context.Context, at site, name string) (all []typ
 
 // Held names what lives in the queues where this machine has started something: AWS Batch forgets by
 // itself what has ended.
-func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
+func (e *engine) Held(ctx context.Context) (all []driver.Handle, silent error) {
 	places := e.readPlaces()
 	var regions []string
 	for _, at := range places {
@@ -233,15 +234,14 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 	for _, at := range places {
 		c, err := e.clients.In(ctx, at.region)
 		if err != nil {
-			return nil, err
+			silent = errors.Join(silent, err)
+			continue
 		}
 		found, err := c.jobsNamed(ctx, at, account.Prefix+"*")
 		if fault.KindOf(err) == fault.Invalid {
 			continue // the queue was deleted, and nothing runs without it
 		}
-		if err != nil {
-			return nil, err
-		}
+		silent = errors.Join(silent, err)
 		for _, j := range found {
 			h, ok := parseJobName(aws.ToString(j.JobName))
 			if h.Detail = at.String(); ok && isAlive(j.Status) {
@@ -249,7 +249,7 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 			}
 		}
 	}
-	return all, nil
+	return all, silent
 }
 
 // Remove deletes a placement's secrets. What has ended is forgotten by AWS Batch itself, and a

@@ -70,6 +70,9 @@ func (r *Reader) once(ctx context.Context, b *Budget, key string, read func(cont
 	ctx, cancel := context.WithTimeout(ctx, waitTime)
 	defer cancel()
 	text, err := read(ctx)
+	if ctx.Err() != nil { // it does not answer: the look goes on without
+		b.left = 0
+	}
 	if err == nil && text != "" || fault.KindOf(err) == fault.Denied { // else a later look may find it
 		r.mu.Lock()
 		r.known[key] = text
