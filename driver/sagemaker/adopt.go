@@ -147,7 +147,7 @@ func hostNumber(file string) (int, error) {
 	if err != nil {
 		return 0, fault.Wrap(err, fault.Invalid, "", "adopt agent: read which of the job's machines this is")
 	}
-	slices.Sort(hosts.Hosts)
+	slices.SortFunc(hosts.Hosts, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) // algo-2 before algo-10
 	n := slices.Index(hosts.Hosts, hosts.CurrentHost)
 	if n < 0 {
 		return 0, fault.New(fault.Invalid, "", "adopt agent: %s does not name its own host %q", file, hosts.CurrentHost)

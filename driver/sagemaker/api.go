@@ -123,6 +123,7 @@ type description struct {
 	Transitions []transition
 	Started     time.Time     // its newest start; zero: it has none, or it is not known
 	Limit       time.Duration // how long a start may run
+	Until       time.Time     // the end of its time with spot capacity, waits included; zero: it has none
 }
 
 type transition struct{ Status, StatusMessage string }
@@ -144,7 +145,7 @@ func (j description) alive() bool {
 // stoppedByHand says whether a job that ends at a time was stopped by a user: its time is not over, and its capacity was not taken. One of which no
 // start is known was.
 func (j description) stoppedByHand(now time.Time) bool {
-	return j.Status == stopping && (j.Started.IsZero() || now.Before(j.Started.Add(j.Limit)))
+	return j.Status == stopping && (j.Started.IsZero() || now.Before(j.Started.Add(j.Limit))) && (j.Until.IsZero() || now.Before(j.Until))
 }
 
 // create asks for a job with a request of its kind. Its name is never used again, so that it may be sent again; a job of the name that is there
@@ -176,7 +177,7 @@ func (c *client) describe(ctx context.Context, k kind, name string) (j descripti
 		ProcessingResources                                                    struct{ ClusterConfig resources }
 		EnableManagedSpotTraining                                              bool
 		SecondaryStatusTransitions                                             []transition
-		TrainingStartTime, ProcessingStartTime                                 float64 // seconds since 1970
+		CreationTime, TrainingStartTime, ProcessingStartTime                   float64 // seconds since 1970
 		StoppingCondition                                                      stoppingCondition
 	}
 	ok = true
@@ -193,6 +194,9 @@ func (c *client) describe(ctx context.Context, k kind, name string) (j descripti
 		j.Started = time.Unix(int64(at), 0)
 	}
 	j.Limit = time.Duration(out.StoppingCondition.MaxRuntimeInSeconds) * time.Second
+	if wait := out.StoppingCondition.MaxWaitTimeInSeconds; wait > 0 && out.CreationTime > 0 {
+		j.Until = time.Unix(int64(out.CreationTime), 0).Add(time.Duration(wait) * time.Second)
+	}
 	if k == processing {
 		j.Resources = out.ProcessingResources.ClusterConfig
 	}

@@ -71,10 +71,13 @@ func (e *engine) askAgain(ctx context.Context, c *client, k kind, h driver.Handl
 		return err
 	}
 	for _, name := range names {
-		if err := c.create(ctx, k, name, request.named(k, like, name)); fault.KindOf(err) == fault.Full {
+		err := c.create(ctx, k, name, request.named(k, like, name))
+		switch {
+		case err == nil:
+		case slices.Contains([]fault.Kind{fault.Full, fault.Denied, fault.Invalid}, fault.KindOf(err)):
 			e.noteRefusal(h, err)
 			return nil
-		} else if err != nil {
+		default:
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ func rights(whose driver.Party) []policy.Statement {
 			policy.LogIn(),
 			policy.Allow("Images", []string{"ecr:BatchCheckLayerAvailability", "ecr:GetDownloadUrlForLayer", "ecr:BatchGetImage"}, []string{"arn:aws:ecr:*:*:repository/*"}),
 			policy.Allow("Logs", []string{"logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"}, []string{"arn:aws:logs:*:*:log-group:/aws/sagemaker/*"}),
+			policy.Allow("Metrics", []string{"cloudwatch:PutMetricData"}, []string{"*"}), // those of the console; AWS knows no resource for it
 		}
 	}
 	return []policy.Statement{

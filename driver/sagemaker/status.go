@@ -77,9 +77,6 @@ func (j description) interruptions() (n int) {
 func processesOf(id string, worker int, k kind, j description) (all []remote.Process) {
 	count := max(j.Resources.InstanceCount, 1)
 	before := j.interruptions()
-	if j.Secondary == "Interrupted" { // its successor has no machines yet
-		before--
-	}
 	for i := range count {
 		index := i
 		if worker >= 0 {
@@ -109,8 +106,6 @@ func judge(p *remote.Process, k kind, j description) {
 		p.State = driver.Running
 	case j.Status == inProgress && k == processing: // it says no more
 		p.State, p.Reason = driver.Running, "its processing job is in progress"
-	case j.Status == inProgress && j.Secondary == "Interrupted":
-		p.State, p.Reason = driver.Taken, interruptedWords
 	case j.Status == inProgress:
 		p.State, p.Reason = driver.Waiting, waitingWords(j)
 	case j.Status == completed:

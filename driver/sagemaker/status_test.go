@@ -29,7 +29,6 @@ func TestWhatSageMakerSaysOfAJobIsHowItsAgentIs(t *testing.T) {
 		{inProgress, "Downloading", "", driver.Waiting, -1, "its training job is Downloading: words", ""},
 		{inProgress, "Training", "", driver.Running, -1, "", ""},
 		{inProgress, "Uploading", "", driver.Running, -1, "", ""},
-		{inProgress, "Interrupted", "", driver.Taken, -1, "SageMaker has taken its machine away: spot capacity", ""},
 		{stopping, "Stopping", "", driver.Running, -1, "", ""},
 		{completed, "Completed", "", driver.Ended, 0, "", ""},
 		{failed, "Failed", "AlgorithmError: no reason, exit code: 3", driver.Ended, 3, "AlgorithmError: no reason, exit code: 3", ""},
@@ -59,6 +58,11 @@ func TestEachStartOfAJobIsAProcess(t *testing.T) {
 	}
 	all := processesOf("drover-x-1", -1, training, j)
 	if len(all) != 6 || all[2].State != driver.Running || all[2].Attempt != 3 || all[4].Index != 1 || all[4].State != driver.Taken || all[4].Attempt != 2 {
+		t.Errorf("%+v", all)
+	}
+	// SageMaker starts it again: its successor waits, and a Stop ends it.
+	j = description{Status: inProgress, Secondary: "Interrupted", Resources: resources{InstanceCount: 1}, Transitions: []transition{{Status: "Training"}, {Status: "Interrupted", StatusMessage: "words."}}}
+	if all := processesOf("drover-x-1", -1, training, j); len(all) != 2 || all[0].State != driver.Taken || all[0].Reason != "SageMaker has taken its machine away: spot capacity" || all[1].State != driver.Waiting || all[1].Attempt != 2 {
 		t.Errorf("%+v", all)
 	}
 	if all := processesOf("drover-x-1", -1, processing, description{Status: inProgress}); len(all) != 1 || all[0].State != driver.Running || all[0].Reason != "its processing job is in progress" {
@@ -97,8 +101,8 @@ func TestAContainerThatIsNoJobOfDroversIsSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for text, want := range map[string]string{
-		`{"current_host": "algo-10", "hosts": ["algo-2", "algo-1", "algo-10"]}`: "",
-		`{"current_host": "algo-3", "hosts": ["algo-1"]}`:                       `adopt agent: ` + file + ` does not name its own host "algo-3"`,
+		`{"current_host": "algo-2", "hosts": ["algo-10", "algo-2", "algo-1"]}`: "",
+		`{"current_host": "algo-3", "hosts": ["algo-1"]}`:                      `adopt agent: ` + file + ` does not name its own host "algo-3"`,
 	} {
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
@@ -122,6 +126,7 @@ func TestASignalMeansThatTheContainerEnds(t *testing.T) {
 		{`{"TrainingJobStatus": "InProgress", "SecondaryStatus": "Interrupted"}`, interruption},
 		{fmt.Sprintf(`{"TrainingJobStatus": "Stopping", "TrainingStartTime": %f, "StoppingCondition": {"MaxRuntimeInSeconds": 3600}}`, now-60), stopped},
 		{fmt.Sprintf(`{"TrainingJobStatus": "Stopping", "TrainingStartTime": %f, "StoppingCondition": {"MaxRuntimeInSeconds": 3600}}`, now-3700), interruption},
+		{fmt.Sprintf(`{"TrainingJobStatus": "Stopping", "CreationTime": %f, "TrainingStartTime": %f, "StoppingCondition": {"MaxRuntimeInSeconds": 3600, "MaxWaitTimeInSeconds": 3600}}`, now-3700, now-600), interruption},
 		{`no JSON`, interruption},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(test.answer)) }))

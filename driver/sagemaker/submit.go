@@ -2,6 +2,7 @@ package sagemaker
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/drover-run/drover/cloud/amazon"
@@ -94,7 +95,7 @@ func (e *engine) clientOfHandle(ctx context.Context, h driver.Handle) (*client, 
 }
 
 // Held names what goes on in the regions where this machine has started something: what has ended cannot be taken away.
-func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
+func (e *engine) Held(ctx context.Context) (all []driver.Handle, silent error) {
 	places := e.readPlaces()
 	var regions []string
 	for _, at := range places {
@@ -106,12 +107,11 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 	for _, at := range places {
 		c, err := e.clients.In(ctx, at.region)
 		if err != nil {
-			return nil, err
+			silent = errors.Join(silent, err)
+			continue
 		}
 		found, err := c.list(ctx, at.kind(), "drover-", true)
-		if err != nil {
-			return nil, err
-		}
+		silent = errors.Join(silent, err)
 		for _, j := range found {
 			h, _, ok := parseJobName(j.name())
 			if h.Detail = at.String(); ok && !slices.Contains(all, h) {
@@ -119,7 +119,7 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 			}
 		}
 	}
-	return all, nil
+	return all, silent
 }
 
 // Remove deletes a placement's secrets. Jobs that have ended stay in SageMaker's list.

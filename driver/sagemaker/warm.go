@@ -27,7 +27,13 @@ func (c *client) warmPools(ctx context.Context, project string) (all []driver.Pi
 			return nil, err
 		}
 		for _, j := range out.TrainingJobSummaries {
+			if _, _, ours := parseJobName(j.TrainingJobName); !ours { // a name may have it anywhere
+				continue
+			}
 			tags, err := c.tagsOf(ctx, j.TrainingJobArn)
+			if fault.KindOf(err) == fault.Denied {
+				continue // as above
+			}
 			if err != nil {
 				return nil, err
 			}
