@@ -2,7 +2,9 @@ package ec2
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/drover-run/drover/driver/ec2/api"
@@ -18,12 +20,12 @@ const (
 // groupLook is what this process has seen of a group.
 type groupLook struct {
 	moved   time.Time // when it first looked, or has moved the end
-	waits   time.Time // since when machines are missing; zero: none is
+	waits   time.Time // since when there is no machine and some are missing; zero: it is not so
 	changed bool      // machines are bought on demand now
 }
 
 // attend does what an attached command does for a group: a process that looks for a while moves the end of its machines on, and buys them on demand
-// where spot capacity does not come and the job allows it.
+// where no spot capacity comes and the job allows it. Where some has come it stays: Auto Scaling would replace it, to have the shares that the group asks for.
 func (e *engine) attend(ctx context.Context, c *client, v view, missing bool) error {
 	if v.group.DesiredCapacity == 0 {
 		return nil
@@ -34,6 +36,7 @@ func (e *engine) attend(ctx context.Context, c *client, v view, missing bool) er
 	if !seen {
 		l.moved = now
 	}
+	missing = missing && !slices.ContainsFunc(v.group.Instances, func(m api.GroupMachine) bool { return !strings.HasPrefix(m.LifecycleState, "Terminat") })
 	if !missing {
 		l.waits = time.Time{}
 	} else if l.waits.IsZero() {

@@ -90,6 +90,9 @@ func (e *engine) fill(ctx context.Context, c *client, o *driver.Offer, n driver.
 	if err != nil {
 		return err
 	}
+	if !at.bare && opts.ami == "" && k.GPUs() && k.Arch() == "arm64" {
+		return fault.New(fault.Invalid, "Use `--on ec2/ami`, or name an AMI with Docker: `--target-arg ami=AMI`.", "Amazon has no AMI with Docker for machines of arm64 with GPUs")
+	}
 	o.System, o.Machine, o.Spot = "linux/"+k.Arch(), "EC2: "+k.Words(), spot
 	o.Cores, o.Memory = k.Types[0].CPUs*n.Agents, int64(k.Types[0].Memory)<<20*int64(n.Agents)
 	o.Identity = "the role of the instance profile " + b.profile
@@ -142,7 +145,7 @@ func notes(n driver.Needs, k instancetype.Choice, o options, spot bool, disk int
 		all = append(all, "all nodes are in zone "+k.Zones[0]+": --target-arg zones=all says otherwise")
 	}
 	if n.Spot == job.SpotFirst {
-		all = append(all, fmt.Sprintf("after %d minutes without spot capacity an attached command buys machines on demand", int(firstTime.Minutes())))
+		all = append(all, fmt.Sprintf("after %d minutes without any machine an attached command buys machines on demand", int(firstTime.Minutes())))
 	}
 	if o.wait > aliveTime {
 		all = append(all, fmt.Sprintf("machines may begin up to %s from now, also when no command is attached, and cost at most those hours of %d machines", o.wait, n.Agents))

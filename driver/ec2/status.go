@@ -70,13 +70,39 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 	if err != nil {
 		return nil, err
 	}
-	if err := e.attend(ctx, c, v, len(more) > 0); err != nil { // a user that may only look has others do it
-		for i := range more {
-			more[i].Reason += "; " + err.Error()
+	words := failing(all, came, v.group.MaxSize)
+	if words == "" { // else the end of the machines is near, and stays where it is
+		if err := e.attend(ctx, c, v, len(more) > 0); err != nil { // a user that may only look has others do it
+			words = err.Error()
+		}
+	}
+	for i := range more {
+		if words != "" {
+			more[i].Reason += "; " + words
 		}
 	}
 	return append(all, more...), nil
 }
+
+// failing says that machines end before an agent comes up, where many have and none did otherwise: those in their place will too. "": it is not so.
+func failing(all []remote.Process, came map[string]bool, most int) string {
+	if len(came) > 0 {
+		return ""
+	}
+	last, n := "", 0
+	for _, p := range all {
+		if !p.State.Alive() {
+			last, n = p.Reason, n+1
+		}
+	}
+	if n < manyTries*max(most, 1) {
+		return ""
+	}
+	return fmt.Sprintf("%d machines have ended before an agent came up, the last one: %s", n, last)
+}
+
+// manyTries is how many machines may fail for each that is wanted, before their end is not moved on any more.
+const manyTries = 3
 
 // view is a group at one moment.
 type view struct {
@@ -137,6 +163,8 @@ func (v view) process(m api.Instance) remote.Process {
 		p.State, p.Terminated, p.Reason = driver.Ended, true, "its machine was terminated in EC2"
 		if v.stopped() {
 			p.Reason = "stopped: killed at once"
+		} else if v.expired() && !v.came[m.ID] { // it may have ended itself: its group has none then too
+			p.Terminated, p.Reason = false, "its machine was ended before an agent came up"
 		} else if v.expired() {
 			p.State, p.Terminated, p.Reason = driver.Taken, false, expiredWords
 		}
@@ -179,8 +207,8 @@ func (e *engine) waiting(ctx context.Context, c *client, v view) (all []remote.P
 		}
 	case missing > 0:
 		tried, err := c.Activities(ctx, v.name)
-		if err != nil {
-			return nil, err
+		if err != nil { // it is for people
+			p.Reason += "; " + err.Error()
 		}
 		if r, is := refusalOf(tried, c.region); is {
 			p.Reason, p.Hint = r.words, r.hint

@@ -42,8 +42,9 @@ func TestAMachineIsAsEC2Says(t *testing.T) {
 		"a user ended it":              {ofEC2("terminated", "Client.UserInitiatedShutdown"), alive, true, "ended by Terminate: its machine was terminated in EC2"},
 		"a Stop ended it":              {ofEC2("terminated", "Client.UserInitiatedShutdown"), stopped, true, "ended by Terminate: stopped: killed at once"},
 		"its group was ended":          {ofEC2("terminated", "Client.UserInitiatedShutdown"), api.GroupState{MaxSize: 2}, true, "taken: " + expiredWords},
-		"a user stopped it":            {ofEC2("stopped", "Client.UserInitiatedShutdown"), alive, true, "lost: its machine was stopped in EC2"},
-		"its disk was not made":        {ofEC2("terminated", "Client.VolumeLimitExceeded"), alive, false, "ended: Client.VolumeLimitExceeded: Some words"},
+		"its group was ended, or it has ended itself": {ofEC2("terminated", "Client.UserInitiatedShutdown"), api.GroupState{MaxSize: 2}, false, "ended: its machine was ended before an agent came up"},
+		"a user stopped it":                           {ofEC2("stopped", "Client.UserInitiatedShutdown"), alive, true, "lost: its machine was stopped in EC2"},
+		"its disk was not made":                       {ofEC2("terminated", "Client.VolumeLimitExceeded"), alive, false, "ended: Client.VolumeLimitExceeded: Some words"},
 	} {
 		v := view{group: test.g, name: "drover-x-1", came: map[string]bool{"i-1": test.came}, now: time.Unix(60, 0)}
 		p := v.process(test.m)
@@ -383,6 +384,61 @@ func TestSpotCapacityThatDoesNotComeIsBoughtOnDemand(t *testing.T) {
 	members := until(t, l, h, "both run", are("0 running", "1 running"))
 	if !strings.HasSuffix(members[0].Where, ", on demand") {
 		t.Errorf("%+v", members[0])
+	}
+}
+
+// Where some spot capacity has come it stays: for another share of on-demand machines Auto Scaling would replace what works.
+func TestSpotCapacityThatWorksIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	r := l.request(t, 1, 2)
+	r.Needs.Spot = job.SpotFirst
+	h, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, l, h, "both run", are("0 running", "1 running"))
+	c, _, err := l.engine.clientOfHandle(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := c.Group(t.Context(), groupName(h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Instances = g.Instances[:1] // one is missing
+	l.Deny("UpdateAutoScalingGroup")
+	for range 2 {
+		if err := l.engine.attend(t.Context(), c, view{group: *g, name: groupName(h)}, true); err != nil {
+			t.Error(err)
+		}
+		l.Advance(2 * firstTime)
+	}
+	g.Instances = nil
+	for i := range 2 {
+		if err := l.engine.attend(t.Context(), c, view{group: *g, name: groupName(h)}, true); (err == nil) != (i == 0) {
+			t.Error(err)
+		}
+		l.Advance(2 * firstTime)
+	}
+	l.Deny("")
+}
+
+// Machines that end before an agent comes up, time after time, are not kept from their end; one that has come up says that others may.
+func TestMachinesThatFailAreNotKeptUp(t *testing.T) {
+	t.Parallel()
+	ended := slices.Repeat([]remote.Process{{State: driver.Ended, Reason: "no way out"}}, 6)
+	for _, test := range []struct {
+		all  []remote.Process
+		came map[string]bool
+		want string
+	}{
+		{ended, nil, "6 machines have ended before an agent came up, the last one: no way out"}, {ended[1:], nil, ""}, {ended, map[string]bool{"i-1": true}, ""},
+		{append(slices.Clone(ended[1:]), remote.Process{State: driver.Waiting}), nil, ""},
+	} {
+		if got := failing(test.all, test.came, 2); got != test.want {
+			t.Errorf("%d, %v: %q", len(test.all), test.came, got)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package ec2
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -39,10 +40,7 @@ func (e *engine) Terminate(ctx context.Context, h driver.Handle, some []remote.P
 		return !end[m.InstanceId] && !strings.HasPrefix(m.LifecycleState, "Terminat")
 	})
 	if !left {
-		if err := c.TagGroup(ctx, name, tagStopped, "yes"); err != nil {
-			return err
-		}
-		return c.Resize(ctx, name, -1, 0)
+		return errors.Join(c.TagGroup(ctx, name, tagStopped, "yes"), c.Resize(ctx, name, -1, 0)) // the tag is for people
 	}
 	if empty > 0 {
 		if err := c.Resize(ctx, name, -1, max(g.DesiredCapacity-empty, 0)); err != nil {
@@ -110,8 +108,9 @@ func (e *engine) Remove(ctx context.Context, h driver.Handle, _ []string) error 
 	return c.secrets.Remove(ctx, secretName(h))
 }
 
-// Held names the groups of drover's in the regions where this machine has started something, and those of machines without a group.
-func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
+// Held names the groups of drover's in the regions where this machine has started something, and those of machines without a group. A region that does not
+// answer hides no other.
+func (e *engine) Held(ctx context.Context) (all []driver.Handle, silent error) {
 	places := e.readPlaces()
 	var regions []string
 	for _, at := range places {
@@ -121,14 +120,12 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 		return nil, err
 	}
 	for _, at := range places {
+		var names []string
 		c, err := e.clients.In(ctx, at.region)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			names, err = c.liveNames(ctx)
 		}
-		names, err := c.liveNames(ctx)
-		if err != nil {
-			return nil, err
-		}
+		silent = errors.Join(silent, err)
 		for _, name := range names {
 			h, ok := parseGroupName(name)
 			if h.Detail = at.String(); ok && !slices.Contains(all, h) {
@@ -136,7 +133,7 @@ func (e *engine) Held(ctx context.Context) (all []driver.Handle, err error) {
 			}
 		}
 	}
-	return all, nil
+	return all, silent
 }
 
 // liveNames are the names of groups of drover's that are raised, and of those with machines that live.

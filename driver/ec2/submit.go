@@ -59,17 +59,18 @@ func (e *engine) Submit(ctx context.Context, s remote.Submission) ([]string, err
 	}
 	name := groupName(s.Handle)
 	until := e.now().Add(max(o.wait, aliveTime))
+	made := c.Expecting() // else machines could be without an end
 	steps := []func() error{
 		func() error { return c.CreateTemplate(ctx, in) },
 		func() error { return c.CreateGroup(ctx, newGroup(s, o, b, k, until, spot)) },
 		func() error {
-			return c.Change(ctx, "keep the group from moving machines that work", "SuspendProcesses", struct {
+			return made.Change(ctx, "keep the group from moving machines that work", "SuspendProcesses", struct {
 				AutoScalingGroupName string
 				ScalingProcesses     []string
 			}{name, []string{"AZRebalance"}})
 		},
-		func() error { return c.EndAt(ctx, name, until) },
-		func() error { return c.Resize(ctx, name, s.Request.Agents, s.Request.Agents) },
+		func() error { return made.EndAt(ctx, name, until) },
+		func() error { return made.Resize(ctx, name, s.Request.Agents, s.Request.Agents) },
 	}
 	for i, step := range steps {
 		if err := step(); err != nil {

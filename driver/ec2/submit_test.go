@@ -198,7 +198,6 @@ func TestWhatIsDeniedIsSaid(t *testing.T) {
 	}{
 		"DescribeAutoScalingGroups": {"describe the Auto Scaling group", status},
 		"DescribeInstances":         {"describe machines", status},
-		"DescribeScalingActivities": {"read what the Auto Scaling group has done", status},
 		"CreateOrUpdateTags":        {"note that machines are stopped", stop},
 		"DeleteAutoScalingGroup":    {"delete the Auto Scaling group", stop},
 		"DeleteLaunchTemplate":      {"delete the launch template", stop},
@@ -238,6 +237,15 @@ func TestWhatIsDeniedIsSaid(t *testing.T) {
 		}
 	}
 	l := newLocated(t)
+	l.Refuse("InsufficientInstanceCapacity")
+	h, err := l.Start(t.Context(), l.request(t, 1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Deny("DescribeScalingActivities")
+	until(t, l, h, "why no machine comes is not known", func(all []driver.Member) bool {
+		return len(all) == 1 && strings.Contains(all[0].Reason, "; read what the Auto Scaling group has done: ")
+	})
 	l.Deny("DescribeRouteTables")
 	if o, err := l.Offer(t.Context(), driver.Needs{Agents: 1}); err != nil || !o.Fits {
 		t.Errorf("without the right to look at routes: %+v, %v", o, err)
@@ -370,6 +378,8 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 		{"an AMI of another processor", func(n *driver.Needs) { n.Args = []string{"ami=ami-00000a64"} }, "", "ami-00000a64 is for arm64, and c5.large is amd64"},
 		{"a subnet that is not there", func(n *driver.Needs) { n.Args = []string{"subnets=subnet-0z", "security-groups=sg-0a"} }, "", "look at the subnets of machines: eu-west-1 has no subnet subnet-0z"},
 		{"subnets without addresses", func(n *driver.Needs) { n.Args = []string{"subnets=subnet-0fulla", "security-groups=sg-0a"} }, "", "no subnet for machines has a free address: subnet-0fulla"},
+		{"GPUs of arm64 in a container", func(n *driver.Needs) { n.GPUs, n.Machine = 1, []string{"g5g.xlarge"} }, "", "Amazon has no AMI with Docker for machines of arm64 with GPUs"},
+		{"GPUs of arm64 on the machine as it is", func(n *driver.Needs) { n.Detail, n.GPUs, n.Machine = "ami/eu-west-1", 1, []string{"g5g.xlarge"} }, "EC2: g5g.xlarge (4 cores, 8 GB, 1 GPU)", ""},
 		{"a mount", func(n *driver.Needs) { n.Place.Mounts = []job.Mount{{Source: "/data", Target: "/data"}} }, "", "machines of EC2 see no folder of this machine: --mount /data"},
 		{"an image on the machine as it is", func(n *driver.Needs) { n.Detail, n.Place.Image = "ami/eu-west-1", "x" }, "", "agents on ec2/ami run on the machine as it is, and in no image"},
 		{"too large a disk", func(n *driver.Needs) { n.Disk = 17e12 }, "", "a disk of EC2 has 16 TB at most"},
@@ -424,7 +434,7 @@ func TestOffersSayWhatThereIs(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	o, err := l.Offer(t.Context(), driver.Needs{Agents: 32, Spot: job.SpotFirst, Args: []string{"wait=12h"}})
-	want := []string{"each agent has a machine alone, with a disk of 40 GB", "after 10 minutes without spot capacity an attached command buys machines on demand",
+	want := []string{"each agent has a machine alone, with a disk of 40 GB", "after 10 minutes without any machine an attached command buys machines on demand",
 		"machines may begin up to 12h0m0s from now, also when no command is attached, and cost at most those hours of 32 machines",
 		"AWS ends all machines an hour after the last sign of drover: at the worst an hour of 32 machines is lost",
 		`the account's quota "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests" is 8 cores in eu-west-1: at most 4 of 32 agents run at once`}

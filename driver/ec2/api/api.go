@@ -22,11 +22,12 @@ type Client struct {
 	machines, groups awsquery.Caller
 	send             amazon.Sender
 	region           string
+	expects          bool // groups to be there
 }
 
 // New makes the client of a sender's account. It sends nothing.
 func New(send amazon.Sender) *Client {
-	return &Client{awsquery.Caller{Service: ofMachines, Account: send.Account}, awsquery.Caller{Service: ofGroups, Account: send.Account}, send, send.Account.Config.Region}
+	return &Client{machines: awsquery.Caller{Service: ofMachines, Account: send.Account}, groups: awsquery.Caller{Service: ofGroups, Account: send.Account}, send: send, region: send.Account.Config.Region}
 }
 
 // The services. Source of operations, members and codes: the API references of EC2 (2016-11-15) and Auto Scaling (2011-01-01), 2026-11.
@@ -341,10 +342,17 @@ func (c *Client) Instances(ctx context.Context, filters ...Filter) (all []Instan
 	}
 }
 
-// Change sends a change of a group that may be sent again. A group that is not there is no error.
+// Expecting is a client to which a group that is not there is an error.
+func (c *Client) Expecting() *Client {
+	s := *c
+	s.expects = true
+	return &s
+}
+
+// Change sends a change of a group that may be sent again. A group that is not there is no error, but for Expecting.
 func (c *Client) Change(ctx context.Context, doing, operation string, in any) error {
 	err := c.readGroups(ctx, doing, operation, in, nil)
-	if a := amazon.ReadAnswer(err); a.Code == "ValidationError" && (strings.Contains(a.Reason, "not found") || strings.Contains(a.Reason, "does not exist")) {
+	if a := amazon.ReadAnswer(err); !c.expects && a.Code == "ValidationError" && (strings.Contains(a.Reason, "not found") || strings.Contains(a.Reason, "does not exist")) {
 		return nil
 	}
 	return err
