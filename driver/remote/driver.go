@@ -314,6 +314,9 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		if err := p.orderRemoval(ctx); err != nil {
 			return err
 		}
+		if err := d.settle(ctx, p); err != nil && !isDamage(err) { // which the look below finds too
+			return err
+		}
 	}
 	v, err := d.look(ctx, p, true)
 	if isDamage(err) {
@@ -333,6 +336,29 @@ func (d *Driver) Stop(ctx context.Context, h driver.Handle, grace time.Duration,
 		return d.takeAway(ctx, r, p, v)
 	}
 	return nil
+}
+
+// settle waits for the answer to a call of the engine that is under way, for Options.Settle at most: the process that made it may have died. Then the
+// answer is what the engine has, or that the call was not made. Without one the record could never go.
+func (d *Driver) settle(ctx context.Context, p *Placement) error {
+	for waited := time.Duration(0); ; waited += d.o.Look {
+		s, err := p.read(ctx)
+		if err != nil || !s.inFlight() {
+			return err
+		}
+		ids, err := d.engine.Find(ctx, p.Handle)
+		switch {
+		case err != nil:
+			return err
+		case len(ids) > 0:
+			return p.answer(ctx, s.asked, answered{IDs: ids})
+		case waited >= d.o.Settle:
+			return p.answer(ctx, s.asked, answered{Refused: "a Stop came first"})
+		}
+		if err := p.store.Clock().Sleep(ctx, d.o.Look); err != nil {
+			return err
+		}
+	}
 }
 
 // isDamage says whether a record cannot be read, now or later.
@@ -379,7 +405,10 @@ func (d *Driver) List(ctx context.Context) ([]driver.Handle, error) {
 	}
 	held, silent := d.engine.Held(ctx)
 	for _, h := range held {
-		if r.names(h) && !slices.Contains(all, h) {
+		named := func(o driver.Handle) bool { // of one record: its Detail is what was asked for, and the engine's may be another
+			return o == h || o.Job == h.Job && o.Placement == h.Placement && o.Detail != ""
+		}
+		if r.names(h) && !slices.ContainsFunc(all, named) {
 			all = append(all, h)
 		}
 	}
