@@ -37,7 +37,7 @@ func childID(id string, index, size int) string {
 }
 
 // Processes gives the attempts of the jobs, and of the children of those that are arrays.
-func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, _ []remote.Claimant) (all []remote.Process, err error) {
+func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, _ remote.Known) (all []remote.Process, err error) {
 	c, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 )
 
 // Processes gives the machines of a group, those that have ended within the hour, and one process for each machine that the group waits for.
-func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up []remote.Claimant) (all []remote.Process, err error) {
+func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, k remote.Known) (all []remote.Process, err error) {
 	c, _, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, _ []string, up 
 	}
 	came := map[string]bool{} // up as an agent
 	var unseen []string
-	for _, a := range up {
+	for _, a := range k.Up {
 		came[a.Process] = true
 		if !known[a.Process] {
 			unseen = append(unseen, a.Process) // what has ended loses its tags

@@ -309,7 +309,7 @@ func TestTheEndIsMovedOn(t *testing.T) {
 	}
 	look := func() {
 		t.Helper()
-		if _, err := l.engine.Processes(t.Context(), h, nil, nil); err != nil {
+		if _, err := l.engine.Processes(t.Context(), h, nil, remote.Known{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -377,7 +377,7 @@ func TestSpotCapacityThatDoesNotComeIsBoughtOnDemand(t *testing.T) {
 	until(t, l, h, "both still wait", are("0 waiting", "1 waiting"))
 	l.Advance(2 * time.Minute)
 	l.Deny("UpdateAutoScalingGroup")
-	if all, err := l.engine.Processes(t.Context(), h, nil, nil); err != nil || !strings.Contains(all[0].Reason, "; buy machines on demand: the server says 403 AccessDenied") {
+	if all, err := l.engine.Processes(t.Context(), h, nil, remote.Known{}); err != nil || !strings.Contains(all[0].Reason, "; buy machines on demand: the server says 403 AccessDenied") {
 		t.Errorf("where that is denied: %+v, %v", all, err)
 	}
 	l.Deny("")

@@ -265,7 +265,7 @@ func stop(l located, h driver.Handle) error {
 	if err := l.Stop(context.Background(), h, 0, true); err != nil {
 		return err
 	}
-	_, err := l.engine.Processes(context.Background(), h, nil, nil)
+	_, err := l.engine.Processes(context.Background(), h, nil, remote.Known{})
 	if err == nil {
 		err = l.engine.Remove(context.Background(), h, nil)
 	}

@@ -76,6 +76,41 @@ func TestOnDemandMachinesComeWhereSpotCapacityDoesNot(t *testing.T) {
 	}
 }
 
+// Once there is an order to stop nothing more is made: no on-demand job, and no part of a placement that is missing.
+func TestAStoppedPlacementMakesNoJobs(t *testing.T) {
+	t.Parallel()
+	l := newLocated(t)
+	l.Hold("held")
+	r := l.request(t, 1, 2)
+	r.Needs.Spot = job.SpotFirst
+	first, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Age(jobName(first), 2*firstTime)
+	r = l.request(t, 2, mostTasks+1)
+	many, err := l.Start(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.engine.client(site{"europe-west1", "demo-project"}).Delete(t.Context(), jobName(many)+"-2"); err != nil { // as if it had never been made
+		t.Fatal(err)
+	}
+	asked := l.Requests("jobs.create")
+	for _, h := range []driver.Handle{first, many} {
+		if err := l.Stop(t.Context(), h, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		drivertest.Until(t, "all have ended", func() bool {
+			all, err := l.Status(t.Context(), h)
+			return err == nil && count(all, driver.Ended) == len(all) && len(all) > 1
+		})
+	}
+	if n := l.Requests("jobs.create") - asked; n > 0 {
+		t.Errorf("%d jobs were asked for", n)
+	}
+}
+
 // Spot capacity that comes at the last moment, while another look makes the other job, is an agent all the same: that of the other job goes on from it, or leaves.
 func TestSpotCapacityThatComesLate(t *testing.T) {
 	t.Parallel()

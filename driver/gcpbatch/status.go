@@ -20,11 +20,12 @@ import (
 // Processes gives the tasks of the jobs, each start of them apart. A job that Google Batch has forgotten has none. One that is missing while
 // another of its placement goes on was never made, as the command that made them has died in between: it is made now. A job that has waited for machines
 // long enough is attended to; a look that is cut off in between is done again by the next.
-func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, up []remote.Claimant) (all []remote.Process, err error) {
+func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, known remote.Known) (all []remote.Process, err error) {
 	at, err := siteOf(h)
 	if err != nil {
 		return nil, err
 	}
+	up := known.Up
 	var living batchapi.Job
 	var missing []string
 	tails := mostTails
@@ -40,10 +41,13 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 		if leaving(j.job) {
 			continue
 		}
-		if !ended(j.job) && j.job.Status.State != batchapi.JobCancelling {
-			living = j.job
+		if known.Stopped || !ended(j.job) && j.job.Status.State != batchapi.JobCancelling {
+			living = j.job // of a stopped placement any will do: nothing is made of it
 		}
-		gone, err := e.attend(ctx, at, id, j.job)
+		var gone bool
+		if !known.Stopped {
+			gone, err = e.attend(ctx, at, id, j.job)
+		}
 		if err != nil && !refused(err) {
 			return nil, err
 		}
@@ -63,6 +67,11 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 			continue
 		}
 		in := part(living, id)
+		if known.Stopped {
+			in.Status = &batchapi.JobStatus{State: batchapi.JobCancelled}
+			all = append(all, processesOf(id, seenJob{job: in}, up)...)
+			continue
+		}
 		err := create(ctx, e.client(at), id, in, nil)
 		if err != nil && !refused(err) {
 			return nil, err

@@ -192,7 +192,7 @@ func (e *Engine) Find(ctx context.Context, h driver.Handle) (ids []string, err e
 }
 
 // Processes are those of the ids.
-func (e *Engine) Processes(ctx context.Context, _ driver.Handle, ids []string, _ []remote.Claimant) (all []remote.Process, err error) {
+func (e *Engine) Processes(ctx context.Context, _ driver.Handle, ids []string, _ remote.Known) (all []remote.Process, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -171,7 +171,7 @@ func (d *Driver) recordAnswer(ctx context.Context, r Records, p *Placement, k in
 	if err != nil && !absent(err) {
 		return err
 	}
-	all, err := d.engine.Processes(ctx, p.Handle, ids, nil)
+	all, err := d.engine.Processes(ctx, p.Handle, ids, Known{Stopped: true})
 	if err == nil {
 		err = d.engine.Terminate(ctx, p.Handle, all)
 	}
@@ -275,7 +275,7 @@ func (d *Driver) look(ctx context.Context, p *Placement, all bool) (v view, err 
 		v.found = union(v.found, more)
 	}
 	if len(v.found) > 0 {
-		if v.processes, err = d.engine.Processes(ctx, p.Handle, v.found, slices.Collect(maps.Values(v.agents))); err != nil {
+		if v.processes, err = d.engine.Processes(ctx, p.Handle, v.found, Known{slices.Collect(maps.Values(v.agents)), v.orders > 0}); err != nil {
 			return v, err
 		}
 	}
@@ -375,7 +375,7 @@ func (d *Driver) stopUnrecorded(ctx context.Context, r Records, h driver.Handle)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	all, err := d.engine.Processes(ctx, h, ids, nil)
+	all, err := d.engine.Processes(ctx, h, ids, Known{Stopped: true})
 	if err != nil {
 		return err
 	}

@@ -21,10 +21,10 @@ type Engine interface {
 	Find(ctx context.Context, h driver.Handle) (ids []string, err error)
 
 	// Processes gives all processes of the ids, each attempt apart, also those that have ended.
-	// An id that the engine has forgotten has none; one that it does not show yet is Waiting. up are
-	// those that have become agents, as far as a record was read: an engine that tells attempts by costly requests alone need
-	// not make them for attempts that are known by it.
-	Processes(ctx context.Context, h driver.Handle, ids []string, up []Claimant) ([]Process, error)
+	// An id that the engine has forgotten has none; one that it does not show yet is Waiting. An engine that tells attempts by
+	// costly requests alone need not make them for attempts that are known; one that still has to make some of what was submitted makes nothing once
+	// there is an order to stop, and says of it that Terminate has ended it.
+	Processes(ctx context.Context, h driver.Handle, ids []string, k Known) ([]Process, error)
 
 	// Terminate ends processes at once, also those that have not begun. It returns when the
 	// request was delivered. What has ended is not touched.
@@ -36,6 +36,12 @@ type Engine interface {
 
 	// Held names what the engine has under names of drover's, whether it lives or not. Beside an error are the names that were read.
 	Held(ctx context.Context) ([]driver.Handle, error)
+}
+
+// Known is what the records say of a placement, as far as they were read.
+type Known struct {
+	Up      []Claimant // those that have become agents
+	Stopped bool       // there is an order to stop
 }
 
 // Submission is what an engine starts.

@@ -21,7 +21,7 @@ type left struct {
 }
 
 func (e *left) Find(context.Context, driver.Handle) ([]string, error) { return e.found, nil }
-func (e *left) Processes(_ context.Context, _ driver.Handle, ids []string, _ []Claimant) (all []Process, err error) {
+func (e *left) Processes(_ context.Context, _ driver.Handle, ids []string, _ Known) (all []Process, err error) {
 	for _, id := range ids {
 		all = append(all, Process{Claimant: Claimant{ID: id, Attempt: 1}, State: driver.Ended})
 	}

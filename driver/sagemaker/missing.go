@@ -28,8 +28,8 @@ type wanting struct {
 }
 
 // waiting are the members that workers without jobs are. like describes a job of their placement, or is the zero value: none of it goes on any more, and
-// others have to be placed for them.
-func (e *engine) waiting(c *client, k kind, h driver.Handle, names []string, like description) (all []remote.Process) {
+// others have to be placed for them. Once their placement is stopped no job is made for them.
+func (e *engine) waiting(c *client, k kind, h driver.Handle, names []string, like description, stopped bool) (all []remote.Process) {
 	e.mu.Lock()
 	why := cmp.Or(e.wanting[h].why, "a quota is used up")
 	e.mu.Unlock()
@@ -38,7 +38,10 @@ func (e *engine) waiting(c *client, k kind, h driver.Handle, names []string, lik
 		_, worker, _ := parseJobName(name)
 		p := remote.Process{Claimant: remote.Claimant{ID: name, Index: max(worker, 0), Attempt: 1}, State: driver.Waiting, Code: -1,
 			Reason: "SageMaker has made no job for it: " + why, Hint: "Ask for fewer workers, or ask AWS for more: " + increase(c.region, quota) + "."}
-		if !like.alive() {
+		switch {
+		case stopped:
+			p.State, p.Terminated, p.Hint = driver.Ended, true, ""
+		case !like.alive():
 			p.State, p.Hint = driver.Taken, "Ask for fewer workers, or ask AWS for more in the console of Service Quotas."
 		}
 		all = append(all, p)

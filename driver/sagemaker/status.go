@@ -14,12 +14,12 @@ import (
 )
 
 // Processes gives the instances of the jobs, each start of them apart.
-func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, up []remote.Claimant) (all []remote.Process, err error) {
+func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, known remote.Known) (all []remote.Process, err error) {
 	c, k, err := e.clientOfHandle(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := e.describeAll(ctx, c, k, h, ids, newestClaims(up))
+	jobs, err := e.describeAll(ctx, c, k, h, ids, newestClaims(known.Up))
 	if err != nil {
 		return nil, err
 	}
@@ -40,12 +40,12 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, u
 		c.addTails(ctx, tails, k, some)
 		all = append(all, some...)
 	}
-	if len(missing) > 0 && living != "" {
+	if len(missing) > 0 && living != "" && !known.Stopped {
 		if err := e.askAgain(ctx, c, k, h, missing, living); err != nil {
 			return nil, err
 		}
 	}
-	return append(all, e.waiting(c, k, h, missing, like)...), nil
+	return append(all, e.waiting(c, k, h, missing, like, known.Stopped)...), nil
 }
 
 // addTails gives processes that ended badly the end of what their containers printed: it says why an agent never came up.

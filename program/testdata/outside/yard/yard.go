@@ -188,7 +188,7 @@ func (e *engine) Find(ctx context.Context, h driver.Handle) (ids []string, err e
 }
 
 // Processes gives the machines of submissions.
-func (e *engine) Processes(ctx context.Context, _ driver.Handle, ids []string, _ []remote.Claimant) (all []remote.Process, err error) {
+func (e *engine) Processes(ctx context.Context, _ driver.Handle, ids []string, _ remote.Known) (all []remote.Process, err error) {
 	for _, id := range ids {
 		for i := 0; folder.Exists(e.machine(id, i)); i++ {
 			all = append(all, e.process(id, i))
