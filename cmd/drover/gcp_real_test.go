@@ -144,8 +144,8 @@ func TestRealAProgramOnGoogleBatchGoesOnFromWhatItHasSaved(t *testing.T) {
 func TestRealTheDigitsExampleOnTwoNodesOfGoogleBatch(t *testing.T) {
 	fake, h, running := gcpInContainers(t)
 	h.bring(t, "digits")
-	const epochs = "200"
-	c := h.begin(t, "run", "-t", "train", "--nodes", "2", "--spot", "--image", dockerd.Debian, "-o", "out", "digits/train.py", "--epochs", epochs)
+	const epochs = "100"
+	c := h.begin(t, "run", "-t", "train", "--nodes", "2", "--spot", "--image", dockerd.Debian, "-o", "out", "digits/train.py", "--epochs", epochs, "--slow", "0.3")
 	c.says(t, "[0] epoch=3 ")
 	drivertest.Until(t, "its containers run", func() bool { return len(running()) == 2 })
 	fake.Warn(fake.Jobs()[len(fake.Jobs())-1], 0)

@@ -146,3 +146,16 @@ func TestASignalMeansThatTheContainerEnds(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 }
+
+// Of a placement of which nothing goes on no worker waits for a quota: others are placed in their place, unless it is stopped.
+func TestWorkersWithoutAJob(t *testing.T) {
+	t.Parallel()
+	e := &engine{wanting: map[driver.Handle]wanting{}}
+	c := &client{region: "eu-west-1"}
+	for stopped, want := range map[bool]string{false: "taken: Ask for fewer workers, or ask AWS for more in the console of Service Quotas.", true: "ended: "} {
+		all := e.waiting(c, training, driver.Handle{}, []string{"drover-7fk2abcd7fk2abcd-1-3"}, description{}, stopped)
+		if len(all) != 1 || string(all[0].State)+": "+all[0].Hint != want || all[0].Terminated != stopped {
+			t.Errorf("%+v", all)
+		}
+	}
+}
