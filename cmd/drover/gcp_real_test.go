@@ -212,6 +212,8 @@ func TestRealTheEleventhInterruptionOnGoogleBatch(t *testing.T) {
 
 // An image that is not there, and machines without a way out, are told in the words of the machine's log.
 func TestRealGoogleBatchSaysWhyNoAgentCameUp(t *testing.T) {
+	onlyReal(t)
+	t.Parallel() // as above
 	for name, row := range map[string]struct{ image, words string }{
 		"nowhere":  {"europe-docker.pkg.dev/demo-project/nowhere/image:1", "docker: Error response from daemon: manifest for europe-docker.pkg.dev/demo-project/nowhere/image:1 not found: manifest unknown"},
 		"isolated": {dockerd.Debian, "drover: the program could not be fetched: the machine needs one of curl, wget, python3 or its cloud's own tool, and a way to the store"},

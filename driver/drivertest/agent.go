@@ -31,6 +31,7 @@ func handsOver(s *stage) {
 func tellsStop(s *stage) {
 	r := s.newRequest(1, 1, Script{Stay: true, Tell: true})
 	h := s.startAndWait(r)
+	s.waitUntilRunning(h) // as stopAsks does
 	s.stopPlacement(h, never, false)
 	s.waitUntilGone(h)
 	if n := s.readReport(r, 0, "notice").Notice; !n.Asked || n.Why == "" || n.Left < 0 || n.Left > never {
@@ -42,6 +43,7 @@ func tellsInterruption(s *stage) {
 	r := s.newRequest(1, 1, Script{Stay: true, Tell: true})
 	h := s.startAndWait(r)
 	if s.place.Warn == nil { // the engine never warns here, and only a person asks
+		s.waitUntilRunning(h)
 		s.stopPlacement(h, never, false)
 		s.waitUntilGone(h)
 		if n := s.readReport(r, 0, "notice").Notice; !n.Asked {

@@ -267,6 +267,7 @@ func unknownHandle(s *stage) {
 
 func stopAsks(s *stage) {
 	h := s.startAndWait(s.newRequest(1, 2, Script{Stay: true, Code: 5}))
+	s.waitUntilRunning(h) // an engine that does not know it yet may end it as one that has not begun
 	s.stopPlacement(h, never, false)
 	for i, m := range s.waitUntilGone(h) {
 		if m.State != driver.Ended || m.Code != 5 {
