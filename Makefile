@@ -166,7 +166,6 @@ test-long: ## many more worlds of the simulations, rare mutants, power cuts: an 
 	$(RUNNER) --format pkgname -- -race -timeout 60m ./cmd/drover ./internal/engine/gc ./internal/env
 	$(RUNNER) --format standard-verbose -- -timeout 15m -run '^TestPowerCut.*(Shown|Map)$$' ./store/dir -images 40000
 
-# Tests that wait for most of their time are parallel, and more of them than there are cores.
 # A skip is a failure here: it would be a real part that is missing. The tests on Kubernetes run beside
 # the others, which wait for servers most of the time, and tell their outcome when both are done.
 test-real: export DROVER_TEST_REAL := 1
@@ -176,8 +175,8 @@ test-real: ## the TestReal... tests, against real servers, registries and a real
 	if [ -z "$$packages" ]; then echo "there is no test whose name begins with TestReal"; exit 1; fi; \
 	DOCKER_HOST=$$(CACHE=$(CURDIR)/bin/images bash driver/docker/testdata/dockerd.sh /tmp/drover-dockerd $$$$) || exit 1; export DOCKER_HOST; \
 	$(MAKE) --no-print-directory test-kube >bin/.kube.log 2>&1 & kube=$$!; \
-	echo "make test-kube, beside:"; echo "$(RUNNER) -- -count=1 -parallel 3 -timeout 50m -run ^TestReal" $$packages; \
-	$(RUNNER) --format testname --jsonfile bin/.real -- -count=1 -parallel 3 -timeout 50m -run '^TestReal' $$packages; status=$$?; \
+	echo "make test-kube, beside:"; echo "$(RUNNER) -- -count=1 -timeout 50m -run ^TestReal" $$packages; \
+	$(RUNNER) --format testname --jsonfile bin/.real -- -count=1 -timeout 50m -run '^TestReal' $$packages; status=$$?; \
 	wait $$kube || { status=1; echo "make test-kube has failed:"; }; cat bin/.kube.log; \
 	if grep '"Action":"skip".*"Test":' bin/.real; then echo "skipped, and here a skip is a failure"; status=1; fi; \
 	$(RUNNER) --format dots --raw-command -- cat bin/.kube bin/.real || status=1; \
