@@ -194,19 +194,26 @@ func TestAJobWaitsForMachinesNoLongerThanItIsTo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, of := range []driver.Handle{patient, h} {
-		l.Age(jobName(of), 119*time.Minute)
-		if all, err := l.Status(t.Context(), of); err != nil || count(all, driver.Waiting) != 2 {
+	look := func(h driver.Handle, by time.Duration) remote.Process {
+		t.Helper()
+		l.Age(jobName(h), by)
+		all, err := l.engine.Processes(t.Context(), h, []string{jobName(h)}, remote.Known{})
+		if err != nil || len(all) != 2 {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		l.Age(jobName(of), time.Minute)
+		return all[0]
 	}
-	drivertest.Until(t, "it has ended", func() bool {
-		all, err := l.Status(t.Context(), h)
-		return err == nil && count(all, driver.Ended) == 2 && all[0].Reason == "it never came up: no machine has come for it within 2h0m0s" && all[0].Hint == "Wait for longer, with --target-arg wait=, or allow other machines, with --machine or --on-demand."
-	})
-	if all, err := l.Status(t.Context(), patient); err != nil || count(all, driver.Waiting) != 2 {
-		t.Errorf("%+v, %v", all, err)
+	for _, of := range []driver.Handle{patient, h} {
+		if p := look(of, 119*time.Minute); p.State != driver.Waiting {
+			t.Errorf("%+v", p)
+		}
+		look(of, time.Minute) // cancels it, if it is to
+	}
+	if p := look(h, 0); p.State != driver.Ended || p.Reason != "no machine has come for it within 2h0m0s" || p.Hint != "Wait for longer, with --target-arg wait=, or allow other machines, with --machine or --on-demand." {
+		t.Errorf("%+v", p)
+	}
+	if p := look(patient, 0); p.State != driver.Waiting {
+		t.Errorf("%+v", p)
 	}
 	if n := l.Requests("jobs.cancel"); n != 1 {
 		t.Errorf("%d jobs were cancelled", n)

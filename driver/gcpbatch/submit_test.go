@@ -347,6 +347,9 @@ func TestNamesAreReadAsTheyWereMade(t *testing.T) {
 	if got, _, ok := parseJobName(onDemandName(jobName(h))); !ok || got != h {
 		t.Errorf("%s is %+v, %t", onDemandName(jobName(h)), got, ok)
 	}
+	if id, before := placeOf(onDemandName("drover-a-1")); id != "drover-a-1" || before != 11 {
+		t.Errorf("its starts are claimed under %s after %d", id, before)
+	}
 	if a, b := requestID("p", "r", "a"), requestID("p", "r", "b"); a == b || len(a) != 36 || a[14] != '4' {
 		t.Errorf("requests are %s and %s", a, b)
 	}

@@ -236,7 +236,7 @@ var testedMutants = []testedMutant{
 	{mutant{"driver", "spot capacity that does not come stays beside the machines in its place", "driver/gcpbatch/status.go",
 		"if err := c.Delete(ctx, id); err != nil && !errors.Is(err, rest.ErrNotFound) {\n\t\t\treturn false", "if err := error(nil); err != nil {\n\t\t\treturn false"}, gcpTests, "TestOnDemandMachinesComeWhereSpotCapacityDoesNot"},
 	{mutant{"driver", "machines in the place of spot capacity are claimed as those would be", "driver/gcpbatch/names.go",
-		"return id, mostRetries + 1", "return id, 0"}, gcpTests, "TestSpotCapacityThatComesLate"},
+		"return id, mostRetries + 1", "return id, 0"}, gcpTests, "TestNamesAreReadAsTheyWereMade"},
 	{mutant{"driver", "a job that waits for too long waits on", "driver/gcpbatch/status.go",
 		"case overdue(j, e.now()):", "case false:"}, gcpTests, "TestAJobWaitsForMachinesNoLongerThanItIsTo"},
 	{mutant{"driver", "an agent is offered that the project may not have", "driver/gcpbatch/quota.go",
