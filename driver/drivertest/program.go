@@ -10,7 +10,7 @@ import (
 	"github.com/drover-run/drover/store"
 )
 
-// Program is the test's own program, as machines of this machine's system fetch it.
+// Program is the test's own program, as machines fetch it that are this one; it is said to be for linux/amd64.
 func Program(t *testing.T) driver.Program {
 	t.Helper()
 	path, err := os.Executable()

@@ -165,7 +165,8 @@ func (h *host) keepAlive(ctx context.Context, p *remote.Placement) {
 	defer tick.Stop()
 	for {
 		_ = run("shutdown", "-h", fmt.Sprintf("+%d", int((2*aliveLook+time.Minute)/time.Minute))) // where it fails, the group's end is later
-		step, end := context.WithTimeout(ctx, aliveLook/2)                                        // a store that does not answer must not keep this machine from its next look
+		// a store that does not answer must not keep this machine from its next look
+		step, end := context.WithTimeout(ctx, aliveLook/2)
 		h.moveEnd(step, p, time.Now())
 		end()
 		select {

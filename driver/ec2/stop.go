@@ -40,7 +40,7 @@ func (e *engine) Terminate(ctx context.Context, h driver.Handle, some []remote.P
 		return !end[m.InstanceId] && !strings.HasPrefix(m.LifecycleState, "Terminat")
 	})
 	if !left {
-		return errors.Join(c.TagGroup(ctx, name, tagStopped, "yes"), c.Resize(ctx, name, -1, 0)) // the tag is for people
+		return errors.Join(c.TagGroup(ctx, name, tagStopped, "yes"), c.Resize(ctx, name, -1, 0)) // without the tag the end looks like the scheduled one, and is one all the same
 	}
 	if empty > 0 {
 		if err := c.Resize(ctx, name, -1, max(g.DesiredCapacity-empty, 0)); err != nil {

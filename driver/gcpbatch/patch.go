@@ -1,8 +1,8 @@
 package gcpbatch
 
 import (
+	"cmp"
 	"encoding/json"
-	"iter"
 	"strings"
 
 	"github.com/drover-run/drover/driver/gcpbatch/batchapi"
@@ -20,41 +20,41 @@ func parsePatch(text string) (map[string]any, error) {
 	if err := json.Unmarshal([]byte(text), &said); err != nil || said == nil {
 		return nil, fault.New(fault.Invalid, hint, "read --target-arg job: it is no JSON object")
 	}
-	for path, v := range members(said) {
-		for _, own := range decided {
-			prefix := strings.HasSuffix(own, "drover") || strings.HasSuffix(own, "_")
-			if path == own || strings.HasPrefix(path, own+".") || prefix && strings.HasPrefix(path, own) {
-				return nil, fault.New(fault.Invalid, "Leave it out.", "read --target-arg job: drover decides %s", path)
-			}
-			if strings.HasPrefix(own, path+".") && !inner(v) {
-				return nil, fault.New(fault.Invalid, "Give it as an object, with the members that are to change.", "read --target-arg job: drover decides %s, and %s would replace it", own, path)
-			}
-		}
-	}
-	return said, nil
+	return said, checkPatch("", said)
 }
 
-// members are those of a value and of all below it, by their paths without the numbers of lists.
-func members(v any) iter.Seq2[string, any] {
-	return func(yield func(string, any) bool) { visit("", v, yield) }
-}
-
-func visit(at string, v any, yield func(string, any) bool) bool {
+// checkPatch refuses what is decided in a value at a path and in all below it. The members of lists have the path of their list.
+func checkPatch(at string, v any) error {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, x := range v {
-			if below := strings.TrimPrefix(at+"."+name, "."); !yield(below, x) || !visit(below, x, yield) {
-				return false
+			path := strings.TrimPrefix(at+"."+name, ".")
+			if err := cmp.Or(checkMember(path, x), checkPatch(path, x)); err != nil {
+				return err
 			}
 		}
 	case []any:
 		for _, x := range v {
-			if !visit(at, x, yield) {
-				return false
+			if err := checkPatch(at, x); err != nil {
+				return err
 			}
 		}
 	}
-	return true
+	return nil
+}
+
+// checkMember refuses a member that is decided, and one that would replace such a member.
+func checkMember(path string, v any) error {
+	for _, own := range decided {
+		prefix := strings.HasSuffix(own, "drover") || strings.HasSuffix(own, "_")
+		if path == own || strings.HasPrefix(path, own+".") || prefix && strings.HasPrefix(path, own) {
+			return fault.New(fault.Invalid, "Leave it out.", "read --target-arg job: drover decides %s", path)
+		}
+		if strings.HasPrefix(own, path+".") && !inner(v) {
+			return fault.New(fault.Invalid, "Give it as an object, with the members that are to change.", "read --target-arg job: drover decides %s, and %s would replace it", own, path)
+		}
+	}
+	return nil
 }
 
 // inner says whether a value is merged into another: an object, or a list of one.

@@ -48,16 +48,14 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, k
 		if !known.Stopped {
 			gone, err = e.attend(ctx, at, id, j.job)
 		}
-		if err != nil && !refused(err) {
+		if err != nil && !remote.Refused(err) { // what Google refuses, as to a user that may only look, stays as it is
 			return nil, err
 		}
 		if gone {
 			continue
 		}
 		starts := processesOf(id, j, up)
-		if err != nil {
-			addWords(starts, err)
-		}
+		addWords(starts, err)
 		e.addTails(ctx, at, j, starts, up, &tails)
 		all = append(all, starts...)
 	}
@@ -66,35 +64,25 @@ func (e *engine) Processes(ctx context.Context, h driver.Handle, ids []string, k
 			slices.ContainsFunc(up, func(c remote.Claimant) bool { return c.ID == id }) { // it was there, and a user has deleted it
 			continue
 		}
-		in := part(living, id)
-		if known.Stopped {
-			in.Status = &batchapi.JobStatus{State: batchapi.JobCancelled}
-			all = append(all, processesOf(id, seenJob{job: in}, up)...)
-			continue
+		in, state := part(living, id), batchapi.JobCancelled
+		if err = nil; !known.Stopped {
+			err, state = create(ctx, e.client(at), id, in, nil), batchapi.JobQueued
 		}
-		err := create(ctx, e.client(at), id, in, nil)
-		if err != nil && !refused(err) {
+		if err != nil && !remote.Refused(err) {
 			return nil, err
 		}
-		in.Status = &batchapi.JobStatus{State: batchapi.JobQueued}
+		in.Status = &batchapi.JobStatus{State: state}
 		starts := processesOf(id, seenJob{job: in}, up)
-		if err != nil {
-			addWords(starts, err)
-		}
+		addWords(starts, err)
 		all = append(all, starts...)
 	}
 	return all, nil
 }
 
-// refused says whether Google has refused what a look would have done, as to a user that may only look: what is there stays as it is.
-func refused(err error) bool {
-	return slices.Contains([]fault.Kind{fault.Denied, fault.Invalid, fault.Full}, fault.KindOf(err))
-}
-
-// addWords says of starts that wait what was refused.
+// addWords says of starts that wait what was refused; nil: nothing was.
 func addWords(starts []remote.Process, err error) {
 	for i := range starts {
-		if starts[i].State == driver.Waiting {
+		if err != nil && starts[i].State == driver.Waiting {
 			starts[i].Reason += "; " + err.Error()
 		}
 	}

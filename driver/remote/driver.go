@@ -152,7 +152,7 @@ func (d *Driver) call(ctx context.Context, r Records, p *Placement, q driver.Req
 	switch {
 	case err == nil:
 		return d.recordAnswer(ctx, r, p, k, ids)
-	case notDone(err):
+	case Refused(err):
 		return d.refused(ctx, r, p, k, fresh, err)
 	}
 	return err // the next Start finds out whether agents were started
@@ -188,8 +188,8 @@ func (d *Driver) refused(ctx context.Context, r Records, p *Placement, k int, fr
 	return errors.Join(cause, p.answer(ctx, k, answered{Refused: cause.Error()}))
 }
 
-// notDone says whether an engine's error means that nothing was done.
-func notDone(err error) bool {
+// Refused says whether an engine's error means that it has refused, and nothing was done.
+func Refused(err error) bool {
 	var known *fault.Fault
 	return errors.As(err, &known) && slices.Contains([]fault.Kind{fault.Full, fault.Denied, fault.Invalid}, fault.KindOf(err))
 }

@@ -84,7 +84,7 @@ func (u *unsure) Error() string { return u.cause.Error() }
 // Undo is the error of a Submit that has failed with cause. Where the engine has refused it, undo first takes away what Submit had made, and
 // says whether nothing is left: a refusal says that nothing was done. Else it may have been.
 func Undo(cause error, undo func() bool) error {
-	if notDone(cause) && !undo() {
+	if Refused(cause) && !undo() {
 		return Unsure(cause)
 	}
 	return cause

@@ -77,7 +77,7 @@ func (e *engine) askAgain(ctx context.Context, c *client, k kind, h driver.Handl
 		err := c.create(ctx, k, name, request.named(k, like, name))
 		switch {
 		case err == nil:
-		case slices.Contains([]fault.Kind{fault.Full, fault.Denied, fault.Invalid}, fault.KindOf(err)):
+		case remote.Refused(err):
 			e.noteRefusal(h, err)
 			return nil
 		default:

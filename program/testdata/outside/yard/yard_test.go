@@ -2,9 +2,6 @@ package yard
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -69,14 +66,7 @@ func TestYardIsADriver(t *testing.T) {
 // ownProgram is this test's program, as its machines fetch it.
 func ownProgram(t *testing.T) driver.Program {
 	t.Helper()
-	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(text)
-	return driver.Program{System: system, SHA256: hex.EncodeToString(sum[:]), Size: int64(len(text)), Downloads: []store.Download{{Tool: "cat", Command: "cat " + store.Quote(path)}}}
+	p := drivertest.Program(t)
+	p.System = system
+	return p
 }
